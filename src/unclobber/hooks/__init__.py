@@ -1,8 +1,9 @@
-"""What is installed in torch while a program is watched: it sees things happen and concludes nothing.
+"""Hooks and kernels that are installed in torch while a program is watched: they observe and conclude
+nothing.
 
-``saves`` is the pair of saved-tensor hooks, ``kernels`` what is registered over torch's in-place kernels,
-``backward`` the wrapper of the engine's entry. The rest looks where those three see too little: custom
-Functions, checkpoints, hooks that are handed gradients, operations that are not dispatched.
+``saves`` is the pair of saved-tensor hooks, ``kernels`` the kernels of in-place operations, and
+``backward`` the record of the engine's calls. Other modules look where those three see too little: custom
+Functions, checkpoints, hooks that get gradients, and operations that are not dispatched.
 """
 
 from .backward import BackwardCall, BackwardMark

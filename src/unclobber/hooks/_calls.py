@@ -1,8 +1,8 @@
-"""The moments between two calls of torch, for fingerprints: a function mode that does nothing else.
+"""Function mode that marks the moments between two calls of torch, for fingerprints.
 
-Each outermost call of a torch function ends one operation and starts the next: before it, what the
-program's Python did in between can be told from what torch did; after it, every hash that waited
-for the operation can be taken. It also sees memory being handed out, by ``.numpy()`` for one.
+Each outermost call of a torch function ends one operation and starts the next. A check before it separates
+what the program's Python changed from what torch did. After it, every hash that waited for the operation
+can be taken. The mode also sees memory being handed out, by ``.numpy()`` for one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..torch_internals import compat
 
 
 class CallWatcher(TorchFunctionMode):
-    """Tells ``fingerprints`` of the calls of the thread that enters it."""
+    """Mode that notifies ``fingerprints`` of the calls of the thread that enters it."""
 
     def __init__(self, fingerprints: Fingerprints) -> None:
         super().__init__()
@@ -28,6 +28,7 @@ class CallWatcher(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Notify the fingerprints before and after a call of torch."""
         kwargs = kwargs or {}
         name = getattr(func, "__name__", "")
         # `x.shape` and `x.grad` are no operations
@@ -42,12 +43,15 @@ class CallWatcher(TorchFunctionMode):
             return ProgramPoint(frames.of_program(), True, name)
 
         fingerprints.before_call(before)
-        # somebody else's kernel may write what its schema doesn't say
+        # The schema of an operation that isn't torch's own may hide a write
+        # (test_an_operation_that_hides_its_write_is_named).
         foreign = compat.is_operator(func) and compat.namespace(func) != "aten"
         if foreign:
             for tensor in _tensors(args):
                 fingerprints.look_at(tensor, before)
         result = func(*args, **kwargs)
+        # NumPy and others write through such memory unseen
+        # (test_a_function_mode_sees_memory_being_handed_out).
         if name in HAND_OUT:
             for tensor in _tensors(args):
                 fingerprints.hand_out(tensor)

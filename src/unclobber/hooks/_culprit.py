@@ -1,8 +1,8 @@
-"""Which instruction of the program's Python changed memory while a registered operation ran.
+"""Trace function that finds the program's instruction that changed memory while a registered operation ran.
 
-The operation's kernel may be a Python function. It is run with a trace function that asks after each
-instruction whether the memory is still as it was; so the answer is the very call or assignment. A
-debugger's or a coverage tool's trace function is left alone: then the line isn't known.
+The operation's kernel may be a Python function. The trace function checks after each instruction whether
+the memory is still as it was, so the answer is the very call or assignment. A debugger's or a coverage
+tool's trace function is left alone: then the line isn't known.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ _MOST_BYTES = 1 << 28
 
 
 class Culprit:
-    """Traces the user's frames from ``with`` to the end of it.
+    """Context that traces the program's frames.
 
     Args:
-        changed: Whether the memory has changed.
-        nbytes: What one answer costs, in bytes that are compared.
+        changed: Returns whether the memory has changed.
+        nbytes: Bytes that one such check compares.
     """
 
     def __init__(self, changed: Callable[[], bool], nbytes: int) -> None:
+        """Make the tracer; the class lists the arguments."""
         self._changed = changed
         self._looks = _MOST_BYTES // max(nbytes, 1)
         self._running: list[FrameType] = []
         self._last: tuple[FrameType, int] | None = None
         self._tracing = False
         self.stack: Stack = ()
-        """Where it changed; empty where that isn't known."""
+        """Stack of the change; empty if unknown."""
 
     def __enter__(self) -> Culprit:
+        """Start tracing, unless another trace function is set (test_another_trace_function_is_left_alone)."""
         self._tracing = sys.gettrace() is None
         if self._tracing:
             if sys.version_info[:2] == (3, 12):
-                # It tells of instructions only where some frame had asked for them before ``settrace``.
+                # Only 3.12 reports no instruction unless some frame requested that before `settrace`.
                 sys._getframe().f_trace_opcodes = True
             sys.settrace(self._called)
         return self
@@ -58,19 +60,22 @@ class Culprit:
         self._last = None
 
     def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Trace the instructions of a frame that starts, unless a library's code runs in it."""
         if self._looks <= 0 or self.stack or is_library(frame.f_code):
             return None
-        frame.f_trace = self._stepped  # first: Python 3.13 overhears the next line where there is none
+        frame.f_trace = self._stepped  # first: Python 3.13 ignores the next line without it
         frame.f_trace_opcodes = True
         frame.f_trace_lines = False
         self._running.append(frame)
         return self._stepped
 
     def _stepped(self, frame: FrameType, event: str, argument: Any) -> Any:
+        """Check the memory after the last instruction, if that can write, and note the next one."""
         if self.stack or self._looks <= 0:
             return None
         last = self._last
         if last is not None and not _instruction(*_at(last)).startswith(_QUIET):
+            # Each check compares all bytes, so `_MOST_BYTES` bounds the cost of a run.
             self._looks -= 1
             if self._changed():
                 self.stack = _stack(*last)
@@ -78,7 +83,7 @@ class Culprit:
         if event == "return":
             if self._running and self._running[-1] is frame:
                 self._running.pop()
-            # whoever called it goes on with the instruction that it was at
+            # The caller goes on with the instruction that it was at.
             caller = self._running[-1] if self._running else None
             self._last = None if caller is None else (caller, caller.f_lasti)
         else:

@@ -1,8 +1,8 @@
-"""The kernels registered for mutating operations, one function for each shape that they have.
+"""Kernels registered for mutating operations: one factory for each shape of operation.
 
-Each pauses the thread's observation while the operation runs: what it is made of is no write of the
-program's. Afterwards it resumes, unless nobody listens any more: a thread that outlives the session is left
-in peace.
+Each kernel pauses the thread's observation while the operation runs, because the parts of an operation are
+no writes of the program's. Afterwards it resumes, unless no listener is left: a thread that outlives the
+session goes on unobserved.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _BUILDING_BLOCKS = frozenset(
     ("copy_", "fill_", "zero_", "resize_", "as_strided_", "uniform_", "normal_", "bernoulli_")
 )
 _CHANGING_SIZES = frozenset(("resize_", "as_strided_"))
-"""Those of them whose kernels in torch do more than to run the operation and to count it."""
+"""Building blocks whose kernels in torch do more than run the operation and move its counter."""
 _BUILDING_BLOCKS_WITH_OUT = frozenset(("aten::sum.IntList_out", "aten::mean.out"))
 
 # Frequent operations that write nothing but temporaries of their own, several times: not worth seeing.
@@ -63,20 +63,25 @@ _WORKING_IN_PRIVATE = frozenset(
 
 
 class Listener(Protocol):
-    """Who wants to know of writes: ``before_write`` is called unless its three containers are empty."""
+    """Object that kernels notify before each write.
+
+    They skip it while ``pending``, ``watched`` and ``logs`` are all empty.
+    """
 
     pending: Any
     watched: Any
     logs: Any
     follows_views: bool = False
-    """Whether it is called all the same for one tensor that requires grad, which may have views."""
+    """Whether kernels notify it all the same of a write to a tensor that requires grad, which may have
+    views."""
 
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
-        """Take from ``pending`` what the running operation itself has just saved of ``tensors``."""
+        """Take the saves that the running operation itself just made of ``tensors`` from ``pending``; return
+        them."""
         return []
 
     def unverified(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Any:
-        """Return what will know whether an operation wrote to ``tensors`` unseen, or None."""
+        """Return an object that checks whether the operation wrote to ``tensors`` unseen, or None."""
         return None
 
     def before_write(
@@ -87,11 +92,12 @@ class Listener(Protocol):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Return what knows the storage's count of ``bumps`` (with ``settle``), or None."""
+        """Return an object that counts the storage's ``bumps`` (with ``settle``), or None."""
 
 
 class Listeners:
-    """The listeners of now; an immutable tuple, so that a kernel in another thread sees a whole one."""
+    """Present listeners, as an immutable tuple, so that a kernel in another thread never sees half a
+    change."""
 
     __slots__ = ("caught", "now")
 
@@ -102,21 +108,24 @@ class Listeners:
 
 
 class NativeKernel(NamedTuple):
-    """A kernel of the native core, for our key."""
+    """A kernel of the native core, for the free key below ADInplaceOrView."""
 
     packet: str
     """The operation's name without namespace and overload."""
     written: tuple[int, ...]
-    """The positions of the arguments that it writes; nobody is told of none."""
+    """Positions of the arguments that it writes. If empty, it notifies no listener."""
     plain: bool
     """Whether it is ``x.op_(…)``."""
     bumps: bool
     """Whether the counter of each moves by one afterwards; False: look what happens."""
     is_block: bool = False
-    """Whether it lies over torch's own kernel instead."""
+    """Whether it is registered over torch's own kernel instead."""
 
     def register(self, native: Any, name: str, override: Override | None = None) -> Any:
-        """Let it lie at its key for an operation, by its full name, until ``reset()`` of what is returned."""
+        """Register this kernel for operation ``name`` (with overload).
+
+        Return its handle; ``handle.reset()`` unregisters it.
+        """
         base, _, overload = name.partition(".")
         arguments = (base, overload, self.packet, self.written, self.plain, self.bumps)
         ran_dormant = () if override is None else (override.ran_asleep,)
@@ -134,15 +143,16 @@ def kernel_for(
     schema: Any = None,
     natively: bool = False,
 ) -> AnyKernel | None:
-    """The kernel of an operation, by its full name: one for our key, or one over torch's own; None for those
-    that write nothing.
+    """Return the kernel of an operation; None if it writes nothing, or Python can't call it.
+
+    It is for the free key, or replaces torch's own (``Override``).
 
     Args:
-        name: The operation, which is not made of others.
-        listeners: Whom to tell.
-        lock: Held while one over torch's is registered or taken away.
-        has: Whether it has a kernel that moves version counters.
-        schema: Where it says of a write, if that has been looked up.
+        name: The operation with namespace and overload, which is not made of others.
+        listeners: The listeners to notify.
+        lock: Held while a kernel over torch's is registered or taken away.
+        has: Whether a kernel that moves version counters is registered for it.
+        schema: Its schema, if that has been looked up and declares a write.
         natively: Whether the native core has kernels for torch's own operations.
     """
     namespace, _, rest = name.partition("::")
@@ -156,7 +166,7 @@ def kernel_for(
     try:
         op = compat.operator_handle(name, schema)
     except RuntimeError:
-        return None  # nobody can call it from Python
+        return None  # Python can't call it
     if packet in UNDECLARED:
         positions, _ = UNDECLARED[packet]
         told = _general_kernel(op, packet, listeners, WrittenArguments(positions, ()), bumps=False)
@@ -174,7 +184,8 @@ def kernel_for(
             return None
         return unverified_kernel(name, listeners, _below_write_key(op))
     if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
-        # `torch.library.custom_op` has a kernel there that bumps first and writes then: be before it
+        # `torch.library.custom_op` has a kernel there that bumps the counter before it writes, so a kernel
+        # below it comes too late (test_custom_operation_that_declares_its_write).
         original = compat.torchs_kernel(op, written.tensors)
         if original is not None:
             told = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
@@ -190,7 +201,10 @@ def kernel_for(
 def _override(
     name: str, key: str, lock: threading.RLock, make: Callable[[Override], Callable[..., Any]]
 ) -> Override:
-    """A kernel in Python over the one that an operation, by its full name, has at a dispatch key."""
+    """Return a kernel in Python over the one that an operation has at a dispatch key.
+
+    ``make`` is called once, at the first registration.
+    """
     kernels: list[Callable[..., Any]] = []
 
     def lay(override: Override) -> Any:
@@ -202,13 +216,14 @@ def _override(
 
 
 def _native_kernel(name: str, packet: str, schema: Any, has: bool) -> NativeKernel | None:
-    """The native core's kernel of one of torch's own operations; None where the one in Python is meant, which
-    lies over torch's or knows more than the schema.
+    """Return the native core's kernel of an operation of torch's own.
+
+    None if it needs the one in Python, which is registered over torch's or knows more than the schema.
 
     Args:
-        name: Its full name.
-        packet: Its name without namespace and overload.
-        schema: None where that says of no write.
+        name: The operation with namespace and overload.
+        packet: Its name without both.
+        schema: Its schema; None if that declares no write.
         has: Whether torch has a kernel that moves version counters.
     """
     if name in _WORKING_IN_PRIVATE:
@@ -231,10 +246,10 @@ def told_natively(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> tuple[torch.Tensor, int, Any, int] | None:
-    """A native kernel tells of a write: this frame stands where the one of a kernel in Python is.
+    """Notify ``listener`` of a write, called by a native kernel.
 
     Returns:
-        What ``settled_natively`` is given where the operation moves counters by itself; None where there is
+        The arguments of ``settled_natively`` if the operation moves counters by itself; None if there is
         nothing to settle.
     """
     log = listener.before_write(tensor, operation, bumps, args, kwargs)
@@ -242,24 +257,28 @@ def told_natively(
 
 
 def settled_natively(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
-    """The operation has run: count what has moved."""
+    """Count the moves of the counters after the operation has run."""
     for tensor, version, log, before in marks:
         log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
 
 
 def may_write(name: str, mutating: Container[str]) -> bool:
-    """Whether one of torch's own operations may need a kernel, by its full name.
+    """Return whether one of torch's own operations may need a kernel.
 
     Args:
-        name: The operation.
-        mutating: Those whose schemas say that they write.
+        name: The operation with namespace and overload.
+        mutating: The operations whose schemas declare a write.
     """
     packet = name.partition("::")[2].partition(".")[0]
     return name in mutating or name in _WORKING_IN_PRIVATE or packet in UNDECLARED or packet in COLLECTIVES
 
 
 def written_by(schema: Any, namespace: str, packet: str) -> WrittenArguments:
-    """What an operation writes before anybody can read it, by its schema and by what that leaves out."""
+    """Return the arguments an operation writes before any reader: those that its schema marks.
+
+    Or argument 0 of a listed c10d collective. The noise that ``rrelu_with_noise`` fills after saving it is
+    left out.
+    """
     if namespace == "c10d" and packet in COLLECTIVES:
         return WrittenArguments((0,), ())
     written = written_arguments(schema)
@@ -269,7 +288,7 @@ def written_by(schema: Any, namespace: str, packet: str) -> WrittenArguments:
 
 
 def _plain_kernel(op: compat.OperatorHandle, packet: str, listeners: Listeners) -> Callable[..., Any]:
-    """``x.op_(…)``: the hot shape."""
+    """Return the kernel of ``x.op_(…)``, the most frequent shape."""
     redispatch = op.redispatch
     after = compat.after_write_key
     below = compat.below(op)
@@ -277,6 +296,7 @@ def _plain_kernel(op: compat.OperatorHandle, packet: str, listeners: Listeners) 
     slots = tuple(slot - 1 for slot in tensor_slots(op.schema, (0,)))
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Notify the listeners of the write to ``target``, then run the operation unobserved."""
         for listener in listeners.now:
             if (
                 listener.pending
@@ -302,7 +322,7 @@ def _plain_kernel(op: compat.OperatorHandle, packet: str, listeners: Listeners) 
 def _asleep_or(
     override: Override, original: Callable[..., Any], told: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """``told`` while somebody listens, otherwise the kernel that ours overrides."""
+    """Return a kernel that runs ``told`` while active; while dormant it runs ``original``, the one below."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         if override.asleep:
@@ -316,13 +336,14 @@ def _asleep_or(
 def _overriding_kernel(
     op: compat.OperatorHandle, packet: str, listeners: Listeners, override: Override
 ) -> Callable[..., Any]:
-    """A building block: it overrides torch's own kernel, which it calls."""
+    """Return the kernel of a building block, which replaces torch's own kernel and calls it."""
     below = compat.below(op)
     original: Any = compat.torchs_kernel(op, WrittenArguments((0,), ()).tensors)
     takes_tensor = bool(tensor_slots(op.schema, (0,)))
     may_be_lazy, conjugate, negative = packet == "copy_", compat.CONJUGATE, compat.NEGATIVE
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        """Notify the listeners of the write to ``target``, then run torch's kernel."""
         if override.asleep:
             override.ran_asleep()
         for listener in listeners.now:
@@ -334,14 +355,15 @@ def _overriding_kernel(
             ):
                 listener.before_write(target, packet, True, (target, *args), kwargs)
         if may_be_lazy and (keyset.has(conjugate) or keyset.has(negative)) and compat.sees_writes():
-            # told already: see write_back_kernel
+            # This call is reported here, so `write_back_kernel`, which it comes to, must not report it again
+            # (test_lazy_bits).
             compat.ignore_writes()
             try:
                 return original(keyset, target, *args, **kwargs)
             finally:
                 compat.see_writes()
         if args and isinstance(args[0], _SCALARS) and takes_tensor:
-            below(target, *args, **kwargs)  # a number in a tensor slot, which call_boxed refuses
+            below(target, *args, **kwargs)  # torch's boxed call refuses a number in a tensor slot
             compat.count_write((target,))
             return target
         return original(keyset, target, *args, **kwargs)
@@ -357,18 +379,17 @@ def _general_kernel(
     bumps: bool,
     original: Callable[..., Any] | None = None,
 ) -> Callable[..., Any]:
-    """``out=`` variants, operations that write several tensors, foreach, fused and custom ones.
+    """Return the kernel of ``out=`` variants and of operations that write several tensors.
 
-    Where torch has no kernel of its own that bumps, the operation itself may: foreach ones call
-    in-place operations, ``_fused_*`` on the CPU write memory and move no counter.
+    These are foreach, fused and custom operations, too.
 
     Args:
         op: The operation.
         packet: Its name without namespace and overload.
-        listeners: Whom to tell.
-        written: Its arguments that it writes.
-        bumps: Whether the counter of each moves by one afterwards; False: look what happens.
-        original: The kernel that ours overrides; None: there is none at this key.
+        listeners: The listeners to notify.
+        written: The arguments that it writes.
+        bumps: Whether each counter moves by one afterwards. False: the kernel compares the counters.
+        original: The kernel that this one replaces; None if there is none at this key.
     """
     redispatch = op.redispatch
     after = compat.after_write_key
@@ -376,10 +397,14 @@ def _general_kernel(
     slots: tuple[int, ...] | None = None  # looked for when it is called: there are a thousand of these
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Notify the listeners of each written tensor, run the operation unobserved, and count the moves."""
         nonlocal slots
         if slots is None:
             slots = tensor_slots(op.schema, written.positions)
         watched = tell(listeners.now, packet, bumps, written, args, kwargs)
+        # If torch has no kernel that bumps, the operation may bump or not. Foreach operations call in-place
+        # ones; `_fused_*` write CPU memory and move no counter
+        # (test_fused_optimizers_count_nothing_on_a_cpu).
         marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         compat.ignore_writes()
         try:
@@ -398,7 +423,7 @@ def _general_kernel(
 
 
 def _private_kernel(op: compat.OperatorHandle, listeners: Listeners) -> Callable[..., Any]:
-    """An operation that writes only what it makes itself."""
+    """Return the kernel of an operation that writes only its own temporaries."""
     redispatch = op.redispatch
     after = compat.after_write_key
 
@@ -414,7 +439,7 @@ def _private_kernel(op: compat.OperatorHandle, listeners: Listeners) -> Callable
 
 
 def _below_write_key(op: compat.OperatorHandle) -> Run:
-    """Runs ``op`` with the keys that come after ours."""
+    """Return a function that runs ``op`` with the keys below the free one."""
     redispatch = op.redispatch
     after = compat.after_write_key
     below = compat.below(op)
@@ -431,16 +456,19 @@ def _below_write_key(op: compat.OperatorHandle) -> Run:
 def unverified_kernel(
     name: str, listeners: Listeners, run: Run, *, every_run: bool = False
 ) -> Callable[..., Any]:
-    """An operation that isn't torch's own and declares no write.
+    """Return the kernel of an operation that isn't torch's own and declares no write.
 
-    Not all schemas are true. Whether its inputs are the same afterwards is looked at in its 1st, 2nd,
-    4th, 8th … run, and in every one once it was found to write, or where it would move no counter.
+    Not all schemas are true. The kernel compares the inputs before and after its 1st, 2nd, 4th, 8th … run.
+    It compares them at every run once the operation was caught writing, or if ``every_run``.
     """
     packet = name.partition("::")[2].partition(".")[0]
     runs = itertools.count(1)
     caught = listeners.caught
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run the operation, and compare its inputs afterwards if this run is a checked one."""
+        # Comparing the inputs is slow, so an operation that never wrote is compared ever more seldom
+        # (test_not_every_run_is_looked_at_until_one_was_found_to_write).
         nth = next(runs)
         unverified = []
         if nth & (nth - 1) == 0 or name in caught or every_run:
@@ -466,7 +494,7 @@ def unverified_kernel(
 
 
 def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> Override:
-    """``copy_`` into a tensor whose conjugation or negation is lazy.
+    """Return the kernel of ``copy_`` into a tensor whose conjugation or negation is lazy.
 
     Such a tensor's in-place operations work on a resolved copy, which torch then copies back
     (aten/src/ATen/native/MathBitsFallback.h): this is where the program's memory is written.
@@ -476,6 +504,8 @@ def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> 
     written = WrittenArguments((0,), ())
 
     def make(override: Override) -> Callable[..., Any]:
+        """Return the kernel for one registration; it notifies only while ``override`` is active."""
+
         def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             if override.asleep:
                 override.ran_asleep()
@@ -495,29 +525,30 @@ def undeclared_kernel(
     told: Callable[..., Any],
     untold: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """batch_norm's running statistics.
-
-    In training it saves them, updates them, and doesn't read them in backward: what it has just saved
-    itself is put aside while its update is told. Where nobody else holds their memory, there is nobody
-    to tell: a save holds it by an alias.
+    """Return the kernel of batch norm, which updates running statistics that its schema doesn't mark.
 
     Args:
         packet: The operation's name without namespace and overload.
-        listeners: Whom to tell.
-        plain: Runs it where it writes nothing.
-        told: Tells of its writes, and runs it.
-        untold: Runs it where there is nobody to tell.
+        listeners: The listeners to notify.
+        plain: Runs the operation if it writes nothing.
+        told: Notifies the listeners of its writes, and runs it.
+        untold: Runs it if no listener is concerned.
     """
     _, flag = UNDECLARED[packet]
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run the operation, and notify only if another holder has memory that it writes."""
         if not args[flag]:
             return plain(keyset, *args, **kwargs)
         written = undeclared(packet, args)
+        # A save holds the memory by an alias. Without another holder there is no save to report.
         others = sum(map(compat.holders, written)) - len(written)
         aside = []
         for listener in listeners.now:
             if listener.pending and _records(args):
+                # In training the operation saves the statistics, updates them, and doesn't read them in
+                # backward: its own saves are no conflict
+                # (test_batch_norm_in_training_enters_nothing_into_a_book).
                 own = listener.take_own_saves(written)
                 others -= len(own)
                 aside.append((listener.pending, own))
@@ -533,9 +564,9 @@ def undeclared_kernel(
 
 
 def _records(args: tuple[Any, ...]) -> bool:
-    """Whether autograd has made a node for this call, and so has saved its arguments."""
+    """Return whether autograd has made a node for this call, and so has saved its arguments."""
     if torch.is_grad_enabled():
-        for arg in args:  # written out: a generator costs as much as the rest
+        for arg in args:  # written out: a generator costs as much as the whole check
             if isinstance(arg, torch.Tensor) and arg.requires_grad:
                 return True
     return False
@@ -549,7 +580,10 @@ def tell(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> list[tuple[torch.Tensor, Any]]:
-    """Tell everyone of every written tensor; pairs of those that someone watches with their logs."""
+    """Notify every listener of every written tensor.
+
+    Return pairs of a tensor and its log, for those that a listener follows.
+    """
     watched = []
     for listener in listeners:
         if listener.pending or listener.watched or listener.logs:

@@ -20,7 +20,7 @@ from ..source.values import contents, is_a
 from ..torch_internals import compat
 
 MOST = 1000
-"""Values looked at on one ``ctx``; what lies behind them is not followed."""
+"""Number of values looked at on one ``ctx``; further ones are not followed."""
 
 ATOMS = frozenset(
     {bool, bytes, complex, float, int, str, range, slice, type(None), type(Ellipsis), torch.Size,
@@ -40,7 +40,7 @@ _HEAP_TYPE = 1 << 9
 
 
 class WayStep(NamedTuple):
-    """One step from an owner to what it holds."""
+    """Step from an owner to a value that it holds."""
 
     kind: str
     """``attribute``, ``slot``, ``item``, ``key``, ``member`` of a set, or ``mapping`` behind a proxy."""
@@ -63,7 +63,7 @@ class Found(NamedTuple):
 
 
 def may_hold(value: Any) -> bool:
-    """Whether a tensor can lie in ``value`` now or later; a tuple of sizes and flags has none ever."""
+    """Return whether ``value`` can hold a tensor now or later; a tuple of sizes and flags can't ever."""
     kind = type(value)
     return kind not in ATOMS and not (
         kind is tuple and len(value) <= MOST and ATOMS.issuperset(map(type, value))
@@ -71,7 +71,7 @@ def may_hold(value: Any) -> bool:
 
 
 def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
-    """The tensors that lie in some attributes of ``ctx``, each once, nearest first.
+    """Return the tensors in some attributes of ``ctx``, each once, nearest first.
 
     Args:
         ctx: The context of a custom Function.
@@ -111,7 +111,7 @@ Part = tuple[WayStep, str, Any]
 
 
 def _held(value: Any) -> Iterator[Part]:
-    """What a value holds."""
+    """Yield each value that a value holds, with the step to it."""
     if is_a(value, tuple):
         return _items_of_tuple(value)
     if is_a(value, (list, deque)):
@@ -139,6 +139,7 @@ def _items(value: Any) -> Iterator[Part]:
 
 
 def _tensors_among(value: Any) -> Iterator[Part]:
+    # Only torch's own classes, because exchanging a member hashes it, which runs code of a subclass.
     for item in _members(value):
         if type(item) in (torch.Tensor, torch.nn.Parameter):
             yield WayStep("member", id(item)), "", item
@@ -162,6 +163,7 @@ def _proxied(value: Any) -> Iterator[Part]:
 
 
 def _attributes(value: Any) -> Iterator[Part]:
+    """Yield the attributes and slots of a plain object, read without code of the program's."""
     for name, item in contents(value).items():
         if type(name) is str:
             yield WayStep("attribute", name), f".{name}", item
@@ -186,7 +188,7 @@ def _slots(kind: type) -> Iterator[types.MemberDescriptorType]:
 
 
 def _is_plain_key(key: Any) -> bool:
-    """Whether looking ``key`` up runs no code of the program's."""
+    """Return whether looking ``key`` up runs no code of the program's."""
     kind: Any = type(key)
     if kind is tuple:
         return all(map(_is_plain_key, key))
@@ -208,13 +210,13 @@ def _behind(proxy: Any) -> dict[Any, Any] | None:
 
 
 def exchange(ctx: Any, ways: Iterable[Way], old: torch.Tensor, new: torch.Tensor) -> list[Callable[[], None]]:
-    """Let ``new`` lie wherever ``old`` lies on ``ctx``.
+    """Replace ``old`` by ``new`` at each path on ``ctx``.
 
-    Lists, dicts and objects stay the ones they are and get another content; only what can't be changed,
-    a tuple or a frozenset, is exchanged for another in its holder.
+    Lists, dicts and objects keep their identity and get another content. Only a tuple or a frozenset, which
+    can't be changed, is exchanged for another in its holder.
 
     Returns:
-        What takes it back, newest last. What the program has exchanged itself meanwhile is left.
+        Undo callbacks, newest last. They leave what the program itself has exchanged in between.
     """
     undo: list[Callable[[], None]] = []
     for way in ways:
@@ -223,7 +225,7 @@ def exchange(ctx: Any, ways: Iterable[Way], old: torch.Tensor, new: torch.Tensor
 
 
 def _replaced(owner: Any, way: Way, old: Any, new: Any, undo: list[Callable[[], None]]) -> Any:
-    """What is to be in the place of ``owner``: itself, unless it can't be changed."""
+    """Return the value for the place of ``owner``: itself, unless it can't be changed."""
     step, rest = way[0], way[1:]
     child = _child(owner, step)
     if child is _MISSING or (not rest and child is not old):
@@ -241,6 +243,8 @@ def _replaced(owner: Any, way: Way, old: Any, new: Any, undo: list[Callable[[], 
 
     def put_back() -> None:
         at = WayStep("member", id(other)) if step.kind == "member" else step
+        # The program may have put another value there in `backward`
+        # (test_what_backward_puts_on_ctx_stays_there_under_guard).
         if _child(owner, at) is other:
             _put(owner, at, child)
 
@@ -249,6 +253,7 @@ def _replaced(owner: Any, way: Way, old: Any, new: Any, undo: list[Callable[[], 
 
 
 def _child(owner: Any, step: WayStep) -> Any:
+    """Return the value at one step from ``owner``, or ``_MISSING``."""
     kind, which = step
     if kind == "attribute":
         return contents(owner).get(which, _MISSING)
@@ -268,6 +273,7 @@ def _child(owner: Any, step: WayStep) -> Any:
 
 
 def _put(owner: Any, step: WayStep, value: Any) -> None:
+    """Set the value at one step from ``owner``."""
     kind, which = step
     if kind == "attribute":
         contents(owner)[which] = value
@@ -283,7 +289,7 @@ def _put(owner: Any, step: WayStep, value: Any) -> None:
 
 
 def _rebuilt(owner: Any, index: int, item: Any) -> Any:
-    """A tuple with another item, of the same type, without a call of its class."""
+    """Return a tuple of the same type with another item, made without calling its class."""
     items = [item if at == index else one for at, one in enumerate(tuple.__iter__(owner))]
     if not type(owner).__flags__ & _HEAP_TYPE or "n_sequence_fields" in vars(type(owner)):
         return type(owner)(items)  # a tuple, or one of torch.return_types

@@ -1,6 +1,6 @@
-"""Notes about backward nodes. They lie beside the nodes, whose ``metadata`` a program may look at.
+"""Notes about backward nodes, kept apart from them because a program may look at a node's ``metadata``.
 
-A note refers to its node by a key and keeps nothing of it alive, so it may outlive the node. The oldest are
+A note refers to its node by a key and keeps no part of it alive, so it may outlive the node. The oldest are
 forgotten, as in the native core (native/sources/notes.cpp).
 """
 
@@ -15,7 +15,7 @@ _MANY = 128
 
 
 class NodeNotes(Generic[Note]):
-    """One note for each of the nodes that were noted last."""
+    """Table of one note for each of the nodes that were noted last."""
 
     def __init__(self) -> None:
         self._newer: dict[Any, Note] = {}
@@ -31,7 +31,7 @@ class NodeNotes(Generic[Note]):
         return self._newer.get(key) or self._older.get(key)
 
     def forget_oldest(self) -> None:
-        """Forget what was there before the last ``_MANY``; called when a backward begins."""
+        """Forget the notes from before the last ``_MANY``. Each backward calls this when it starts."""
         if len(self._newer) > _MANY:
             self._older, self._newer = self._newer, {}
 

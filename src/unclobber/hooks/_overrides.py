@@ -1,8 +1,8 @@
-"""Kernels of ours in the place of others, which the dispatcher comes to whether anybody listens or not.
+"""Kernels in the place of torch's or the program's, which the dispatcher runs even without a listener.
 
-Registering one takes a few microseconds, so those of a session that has ended are kept for the next. What
-the program runs through one in between costs it some microseconds, too: after a few runs the kernel is taken
-away, by itself, and the next session registers it anew.
+Registering one takes a few microseconds, so those of a session that has ended are kept for the next. A call
+of the program through one in between costs it some microseconds, too. After a few such calls the kernel
+unregisters itself, and the next session registers it again.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ from collections.abc import Callable
 from typing import Any
 
 _RUNS_ASLEEP = 32
-"""So many runs cost about as much as registering a kernel anew."""
+"""Number of dormant runs that cost about as much as registering the kernel again."""
 
 
 class Override:
-    """One kernel over another's.
+    """A kernel that takes the place of another.
 
     Args:
         lock: Held while it is registered or taken away.
-        lay: Registers a kernel that asks this for ``asleep`` and calls ``ran_asleep``, and returns what has a
-            ``reset()`` to take it away.
+        lay: Registers a kernel and returns its handle, with a ``reset()`` that unregisters it. The kernel
+            reads
+            whether the override is dormant, and reports dormant runs.
     """
 
     __slots__ = ("_handle", "_lay", "_left", "_lock", "_taken_away", "asleep")
 
     def __init__(self, lock: threading.RLock, lay: Callable[[Override], Any]) -> None:
+        """Make a dormant override; the class lists the arguments."""
         self.asleep = True
-        """Whether it is to do no more than what it lies over. torch may come to a kernel in Python that was
-        taken away, too: with a dispatch mode it runs the one of an operation that was registered last."""
+        """Whether it only runs the kernel below. Taking the kernel away is not enough: under a dispatch mode
+        torch runs the Python kernel that was registered last for an operation
+        (test_a_custom_operation_under_a_mode)."""
         self._lay = lay
         self._lock = lock
         self._handle: Any = None
@@ -38,9 +41,10 @@ class Override:
         self._left = 0
 
     def wake(self) -> None:
-        """Begin to see writes."""
+        """Register the kernel unless it is registered, and let it see writes."""
         if self._handle is None:
-            # Only here: it has Python forget which of the program's warnings were shown already.
+            # Only here: `catch_warnings` makes Python forget which of the program's warnings were shown
+            # (test_a_warning_of_the_program_is_not_shown_again).
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch warns of a kernel over another's
                 self._handle = self._lay(self)
@@ -48,19 +52,20 @@ class Override:
         self.asleep = False
 
     def sleep(self) -> None:
-        """See no more; it stays registered for now."""
+        """Stop seeing writes; the kernel stays registered for now."""
         self.asleep = True
 
     def take_away(self) -> None:
-        """Let what is below show again."""
+        """Unregister the kernel, so that the one below runs again."""
         self.asleep = True
         if self._handle is not None:
             self._handle.reset()
             self._handle, self._taken_away = None, self._handle  # kept: it may be what runs this
 
     def ran_asleep(self) -> None:
-        """The program has called the operation while nobody listens."""
+        """Count a dormant run; after ``_RUNS_ASLEEP`` take the kernel away."""
         self._left -= 1
+        # Don't wait: the lock's holder is registering kernels or taking them away at this moment.
         if self._left < 0 and self._handle is not None and self._lock.acquire(blocking=False):
             try:
                 if self.asleep:

@@ -1,10 +1,10 @@
-"""Is a stale value really read? A dispatch mode that knows, for the rare case that there is one.
+"""Dispatch mode that detects whether a stale value is really read, for the rare case that there is one.
 
-A tensor that changed since the forward pass is only at fault where its changed elements are read:
-a scratch buffer that is filled before it is used, ``x.shape``, or the half of a cache that nobody
-wrote to are no error. The mode keeps, for each stale storage, a map of the elements that differ;
-an operation that overwrites some of them clears those, one that reads any that are left is told.
-Slow, and only ever entered when something has changed.
+A tensor that changed since the forward pass is an error only if its changed elements are read. A scratch
+buffer that is filled before it is used, ``x.shape``, or the unwritten half of a cache is none. The mode
+keeps, for each stale storage, a map of the elements that differ. An operation that overwrites some of them
+clears those; one that reads any that are left is reported. The mode is slow, and only entered if something
+has changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OVERWRITES = frozenset(
 _INDEXED = frozenset(
     {"index_put_", "index_fill_", "index_copy_", "masked_fill_", "masked_scatter_", "scatter_"}
 )  # fmt: skip
-"""The same for the elements that their index selects."""
+"""In-place operations that don't read the elements that their index selects."""
 
 _LIKE = frozenset(
     {"empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
@@ -45,10 +45,10 @@ class StaleTensor:
     """A tensor whose values aren't what they were.
 
     Args:
-        tensor: As it is now.
-        before: As it was, same shape.
-        told: Called once, when an element that differs has been read, with the stack of the first read.
-        stands_for: Whose place ``tensor`` takes for a while: writes are to reach that one, too.
+        tensor: The tensor as it is now.
+        before: The tensor as it was, same shape.
+        told: Called once, with the stack of the first read, when an element that differs has been read.
+        stands_for: The tensor whose place ``tensor`` takes for a while; writes must reach it, too.
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class StaleTensor:
         *,
         stands_for: torch.Tensor | None = None,
     ) -> None:
+        """Compare the tensors and map the elements that differ; the class lists the arguments."""
         self.tensor = tensor
         self._stands_for = stands_for
         self.key = compat.storage_key(tensor)
@@ -76,7 +77,10 @@ class StaleTensor:
         return self._map.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
     def real(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """The same part of the tensor that this one stands for; None if it stands for none laid out alike."""
+        """Return the part of the replaced tensor that ``tensor`` is of this one.
+
+        None if this one replaces no tensor, or one with another layout.
+        """
         real = self._stands_for
         if real is None or real.stride() != self.tensor.stride() or tensor.dtype != real.dtype:
             return None
@@ -86,7 +90,7 @@ class StaleTensor:
     def wrote(
         self, tensor: torch.Tensor, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """An operation gives ``tensor``, which shares this memory, values of its own."""
+        """Clear the elements that an operation gives values of its own, without reading them first."""
         if tensor.itemsize != self.tensor.itemsize:
             return
         if operation in _OVERWRITES:
@@ -97,16 +101,19 @@ class StaleTensor:
                 selection.put(self._view(tensor), torch.tensor(False))
 
     def is_read_by(self, tensor: torch.Tensor) -> bool:
-        """Whether ``tensor``, which shares this memory, holds an element that differs."""
+        """Return whether ``tensor``, which shares this memory, holds an element that differs."""
         return tensor.itemsize != self.tensor.itemsize or bool(self._view(tensor).any())
 
     def note_read(self) -> None:
-        """The operation that is running reads what differs; the first one is remembered."""
+        """Remember the running operation as the first reader, unless there was one."""
         if self._read_by is None:
             self._read_by = frames.of_program()
 
     def tell(self, stack: frames.Stack = ()) -> None:
-        """What differs has been read, by the code at ``stack`` if no read was noted. Told once."""
+        """Report, once, that changed elements were read.
+
+        The place is the first noted read, else ``stack``, else the program's current line.
+        """
         if self._told is not None:
             told, self._told = self._told, None
             told(self._read_by or stack or frames.of_program())
@@ -120,56 +127,60 @@ class _StaleSave(NamedTuple):
 
     stale: StaleTensor
     key: int
-    """Of the storage that was saved."""
+    """Key of the saved storage."""
     node: int
-    """Sequence number by which the operation that saved it is known: it makes its node first."""
+    """Sequence number of the next node at the save: the operation that saves makes its node first."""
     stack: frames.Stack
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What one call of an operation means for the stale tensors."""
+    """Effect of one call of an operation on the stale tensors."""
 
     func: Any
     name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     touched: list[_Touched]
-    """The arguments that share memory with a stale tensor, or were computed from one, and which."""
+    """Stale tensors, each with an argument that shares its memory or was computed from it."""
     written: list[torch.Tensor]
     unread: list[torch.Tensor]
-    """Of the written ones those that it doesn't read, though it saves them."""
+    """Written tensors that it doesn't read, though it saves them."""
     reads_values: bool
-    """Whether it looks at more than shapes and strides."""
+    """Whether it reads more than shapes and strides."""
     read: list[StaleTensor]
-    """Those of which it reads an element that differs."""
+    """Stale tensors of which it reads an element that differs."""
     carried_on: bool
-    """Whether its result is only another tensor, which is stale until it is saved."""
+    """Whether its result is only another stale tensor, an error once it is saved."""
     told: bool
-    """Whether a read is an error, and not only a way to the next branch."""
+    """Whether a read is an error, not only a choice of the next branch."""
 
 
 class StaleReads(compat.OwnMode):
-    """Active while a user's code runs that may read one of the ``stale`` tensors.
+    """Mode that is active while the program runs code that may read one of the ``stale`` tensors.
 
     Args:
         stale: The tensors.
-        until_saved: Tell of a read only when what was computed from it is saved for backward, or becomes a
-            number: a counter that is counted up again does no harm.
+        until_saved: Report a read only when a value computed from it is saved for backward, or becomes a
+            number:
+            a counter that is counted up again does no harm.
     """
 
     def __init__(self, stale: list[StaleTensor], *, until_saved: bool = False) -> None:
+        """Make the mode; the class lists the arguments."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._by_key: dict[int, list[StaleTensor]] = {}
         for one in stale:
             self._by_key.setdefault(one.key, []).append(one)
         self._until_saved = until_saved
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
-        """What was computed from a stale tensor, by storage; held so that no other gets its memory."""
+        """Tensors that were computed from a stale one, by storage key; kept so that no other tensor gets
+        their memory."""
         self._awaiting: list[_StaleSave] = []
-        """By operations that may still be to run."""
+        """Saves whose operation may not have run yet."""
         self.replays: list[Callable[[], Any]] = []
-        """What writes to the tensors whose place stale ones take, once they have it again."""
+        """Calls that repeat the writes to the tensors that stale ones replace, to run when those are back in
+        place."""
 
     def __enter__(self) -> StaleReads:
         _active.modes.append(self)
@@ -183,7 +194,8 @@ class StaleReads(compat.OwnMode):
             save.stale.tell(save.stack)
 
     def saved(self, tensor: torch.Tensor) -> None:
-        """An operation saves ``tensor`` for backward, perhaps before it is run, or instead."""
+        """Note that an operation saves ``tensor`` for backward, perhaps before it runs, or instead of
+        running."""
         for stale in self._read([tensor], ()):
             node = compat.next_sequence_number()
             self._awaiting.append(_StaleSave(stale, compat.storage_key(tensor), node, frames.of_program()))
@@ -191,6 +203,7 @@ class StaleReads(compat.OwnMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Run an operation, and report or carry on what it reads of stale tensors."""
         kwargs = kwargs or {}
         if compat.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
@@ -217,6 +230,7 @@ class StaleReads(compat.OwnMode):
     def _classified(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], touched: list[_Touched]
     ) -> _Call:
+        """Return what a call of ``func`` means for the stale tensors that it touches."""
         name = func._schema.name.partition("::")[2]
         undeclared = kernels.undeclared(name, args)
         written = kernels.written_tensors(func, args, kwargs) + undeclared
@@ -237,8 +251,11 @@ class StaleReads(compat.OwnMode):
         )
 
     def _tell_awaiting(self, unread: list[torch.Tensor]) -> None:
-        """Now runs the operation that saved them; batch norm saves its running statistics, but never reads
-        them, nor the copies of them that instance norm hands it."""
+        """Report the waiting saves, because the operation that made them runs now.
+
+        Except batch norm's of its running statistics: it never reads them, nor the copies that instance
+        norm hands it.
+        """
         unread_of_this = {(compat.storage_key(tensor), compat.next_sequence_number()) for tensor in unread}
         for save in self._awaiting:
             if (save.key, save.node) not in unread_of_this:
@@ -246,7 +263,7 @@ class StaleReads(compat.OwnMode):
         self._awaiting.clear()
 
     def _clear_written(self, call: _Call) -> None:
-        """What a stale tensor is given by this call is the program's own value."""
+        """Clear the elements that this call writes, because they are the program's own values now."""
         out = {
             id(call.kwargs[argument.name])
             for argument in call.func._schema.arguments
@@ -255,12 +272,14 @@ class StaleReads(compat.OwnMode):
         with torch.no_grad(), compat.unseen_by_torch():
             for stale, tensor in call.touched:
                 if compat.storage_key(tensor) == stale.key and any(tensor is one for one in call.written):
+                    # An `out=` argument is overwritten as a whole, whatever the operation.
                     operation = "copy_" if id(tensor) in out else call.name
                     stale.wrote(tensor, operation, call.args, call.kwargs)
 
     def _note_replay(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], written: Sequence[torch.Tensor]
     ) -> None:
+        """Keep a call that repeats this one's writes on the tensors that stale ones replace."""
         real: dict[int, torch.Tensor] = {}
         for stale, tensor in self._touched(written):
             if (one := stale.real(tensor)) is not None:
@@ -272,7 +291,7 @@ class StaleReads(compat.OwnMode):
             self.replays.append(functools.partial(func, *args, **kwargs))
 
     def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
-        """The stale tensors that an operation which reads ``tensors`` depends on."""
+        """Return the stale tensors that an operation depends on if it reads ``tensors``."""
         found: list[StaleTensor] = []
         with torch.no_grad(), compat.unseen_by_torch():
             for stale, tensor in self._touched(tensors):
@@ -284,6 +303,7 @@ class StaleReads(compat.OwnMode):
         return list(dict.fromkeys(found))
 
     def _note(self, tensors: list[torch.Tensor], stale: StaleTensor) -> None:
+        """Remember ``tensors`` as computed from ``stale``."""
         with torch.no_grad(), compat.unseen_by_torch():
             for tensor in tensors:
                 if compat.is_plain(tensor):
@@ -292,6 +312,7 @@ class StaleReads(compat.OwnMode):
                         self._computed[key] = (tensor.detach(), stale)
 
     def _touched(self, values: Any) -> Iterator[_Touched]:
+        """Yield each tensor in ``values`` that shares memory with a stale one or was computed from it."""
         for value in values:
             if isinstance(value, torch.Tensor):
                 if compat.is_plain(value):
@@ -305,7 +326,7 @@ class StaleReads(compat.OwnMode):
 
 
 def _is_number(func: Any, args: tuple[Any, ...]) -> bool:
-    """Whether a tensor's value leaves torch: ``x.item()``, ``bool(x)``, ``if x < 3``."""
+    """Return whether a tensor's value leaves torch: ``x.item()``, ``bool(x)``, ``if x < 3``."""
     return str(func._schema.name) == "aten::_local_scalar_dense" and bool(args)
 
 
@@ -324,7 +345,7 @@ _active = _Active()
 
 
 def saved(tensor: torch.Tensor) -> None:
-    """Tell the modes that are active in this thread of a save for backward."""
+    """Notify the modes that are active in this thread of a save for backward."""
     if _active.modes:
         with compat.without_dynamo():
             for mode in _active.modes:

@@ -1,4 +1,4 @@
-"""Which operations write, and to which of their arguments."""
+"""Operations that write, and the arguments that they write to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import torch
 
-# batch_norm writes running_mean and running_var when training; the schema doesn't say so.
+# batch_norm writes running_mean and running_var when training; the schema doesn't say so
+# (test_batch_norm_writes_its_running_statistics_without_counting).
 # (positions of the written tensors, position of the flag that says whether they are)
 UNDECLARED: dict[str, tuple[tuple[int, ...], int]] = dict.fromkeys(
     ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm"), ((3, 4), 5)
@@ -20,7 +21,8 @@ COLLECTIVES = frozenset({
     "alltoall_base_", "recv_", "recv_any_source_",
 })  # fmt: skip
 
-# rrelu_with_noise saves its noise before the kernel fills it, and means the filled one.
+# rrelu_with_noise saves its noise before the kernel fills it, and needs the filled one in backward
+# (test_rrelu_fills_its_noise_after_it_was_saved).
 FILLS_AFTER_SAVING = "rrelu_with_noise"
 
 NOT_DATA = frozenset(("set_data", "record_stream", "retain_grad", "requires_grad_", "rename_", "empty"))
@@ -51,12 +53,12 @@ NAMESPACES_OF_TORCH = NAMESPACES_WITHOUT_MEMORY | {
 
 
 def is_torchs(name: str) -> bool:
-    """Whether an operation, by its full name, is torch's own."""
+    """Return whether an operation, given with its namespace, is torch's own."""
     return name.partition("::")[0] in NAMESPACES_OF_TORCH
 
 
 class WrittenArguments:
-    """Which arguments an operation writes: positions, and names of keyword-only ones (``out=``)."""
+    """Arguments that an operation writes: positions, and names of keyword-only ones (``out=``)."""
 
     __slots__ = ("names", "positions")
 
@@ -65,6 +67,7 @@ class WrittenArguments:
         self.names = names
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+        """Return the tensors that one call of the operation writes."""
         found: list[torch.Tensor] = []
         for position in self.positions:
             if position < len(args):
@@ -75,17 +78,17 @@ class WrittenArguments:
 
 
 def written_tensors(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """The tensors that this call of ``op`` declares to write."""
+    """Return the tensors that this call of ``op`` declares to write."""
     return written_arguments(op._schema).tensors(args, kwargs)
 
 
 def is_undeclared(packet: str) -> bool:
-    """Whether the operation updates running statistics without declaring it."""
+    """Return whether the operation updates running statistics without declaring it."""
     return packet in UNDECLARED
 
 
 def undeclared(packet: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
-    """The tensors that this call writes although its schema doesn't say so: running statistics."""
+    """Return the running statistics that this call writes although its schema doesn't say so."""
     if packet not in UNDECLARED:
         return []
     positions, flag = UNDECLARED[packet]
@@ -102,7 +105,7 @@ def flatten(value: Any, into: list[torch.Tensor]) -> None:
 
 
 def written_arguments(schema: Any) -> WrittenArguments:
-    """What the schema says."""
+    """Return the arguments that the schema marks as written (``alias_info.is_write``)."""
     marked = [
         (index, argument)
         for index, argument in enumerate(schema.arguments)
@@ -115,7 +118,7 @@ def written_arguments(schema: Any) -> WrittenArguments:
 
 
 def tensor_slots(schema: Any, written: tuple[int, ...]) -> tuple[int, ...]:
-    """Positions of single-tensor inputs, where a Python number may stand instead of a tensor."""
+    """Return the positions of single-tensor inputs, where a Python number may be passed instead."""
     return tuple(
         index
         for index, argument in enumerate(schema.arguments)
@@ -124,5 +127,5 @@ def tensor_slots(schema: Any, written: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_tensor(schema: Any, position: int) -> bool:
-    """Whether an argument is a single tensor, which must be given."""
+    """Return whether an argument is a single tensor that must be given."""
     return str(schema.arguments[position].type) == "Tensor"

@@ -1,8 +1,7 @@
-"""Which call of ``backward()`` or ``autograd.grad`` is running.
+"""Record of the running calls of ``backward()`` and ``autograd.grad``.
 
-A saved tensor is
-asked for on the calling thread for CPU graphs and on a device's own thread for others; there the
-Python stack is empty, and the call on record is the answer.
+Backward unpacks a saved tensor on the calling thread for CPU graphs, and on a device's own thread for
+others. There the Python stack is empty, and this record is the answer.
 """
 
 from __future__ import annotations
@@ -22,24 +21,31 @@ from ._node_notes import NodeNotes
 
 
 class BackwardCall:
-    """One running call. Dropped when it returns."""
+    """Running call of the engine; dropped when it returns."""
 
     __slots__ = ("_call", "fresh_from", "keeps_graph", "nth", "outer", "paused", "roots", "stack")
 
     def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
+        """Describe a call that is about to start.
+
+        Args:
+            nth: Its position among all calls.
+            stack: Stack of the program's call.
+            call: The engine's call.
+        """
         self.nth = nth
         """Position among all backward calls of the process while any session was active, from 1."""
         self.stack = stack
         self.outer: BackwardMark | None = None
-        """The mark of the call in whose midst it was made."""
+        """The mark of the call that was running when this one started; None if there was none."""
         self.roots = call.roots
         """The tensors (or gradient edges) that backward starts from."""
         self.fresh_from: int | None = None
-        """Nodes from this sequence number on can't have been in the graph of an earlier call; None
-        where other threads, which count for themselves, made calls, too."""
+        """Nodes from this sequence number on can't have been in the graph of an earlier call. None if other
+        threads, which number their own nodes, made calls, too."""
         self.keeps_graph = call.keeps_graph
         self.paused = False
-        """Whether its writes go unseen because no Python of the user's runs in it."""
+        """Whether its writes go unseen because no Python of the program's runs in it."""
         self._call = call
 
     @property
@@ -49,40 +55,41 @@ class BackwardCall:
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The tensors whose gradients alone are asked for; empty where it is all leaves'."""
+        """The tensors whose gradients are requested; empty if those of all leaves are."""
         return self._call.inputs
 
     @property
     def creates_graph(self) -> bool:
-        """Whether backward itself is recorded."""
+        """Return whether backward itself is recorded (``create_graph=``)."""
         return self._call.creates_graph
 
 
 class BackwardMark(NamedTuple):
-    """What is left of a call for the nodes that it ran: it must keep no tensor alive."""
+    """Trace of a call that is left for the nodes that it ran; it must keep no tensor alive."""
 
     nth: int
     stack: Stack
     keeps_graph: bool
     chosen: bool = False
-    """Whether only some inputs' gradients were asked for, so that it may have left nodes out."""
+    """Whether gradients of chosen inputs were requested, so that the call may have left nodes out."""
     before: int = 0
-    """Nodes of its thread with smaller sequence numbers were there when it began."""
+    """Sequence number of the next node of its thread when the call started: smaller ones existed already."""
 
 
 class _Marker:
-    """The mark of the call that is running; None while several threads run one, or none."""
+    """Holder of the mark of the running call; None while several threads run one, or no thread does."""
 
     __slots__ = ("_native", "notes", "now", "told")
 
     def __init__(self) -> None:
+        """Start without a running call."""
         self.notes: NodeNotes[tuple[Stack, BackwardMark | None]] = NodeNotes()
-        """What ``note_of`` gives, where the native core doesn't know it."""
+        """Notes of ``note_of`` that the native core doesn't have."""
         self.now: BackwardMark | None = None
         self.told: Stack | None = None
-        """The stack of the saves whose node was told of it last."""
+        """The stack of the saves whose node was noted last."""
         self._native: Any = None
-        """The native core, once it notes who asks."""
+        """The native core, once it notes which backward unpacks."""
 
     def set(self, now: BackwardMark | None) -> None:
         self.now, self.told = now, None
@@ -92,20 +99,24 @@ class _Marker:
             self._native.mark(now)
 
     def tell(self, native: Any) -> None:
-        """Tell the native core from now on, too."""
+        """Mirror the running call's mark to the native core from now on."""
         if self._native is None:
             native.mark(self.now)
             self._native = native
 
     def note_of(self, node: Any) -> tuple[Stack, BackwardMark | None] | None:
-        """Where the node's operation ran and which backward asked last for what it saved; None if none did
-        while watched."""
+        """Return the stack of the node's operation, and the last backward that unpacked its saves.
+
+        None if no observed backward did.
+        """
         found = self.notes.of(node)
         if self._native is None:
             return found
         other: tuple[Stack, BackwardMark | None] | None = self._native.note_of(node)
         if found is None or other is None:
             return found or other
+        # Hooks on torch's stack note here, the core notes its own queue: a node may have both notes, and
+        # the later backward counts.
         return max(found, other, key=lambda note: -1 if note[1] is None else note[1].nth)
 
 
@@ -116,41 +127,45 @@ marker = _Marker()
 
 class _ThreadCalls(threading.local):
     def __init__(self) -> None:
+        """Start without a call."""
         self.calls: list[BackwardCall] = []
         self.highest = 0
-        """The largest sequence number of a node at which a call has begun, and one."""
+        """The largest sequence number of a root node of a call, plus one."""
         self.made = (-1, 0)
-        """Calls seen before anybody looked, when this thread last made one, and its own since."""
+        """Two counts: the calls seen before the present clients, when this thread last made one, and this
+        thread's calls since."""
         self.recent: tuple[BackwardMark, ...] = ()
-        """The last two calls."""
+        """Marks of the last two calls, oldest first."""
         self.first_node: int | None = None
-        """The number of the first node made since somebody looks; None in other threads than the one that
-        began."""
+        """Sequence number of the first node made since the present clients are notified; None in threads
+        other than the one where that started."""
 
 
 _thread = _ThreadCalls()
 
 
 def current() -> BackwardCall | None:
-    """The backward call that this thread works for; None if there is none or it can't be told."""
+    """Return the backward call that this thread works for; None if there is none, or several could be."""
     if _thread.calls:
         return _thread.calls[-1]
+    # A device's thread of the engine makes no calls itself: a single running call must be the one that it
+    # works for.
     running = _calls.running
     return running[0] if len(running) == 1 else None
 
 
 def times_given(gradient: Any) -> int:
-    """How often the running calls were handed this very gradient; the engine holds it to their end."""
+    """Return how often the running calls were given this very gradient; the engine holds it to their end."""
     # a device's thread has no calls of its own; a call within a call may hand on what it was handed
     calls = _thread.calls or list(_calls.running)
     return sum(one is gradient for call in calls for one in call.gradients)
 
 
 def hands_out_what_hooks_leave(hook: Any) -> bool:
-    """Return whether the running call hands out a gradient after ``hook``, a tensor's, has run on it.
+    """Return whether the running call returns a gradient after ``hook``, a tensor's, has run on it.
 
-    It does if the call was asked for the gradient of that tensor, and goes no further there. If it goes on to
-    another input the gradient is taken first (torch/csrc/autograd/engine.cpp, ``evaluate_function``).
+    It does if the gradient of that tensor was requested, and the call goes no further there. If it goes on
+    to another input, the gradient is taken first (torch/csrc/autograd/engine.cpp, ``evaluate_function``).
     """
     call = current()
     tensor = None if call is None else next((one for one in call.inputs if _is_on(hook, one)), None)
@@ -179,32 +194,34 @@ def _is_on(hook: Any, one: Any) -> bool:
 
 
 def _is_of(node: Any, one: Any) -> bool:
-    """Whether a node hands on the gradient of ``one``, a tensor or gradient edge."""
+    """Return whether a node hands on the gradient of ``one``, a tensor or gradient edge."""
     if not isinstance(one, torch.Tensor):
         return node is one.node
     return getattr(node, "variable", None) is one or node is compat.grad_fn(one)
 
 
 def count() -> int:
-    """How many backward calls were seen so far."""
+    """Return the number of backward calls that were seen so far."""
     return _calls.count
 
 
 def install(patches: Patches) -> None:
-    """Be told of the engine's calls while somebody looks."""
+    """Subscribe to the engine's calls while a client is notified."""
     patches.when_awake(_begin)
     patches.at_undo(marker.notes.forget)
     patches.at_undo(begun_at.forget)
 
 
 def _begin() -> Callable[[], None]:
+    """Start to number calls for new clients. Return a function that unsubscribes."""
     _calls.before = _calls.count
     _thread.first_node = compat.next_sequence_number()
     return engine.subscription(_calls)
 
 
 def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> BackwardMark | None:
-    """The call before ``call`` if there was no other since all nodes of ``graph`` were made."""
+    """Return the mark of the call before ``call``; None if another came since the nodes of ``graph`` were
+    made."""
     first = _thread.first_node
     calls = [_calls.before + 1, _calls.before + 2]
     if [mark.nth for mark in _thread.recent] != calls or call.nth != calls[1]:
@@ -215,17 +232,17 @@ def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> BackwardMark |
 
 
 def last_two() -> tuple[BackwardMark, ...]:
-    """The newest backward calls of this thread, the running one among them."""
+    """Return the marks of the newest two backward calls of this thread, the running one among them."""
     return _thread.recent
 
 
 def call_in(frame: FrameType) -> BackwardCall | None:
-    """The call that a frame of the wrapper below is making; None for any other frame."""
+    """Return the call that a frame of the engine's wrapper is making; None for any other frame."""
     return next((state for state in engine.states_in(frame) if isinstance(state, BackwardCall)), None)
 
 
 def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
-    """Let the nodes that a backward begins at know of it."""
+    """Note ``mark`` for the root nodes of a backward, after each one's newest earlier mark."""
     for root in roots:
         node = getattr(root, "node", None) or compat.renewed_grad_fn(root)
         if node is not None:
@@ -234,16 +251,17 @@ def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
 
 
 class _EngineCalls:
-    """Numbers the engine's calls, and knows which are running."""
+    """Numbering of the engine's calls, and list of the running ones."""
 
     def __init__(self) -> None:
         self.count = 0
         self.before = 0
-        """Calls that were seen before anybody looked this time."""
+        """Number of calls that were seen before the present clients."""
         self.running: list[BackwardCall] = []
         self._lock = threading.Lock()
 
     def begin(self, call: EngineCall) -> BackwardCall | None:
+        """Number a call of the program and mark it as running; return None for an internal one of torch."""
         if call.is_internal:
             return None
         with self._lock:
@@ -255,6 +273,8 @@ class _EngineCalls:
         _thread.made = (since, made + 1)
         _thread.calls.append(running)
         self.running.append(running)
+        # An unpack in an engine thread can't be matched to one of several threads' calls, so then no mark
+        # is set.
         alone = len(self.running) == len(_thread.calls)
         mark = BackwardMark(
             nth, running.stack, running.keeps_graph, bool(call.inputs), compat.next_sequence_number()

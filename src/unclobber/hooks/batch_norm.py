@@ -1,9 +1,9 @@
-"""Batch norm modules keep running statistics: writes that seldom concern anybody.
+"""Batch norm modules, whose writes to running statistics seldom concern a listener.
 
-A training step of a convolutional net makes most of its writes there: a counter, a mean and a
-variance in each layer. Nobody saves them but batch norm itself, which doesn't read them in
-backward. Where nothing else holds their memory, the thread does not observe writes during the call,
-which spares two crossings into Python of up to eight arguments.
+A training step of a convolutional net makes most of its writes there: a counter, a mean and a variance in
+each layer. Usually only batch norm itself saves them, and it doesn't read them in backward. If no other
+object holds their memory, the thread does not observe writes during the call. That spares two crossings
+into Python of up to eight arguments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _TORCHS_OWN = frozenset((torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.Ba
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 _REPLACEABLE = frozenset((*_STATISTICS, "_check_input_dim"))
-"""What a program may give to one module, in place of torch's own: then everything is looked at."""
+"""Attributes that a program may set on one module in place of torch's own; if one is, the call is
+observed."""
 
 _COMPUTES = compat.own_batch_norm()
 
@@ -33,7 +34,7 @@ def install(patches: Patches) -> None:
 
 
 def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:
-    """Whether nothing among them has operations of its own, and each buffer is there."""
+    """Return whether each buffer is there, and no buffer or parameter has operations of its own."""
     for buffer in buffers:
         if type(buffer) is not torch.Tensor:
             return False
@@ -50,7 +51,8 @@ def _rests(
     statistics: tuple[str, ...],
     replaceable: frozenset[str],
 ) -> bool:
-    """Whether nobody is told of what a module in training writes. The native core has another of this."""
+    """Return whether the writes of a module in training concern no listener (the native core has a copy of
+    this)."""
     if type(module) not in classes or type(input) is not torch.Tensor:
         return False
     written = [module._buffers.get(name) for name in statistics]
@@ -64,13 +66,17 @@ def _rests(
 
 
 def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a replacement for ``forward`` that pauses observation if the writes concern no listener."""
     functional, running, compiling = torch.nn.functional, kernels.running, torch.compiler.is_compiling
     see, ignore = compat.see_writes, compat.ignore_writes
     torchs_own, statistics, replaceable = _TORCHS_OWN, _STATISTICS, _REPLACEABLE
     computes, rests_in_python = _COMPUTES, _rests
 
     def forward(self: Any, input: Any) -> Any:
+        """Run torch's ``forward``, unobserved if its writes concern no listener."""
         if self.training and running.awake and not compiling():
+            # Each call of a layer runs this, so the core's copy is taken if there is one
+            # (test_of_each_module compares both).
             native = running.native
             rests = rests_in_python if native is None else native.batch_norm_rests
             if rests(self, input, torchs_own, statistics, replaceable) and functional.batch_norm is computes:

@@ -1,11 +1,11 @@
-"""What a checkpoint's recomputation reads: is it still what its forward saw?
+"""Checkpoints: does the recomputation read what its forward read?
 
-A checkpoint keeps the inputs of a part of the forward pass and runs it again during backward. Its inputs are
-saved like any tensor and checked; what the code reaches otherwise (a closure, a module's parameters
-and buffers, a global) is not: an optimizer step in between makes the second run compute other values
-than the first, and torch says nothing. While a session is active, the tensors that the code can reach
-are entered in the ledger when the checkpoint begins; if one has changed when the code runs again, that
-run is watched for reads of it.
+A checkpoint keeps the inputs of a part of the forward pass and runs it again during backward. Its inputs
+are saved like any tensor and checked. What the code reaches otherwise (a closure, a module's parameters and
+buffers, a global) is not. An optimizer step in between makes the second run compute other values than the
+first, and torch is silent (test_a_checkpoint_recomputes_from_what_is_there_by_then). In a session, the
+tensors that the code can reach are entered in the ledger when the checkpoint begins. If one has changed
+when the code runs again, that run is observed for reads of it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONGEST = 1000
 
 
 def install(patches: Patches) -> None:
-    """Wrap the two functions of torch's that are given the code to run again."""
+    """Replace torch's two functions that get the code to run again."""
     patches.stand_in(*compat.checkpoint_home(), _generator)
     patches.stand_in(compat.reentrant_checkpoint(), "forward", _forward)
 
@@ -59,7 +59,7 @@ def _recomputed(function: Callable[..., Any], recorded: bool) -> Callable[..., A
 
 
 class _Recomputed:
-    """The code of a checkpoint, as its recomputation calls it. The graph keeps it alive."""
+    """The code of a checkpoint, as torch runs it in both passes. The graph keeps this object alive."""
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class _Recomputed:
         conflicts: Conflicts,
         stack: frames.Stack,
     ) -> None:
+        """Enter all tensors that ``function`` can reach in the ledger, at ``stack``."""
         self._function = function
         self._hooks = hooks
         self._conflicts = conflicts
@@ -76,6 +77,7 @@ class _Recomputed:
         ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the code; if a tensor that it can reach has changed, report a read of it."""
         conflicts = self._conflicts
         stale = []
         for tensor, saved in self._reached:
@@ -98,7 +100,7 @@ class _Recomputed:
 
 
 def _inside(stack: frames.Stack) -> frames.Stack:
-    """The frames of the code that is run again."""
+    """Return the frames of the code that is run again."""
     again = _Recomputed.__call__.__code__
     end = next((i for i, code in enumerate(stack[::2]) if code is again), 0)
     return stack[: 2 * end]
@@ -122,6 +124,7 @@ def reachable(function: Callable[..., Any]) -> list[torch.Tensor]:
 
 
 def _walk(value: Any, seen: set[int], depth: int) -> Iterator[torch.Tensor]:
+    """Yield the tensors that ``value`` can reach, ``depth`` steps from the checkpoint's function."""
     if id(value) in seen or depth > _DEEPEST:
         return
     if isinstance(value, torch.Tensor):
@@ -153,11 +156,12 @@ def _all(values: list[Any], seen: set[int], depth: int) -> Iterator[torch.Tensor
 
 
 def _of_module(module: torch.nn.Module, seen: set[int], depth: int) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a module, its submodules and their ``forward``."""
     for part in module.modules():
         seen.add(id(part))
         yield from part.parameters(recurse=False)
         for name, buffer in part.named_buffers(recurse=False):
-            # counted up in every forward, and read for nothing but the running statistics
+            # It is counted up in every forward, and read for the running statistics only.
             if name != "num_batches_tracked":
                 yield buffer
         own = [value for name, value in vars(part).items() if not name.startswith("_")]
@@ -168,6 +172,7 @@ def _of_module(module: torch.nn.Module, seen: set[int], depth: int) -> Iterator[
 
 
 def _of_function(function: FunctionType, seen: set[int], depth: int) -> Iterator[torch.Tensor]:
+    """Yield the tensors in the closure, the defaults and the named globals of a function."""
     for cell in function.__closure__ or ():
         try:
             yield from _walk(cell.cell_contents, seen, depth + 1)
@@ -175,6 +180,7 @@ def _of_function(function: FunctionType, seen: set[int], depth: int) -> Iterator
             continue  # not assigned yet
     yield from _all(list(function.__defaults__ or ()), seen, depth)
     yield from _all(list((function.__kwdefaults__ or {}).values()), seen, depth)
+    # A library's globals are its own affair, as are its objects (`is_library_object`).
     if is_library(function.__code__):
         return
     for name in sorted(_names(function.__code__)):
@@ -191,7 +197,8 @@ def _names(code: CodeType) -> set[str]:
 
 
 def is_library_object(value: Any) -> bool:
-    """Whether the object's class is torch's or another library's: its insides are its own business."""
+    """Return whether the object's class is torch's or another library's, whose attributes are its own
+    affair."""
     init = getattr(type(value), "__init__", None)
     code = getattr(init, "__code__", None)
     if type(value).__module__.partition(".")[0] in ("torch", "numpy"):

@@ -1,4 +1,4 @@
-"""What was seen that autograd's own saves don't show, as facts that a session is told."""
+"""Facts that autograd's own saves don't show, as the hooks hand them to a session."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StaleInRecompute(NamedTuple):
 
     state: SaveState
     read: Stack
-    """Where; only the frames below the checkpoint."""
+    """Stack of the read; only the frames below the checkpoint."""
 
 
 class GradientWritten(NamedTuple):
@@ -34,7 +34,7 @@ class GradientWritten(NamedTuple):
     gradient: torch.Tensor
     writes: list[FollowedWrite]
     node: Any
-    """Whom the gradient was on the way to; None for nobody that the program knows."""
+    """The node that the gradient was passed to; None if the program knows of none."""
 
 
 class DirtyNotReturned(NamedTuple):
@@ -44,7 +44,7 @@ class DirtyNotReturned(NamedTuple):
     function: str
     writes: list[FollowedWrite]
     stack: Stack
-    """Where the Function was applied."""
+    """Stack of the call of ``apply``."""
 
 
 class InputOverwritten(NamedTuple):
@@ -55,14 +55,14 @@ class InputOverwritten(NamedTuple):
     is_operator: bool
     """Whether torch made the Function, for a ``torch.library.custom_op`` with ``mutates_args``."""
     position: int
-    """Which argument of ``apply`` it is."""
+    """Position of the input among the arguments of ``apply``."""
     shape: tuple[int, ...]
     dtype: torch.dtype
     version: int
     """Its version counter when the Function had run."""
     writes: list[FollowedWrite]
     stack: Stack
-    """Where the Function was applied."""
+    """Stack of the call of ``apply``."""
     returned: bool
     """Whether ``forward`` returned it, as ``mark_dirty`` wants."""
 
@@ -93,20 +93,20 @@ Conflict = (
 
 
 class Conflicts(Protocol):
-    """The session's side."""
+    """Interface of the session as the hooks use it."""
 
     ledger: Ledger
 
     @property
     def repairs(self) -> bool:
-        """Whether code is to be given the values as they were."""
+        """Return whether code must get the values as they were."""
 
     def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
-        """How ``saved`` stands if its values are known to have changed, else None; ``held`` by whom."""
+        """Return the save state of ``saved`` if its values are known to have changed, else None."""
 
     def on(self, conflict: Conflict) -> None:
-        """Something was seen.
+        """Receive a conflict that was seen.
 
         Raises:
-            InplaceError: where the session refuses it.
+            InplaceError: The session refuses it.
         """

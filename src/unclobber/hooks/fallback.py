@@ -1,11 +1,11 @@
-"""Seeing writes without kernels of ours, where those of ``kernels`` fail their self-test.
+"""Dispatch mode that sees writes in place of the kernels, if those fail their self-test.
 
-A dispatch mode sees every operation of its thread, mutating or not, below autograd and the version counters,
-as the kernels do: about twice as slow, and in the way of other modes. It is entered in each thread in which
-our hooks are.
+It sees every operation of its thread, mutating or not, below autograd and the version counters, as the
+kernels do. It is about twice as slow, and in the way of other modes. It is entered in each thread that has
+saved-tensor hooks of a session.
 
-What an operation is made of moves no counters under a mode. So those of ``_foreach_mul_``, whose parts would
-move them, are moved here, and what a program's own operation does to its arguments is looked at in each run.
+The parts of an operation move no counters under a mode. So those of ``_foreach_mul_``, whose parts would
+move them, are moved here. A program's own operation is checked for writes to its arguments in each run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ._written import UNDECLARED, WrittenArguments, is_torchs
 
 
 def why() -> str | None:
-    """One sentence, without its full stop, where the kernels fail on this torch; None where they work."""
+    """Return why the kernels fail on this torch, as a sentence without its full stop; None if they work."""
     problem = selftest.why_kernels_fail()
     if problem is None:
         return None
@@ -32,7 +32,7 @@ def why() -> str | None:
 
 
 def listen(listener: Listener) -> None:
-    """Tell ``listener`` of writes: by the kernels, or else by the modes of the threads that ``enter``."""
+    """Notify ``listener`` of writes: by the kernels, or else by the modes of the threads that ``enter``."""
     if selftest.why_kernels_fail() is None:
         kernels.listen(listener)
     else:
@@ -43,7 +43,7 @@ unlisten = kernels.unlisten
 
 
 def enter() -> None:
-    """See this thread's writes until ``leave`` was called as often; nothing where the kernels work."""
+    """See this thread's writes until ``leave`` was called as often. Do nothing if the kernels work."""
     if selftest.why_kernels_fail() is None:
         return
     if _thread.mode is None:
@@ -54,7 +54,7 @@ def enter() -> None:
 
 
 def leave() -> None:
-    """The end of one ``enter``."""
+    """End one ``enter``."""
     if _thread.mode is None:
         return
     _thread.entered -= 1
@@ -62,21 +62,22 @@ def leave() -> None:
         mode: Any = _thread.mode
         _thread.mode = None
         mode.ended = True
-        if compat.innermost_mode() is mode:  # else one of the program's lies over it, and would be taken away
+        if compat.innermost_mode() is mode:  # else this would pop a mode of the program's
             mode.__exit__(None, None, None)
 
 
 class WriteMode(compat.OwnMode):
-    """Tells those who listen of each mutating operation before it runs."""
+    """Mode that notifies the listeners of each mutating operation before it runs."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.ended = False
-        """Whether it is to see nothing any more."""
+        """Whether it ignores operations, because it is left but still on the stack."""
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        """Run an operation by the function that notifies of its writes, if there is one."""
         kwargs = kwargs or {}
         if compat.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
@@ -92,7 +93,7 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _calls: dict[Any, Callable[..., Any] | None] = {}
-"""By operation, what runs it and tells of its writes; None for those that write nothing."""
+"""Functions that run an operation and notify of its writes, by operation; None if it writes nothing."""
 
 
 def _call_of(func: Any) -> Callable[..., Any] | None:
@@ -102,6 +103,7 @@ def _call_of(func: Any) -> Callable[..., Any] | None:
 
 
 def _made(func: Any) -> Callable[..., Any] | None:
+    """Return a function that runs ``func`` and notifies of its writes; None if it writes nothing."""
     if not hasattr(func, "_schema"):
         return None
     namespace, _, packet = func._schema.name.partition("::")
@@ -122,17 +124,18 @@ def _made(func: Any) -> Callable[..., Any] | None:
 
 
 def _telling(func: Any, packet: str, written: WrittenArguments, bumps: bool) -> Callable[..., Any]:
-    """Tells of what ``func`` writes, and runs it.
+    """Return a function that notifies of what ``func`` writes, and runs it.
 
     Args:
         func: The operation.
         packet: Its name without namespace and overload.
-        written: Its arguments that it writes.
-        bumps: Whether the counter of each moves by one afterwards; False: look what happens.
+        written: The arguments that it writes.
+        bumps: Whether each counter moves by one afterwards. False: the function compares the counters.
     """
     moves_by_parts = packet.startswith("_foreach_") and not bumps
 
     def call(_: Any, *args: Any, **kwargs: Any) -> Any:
+        """Notify the listeners, run the operation, and count the moves of the counters."""
         watched = tell(kernels.listeners.now, packet, bumps, written, args, kwargs)
         marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         try:

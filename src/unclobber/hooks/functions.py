@@ -1,14 +1,15 @@
 """Custom autograd Functions: what they put on ``ctx``, and what they write in place.
 
-``ctx.save_for_backward`` goes through the saved-tensor hooks; ``ctx.x = t`` does not, and torch
-never checks it. While a session is active, an attribute that is set during ``forward`` is noted
-with its line, entered in the ledger when ``forward`` has ended (a buffer may be filled after it was
-put on ``ctx``), and looked at again when ``backward`` is about to run. Only programs with custom
-Functions pay.
+``ctx.save_for_backward`` goes through the saved-tensor hooks; ``ctx.x = t`` does not, and torch never
+checks it (test_an_attribute_of_ctx_is_never_checked). In a session, an attribute that is set during
+``forward`` is noted with its line. It is entered in the ledger when ``forward`` has ended, because a buffer
+may be filled after it was put on ``ctx``, and checked when ``backward`` is about to run. Only programs with
+custom Functions pay.
 
 ``apply`` is written in C, and a program may have bound it long ago (``f = MyFunction.apply``). Each call
-makes a ``ctx`` first, whose ``__init__`` is ours, and then asks the class for ``forward``: so the class has a
-descriptor there from then on that gives a watched one to that call, and the program's own to all others.
+makes a ``ctx`` first, whose ``__init__`` is replaced, and then looks ``forward`` up in the class. So the
+class has a descriptor there from then on: that call gets a wrapped method, and all other look-ups the
+program's own.
 """
 
 from __future__ import annotations
@@ -33,44 +34,47 @@ from .write_log import FollowedWrite, WriteLog
 
 
 class Stashed:
-    """A tensor that ``forward`` left on ``ctx``, itself or inside of something."""
+    """A tensor that ``forward`` left on ``ctx``, directly or inside of another object."""
 
     __slots__ = ("conflicts", "path", "saved", "ways")
 
     def __init__(self, conflicts: Conflicts, found: _nested.Found, saved: SavedTensor) -> None:
+        """Make a record of a tensor that was found on a ``ctx`` and entered in the ledger as ``saved``."""
         self.conflicts = conflicts
         self.path = found.path
         """``x``, ``xs[0]``, ``cache["k"]``."""
         self.ways = found.ways
         self.saved = saved
-        """Its ``origin`` is the tensor: what the program has dropped, ``backward`` can't read."""
+        """Save record whose ``origin`` is the tensor: ``backward`` can't read one that the program has
+        dropped."""
 
 
 _stashes: weakref.WeakKeyDictionary[Any, list[Stashed]] = weakref.WeakKeyDictionary()
-"""By ``ctx``. Not on it, for a program may look there."""
+"""Stashed tensors by ``ctx``; not on it, because a program may look there."""
 
 
 class _Forward:
-    """One call of ``apply``, from its ``ctx`` to the end of ``forward`` and ``setup_context``."""
+    """A call of ``apply``, from its ``ctx`` to the end of ``forward`` and ``setup_context``."""
 
     __slots__ = (
         "args", "attributes", "awaits", "conflicts", "dirty", "function", "in_two", "log", "recorded",
     )  # fmt: skip
 
     def __init__(self, conflicts: Conflicts, function: Any) -> None:
+        """Describe a call of ``apply`` of the class ``function`` that is about to run ``forward``."""
         self.conflicts = conflicts
         self.function = function
         self.in_two = compat.has_setup_context(function)
         """Whether ``ctx`` is given to ``setup_context``, which runs when ``forward`` has ended."""
-        self.recorded = torch.is_grad_enabled()  # asked here, as torch turns it off for `forward`
+        self.recorded = torch.is_grad_enabled()  # now, because torch turns it off for `forward`
         self.awaits = "forward"
         """The method that torch calls next."""
         self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
-        """By identity of the ctx: the ctx, and where each attribute was last set."""
+        """The ctx, and where each attribute was last set, by identity of the ctx."""
         self.dirty: tuple[torch.Tensor, ...] = ()
 
     def run(self, method: Callable[..., Any], *args: Any) -> Any:
-        """The method that torch calls now, watched; what it raises shows no frame of ours."""
+        """Run the method that torch calls now, observed; hide unclobber's frames in what it raises."""
         try:
             return (self.forward if self.awaits == "forward" else self.setup_context)(method, *args)
         except BaseException as error:
@@ -78,7 +82,7 @@ class _Forward:
             raise
 
     def forward(self, run: Callable[..., Any], *args: Any) -> Any:
-        """``forward`` in place of torch's call of it."""
+        """Run ``forward`` in place of torch's call of it."""
         self.args = args if self.in_two else args[1:]
         self.log = WriteLog(self.args, keep=unmarked.may_matter)
         result = self._watched(run, args)
@@ -89,12 +93,15 @@ class _Forward:
         return result
 
     def setup_context(self, run: Callable[..., Any], ctx: Any, inputs: Any, output: Any) -> Any:
-        """``setup_context`` in place of torch's call of it."""
+        """Run ``setup_context`` in place of torch's call of it."""
         result = self._watched(run, (ctx, inputs, output))
         self._finish(output)
         return result
 
     def _watched(self, run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Run a method while its writes are logged and attributes of ``ctx`` are noted."""
+        # The program's own look-ups in the method get its own methods
+        # (test_a_forward_that_calls_anothers_forward).
         _thread.applying = None
         _thread.forwards.append(self)
         try:
@@ -111,11 +118,12 @@ class _Forward:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
 
     def _finish(self, result: Any) -> None:
-        """What is on ``ctx`` now is what ``backward`` counts on."""
+        """Record what is on ``ctx`` now, because ``backward`` relies on it."""
         with compat.unseen_by_functions():
             self._note(result)
 
     def _note(self, result: Any) -> None:
+        """Report a dirty tensor that is missing among the outputs, and stash the tensors on ``ctx``."""
         outputs = result if isinstance(result, tuple) else (result,)
         if self.dirty and _not_returned(self.dirty, outputs):
             error = RuntimeError(compat.NOT_RETURNED_SENTENCE)
@@ -134,7 +142,8 @@ class _Forward:
             unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
 
     def writes_to_dirty(self) -> list[FollowedWrite]:
-        """The writes to the one tensor that was marked dirty; none where it isn't one."""
+        """Return the writes to the one tensor that was marked dirty; none unless it is one."""
+        # Which of several was not returned can't be known (test_of_two_dirty_tensors_none_is_blamed).
         if len(self.dirty) != 1:
             return []
         key = compat.storage_key(self.dirty[0])
@@ -142,8 +151,9 @@ class _Forward:
 
 
 def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> bool:
-    """Whether torch is about to refuse that one is missing. It refuses to return a leaf before that."""
+    """Return whether torch is about to refuse because a dirty tensor is missing among the outputs."""
     returned = {id(output) for output in outputs}
+    # torch refuses a returned dirty leaf before that, in another sentence.
     if any(id(one) in returned and one.requires_grad and not compat.has_history(one) for one in dirty):
         return False
     return any(id(one) not in returned for one in dirty)
@@ -153,7 +163,7 @@ class _RunningForwards(threading.local):
     def __init__(self) -> None:
         self.forwards: list[_Forward] = []
         self.applying: _Forward | None = None
-        """The call of ``apply`` that is about to ask its class for a method."""
+        """The call of ``apply`` that is about to look a method up in its class."""
 
 
 _thread = _RunningForwards()
@@ -171,9 +181,10 @@ def install(patches: Patches) -> None:
 
 
 def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
-    """torch makes a ``ctx``: ``apply`` was called, and ``forward`` is next."""
+    """Wrap ``ctx.__init__``, which ``apply`` calls first: ``forward`` is next."""
 
     def __init__(ctx: Any) -> None:  # noqa: N807
+        """Start a ``ctx`` as torch does; if a session observes conflicts, override the methods to come."""
         inherited(ctx)
         hooks = saves.innermost()
         conflicts = None if hooks is None else hooks.conflicts
@@ -189,13 +200,15 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
 
 
 class _Method(staticmethod):  # type: ignore[type-arg]
-    """Lies in a Function's class where a method of the program's was; torch's own call gets a watched one."""
+    """Descriptor in a Function's class in place of a method of the program's; torch's own call gets a wrapped
+    one."""
 
     def __init__(self, name: str, own: Any) -> None:
+        """Take the place of ``own``, the class's attribute ``name``."""
         super().__init__(own.__func__ if isinstance(own, staticmethod) else own)
         self.name = name
         self.own = own
-        """What the class had."""
+        """The attribute that the class had."""
         self._bind = getattr(own, "__get__", None)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -207,10 +220,11 @@ class _Method(staticmethod):  # type: ignore[type-arg]
 
 
 _classes: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Those that have a ``_Method``."""
+"""Classes that have a ``_Method``."""
 
 
 def _override(function: Any, name: str) -> None:
+    """Put a ``_Method`` in the class of the hierarchy that defines method ``name`` of a Function."""
     for home in function.__mro__:
         own = home.__dict__.get(name)
         if own is None:
@@ -222,21 +236,25 @@ def _override(function: Any, name: str) -> None:
 
 
 def _take_away() -> None:
-    """Give the classes back what they had, where the program has put nothing else there meanwhile."""
+    """Give the classes their own methods back, unless the program has put another there."""
     if not _classes:
         return
     for home in list(_classes):
         for name, method in list(vars(home).items()):
+            # A method that the program has exchanged in a session stays
+            # (test_a_forward_that_the_program_has_exchanged_meanwhile_stays).
             if isinstance(method, _Method):
                 setattr(home, name, method.own)
     _classes.clear()
 
 
 def _set_attribute(context: Any) -> Callable[..., None]:
+    """Return a replacement for ``__setattr__`` of ``ctx``, which notes attributes set in ``forward``."""
     own = vars(context).get("__setattr__")
 
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
-        if own is None:  # asked of its bases each time, where others may replace it while we sleep
+        """Set the attribute as torch does, and note it for the innermost running ``forward``."""
+        if own is None:  # looked up each time, because the program may replace it in a base meanwhile
             super(context, ctx).__setattr__(name, value)
         else:
             own(ctx, name, value)
@@ -248,7 +266,10 @@ def _set_attribute(context: Any) -> Callable[..., None]:
 
 
 def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..., Any]:
+    """Return a replacement for torch's call of a Function's ``backward``, which observes it in a session."""
+
     def run_backward(ctx: Any, *gradients: Any) -> Any:
+        """Run ``backward``; report reads of changed tensors on ``ctx`` and writes to shared gradients."""
         pause.resume_in_backward()
         if not patches.awake or compat.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
@@ -265,6 +286,7 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
 
 
 def _stale(stashes: list[Stashed]) -> list[tuple[Stashed, SaveState]]:
+    """Return the stashed tensors that are known to have changed, each with its save state."""
     with compat.unseen_by_functions():
         return [
             (stashed, state)
@@ -276,9 +298,9 @@ def _stale(stashes: list[Stashed]) -> list[tuple[Stashed, SaveState]]:
 def _run_with_stale(
     ctx: Any, stale: list[tuple[Stashed, SaveState]], run: Callable[..., Any], gradients: tuple[Any, ...]
 ) -> Any:
-    """Run a backward whose ``ctx`` holds changed tensors; a read of one of the changes is told.
+    """Run a backward whose ``ctx`` holds changed tensors; report a read of one of the changes.
 
-    Where the session repairs, ``backward`` finds the values that ``forward`` left instead.
+    If the session repairs, ``backward`` gets the values that ``forward`` left instead.
     """
     watched: list[StaleTensor] = []
     put_back: list[Callable[[], None]] = []
@@ -297,11 +319,13 @@ def _run_with_stale(
 
         if stashed.conflicts.repairs:
             value = _copy_like(before, now)
+            # Another object would not be in that graph, so the tensor itself gets the memory
+            # (test_what_was_lent_is_taken_back).
             if _is_of_a_graph(tensor):
                 put_back.append(compat.lent(tensor, value))
             else:
                 put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
-            # The read of the right value is what tells that the wrong one would have been read.
+            # The read of the right value shows that the wrong one would have been read.
             watched.append(StaleTensor(value, now, told, stands_for=now))
         else:
             watched.append(StaleTensor(now, before, told))
@@ -319,7 +343,7 @@ def _run_with_stale(
 
 
 def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A copy of ``values``, laid out as ``like`` unless that is expanded where they are not."""
+    """Return a copy of ``values`` in the layout of ``like``, unless only that is expanded."""
     once = each_once(values)
     if once.shape != each_once(like).shape or any(t.is_conj() or t.is_neg() for t in (like, values)):
         return values.clone()
@@ -330,8 +354,9 @@ def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 def _is_of_a_graph(tensor: torch.Tensor) -> bool:
-    """Whether ``backward`` may ask for gradients of this very tensor: one of a graph that ``forward`` kept.
+    """Return whether the program's ``backward`` may compute gradients for this very tensor.
 
-    A parameter is read, and others may write to it meanwhile.
+    It may for one of a graph that ``forward`` kept. A parameter is only read, and others may write to it
+    meanwhile.
     """
     return tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter)

@@ -1,10 +1,9 @@
 """Gradients that are changed in place while another consumer still waits for them.
 
-``a + b`` hands one and the same gradient to both operands. A hook on ``a``, or the backward of a
-custom Function, or a module's backward hook, that writes to it changes what ``b`` gets: torch
-documents that it must not, and never checks. Whether somebody else holds a gradient is asked from
-its C++ reference count, which Python names don't raise; a probe learns at first use what the count
-is when nobody does.
+``a + b`` hands one and the same gradient to both operands. A hook on ``a``, the backward of a custom
+Function or a module's backward hook may write to it, and then changes what ``b`` gets. torch documents that
+they must not, and never checks. A gradient's C++ reference count, which Python names don't raise, shows
+whether another consumer holds it. A probe learns at first use what the count is without one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from .write_log import WriteLog
 
 
 def install(patches: Patches) -> None:
-    """Wrap every hook that a tensor is given while somebody looks, and those of every module that is called
+    """Wrap each hook that a tensor is given while a client is notified, and those of each module called
     then."""
 
     def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,8 +36,11 @@ def install(patches: Patches) -> None:
 
         return register_hook
 
-    # Made anew in each call of a module: so hooks that were registered before are watched, too.
+    # torch makes a `BackwardHook` in each call of a module, so earlier hooks are wrapped, too.
     def of_module(bring: Callable[..., None]) -> Callable[..., None]:
+        """Return a replacement for the ``__init__`` of ``BackwardHook``, which wraps the hooks that it
+        gets."""
+
         def __init__(  # noqa: N807
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
         ) -> None:
@@ -53,7 +55,8 @@ def install(patches: Patches) -> None:
 
 
 class _WatchedHook(Likeness):
-    """Lies among a tensor's hooks in place of the program's, which looks there for what it has registered."""
+    """Entry of a tensor's hooks in place of the program's hook, which it is like when the program looks
+    there."""
 
     __slots__ = ("__weakref__", "_stands_for")
 
@@ -61,18 +64,19 @@ class _WatchedHook(Likeness):
         object.__setattr__(self, "_stands_for", hook)
 
     def __getattribute__(self, name: str) -> Any:
-        if name == "__reduce_ex__":  # by its name pickle would find the program's hook, not this one
+        if name == "__reduce_ex__":  # pickle would look this one up by name, and find the program's hook
             return lambda protocol: (copy.copy, (original_of(self),))  # a function is its own copy
         return super().__getattribute__(name)
 
     def __call__(self, gradient: torch.Tensor) -> Any:
+        """Call the program's hook, and report its writes if another consumer waits for the gradient."""
         hook = original_of(self)
         hooks = saves.innermost()
         if hooks is None or hooks.conflicts is None:
             return hook(gradient)
         alone = unshared_counts().hook
         if alone is not None and _backward.hands_out_what_hooks_leave(self):
-            alone += 1  # the engine holds it once more, to hand out what the hook leaves
+            alone += 1  # the engine holds it once more, to return what the hook leaves
         shared = _shared([gradient], alone)
         if not shared:
             return hook(gradient)
@@ -85,10 +89,11 @@ def _all_watched(hooks: Iterable[Any]) -> list[Any]:
 
 
 def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """A module's full backward hook, or the one before it: what comes after the module may be replaced."""
+    """Wrap a module's full backward hook or pre-hook, which gets the gradients as a tuple."""
 
     @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def watched_hook(module: Any, gradients: Any, *more: Any) -> Any:
+        """Call the program's hook, and report its writes to a gradient that another consumer waits for."""
         hooks = saves.innermost()
         if hooks is None or hooks.conflicts is None or not isinstance(gradients, tuple):
             return hook(module, gradients, *more)
@@ -97,14 +102,15 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
         arguments = (module, gradients, *more)
         if not shared:
             return hook(*arguments)
-        # the node that runs is one of the hook's own, of which the program knows nothing
+        # No node is named: the one that runs is torch's own for the hook, which the program doesn't know.
         return _run_shared(hooks.conflicts, hook, arguments, shared, None, stands_for_none=gradients)
 
     return watched_hook
 
 
 def watched(conflicts: Conflicts, backward: Callable[..., Any], *gradients: Any) -> Any:
-    """Run a custom Function's backward; writes to a shared incoming gradient are told."""
+    """Run a custom Function's backward, and report its writes to a gradient that another consumer waits
+    for."""
     shared = _shared(gradients, unshared_counts().function)
     _thread.handed.append(gradients)
     try:
@@ -125,29 +131,32 @@ _thread = _HandedGradients()
 
 
 def _held(gradient: torch.Tensor, held_by_function: int) -> int:
-    """References to a gradient that are nobody's who waits for it: of running calls that were given it, and
-    of custom Functions that run a backward of their own with it, as a reentrant checkpoint does."""
+    """Return how many references to a gradient belong to no waiting consumer.
+
+    They are those of running calls that were given it, and of custom Functions that run a backward of their
+    own with it, as a reentrant checkpoint does.
+    """
     times = sum(one is gradient for handed in _thread.handed for one in handed)
     return _backward.times_given(gradient) + times * held_by_function
 
 
 class _SharedGradient(NamedTuple):
-    """A gradient that somebody else is still to get, or that is a view of such a one."""
+    """A gradient that another consumer will still receive, or a view of one."""
 
     gradient: torch.Tensor
     certain: bool
-    """False where the others may have other parts alone of what it is a view of, as ``cat``'s operands do, or
-    this torch doesn't count as it should: then a change is undone where that can be, but never told."""
+    """False if the consumers may get other elements of its base only, as the operands of ``cat`` do, or if
+    this torch doesn't count as expected. Then a change is undone if possible, but never reported."""
 
 
 def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient]:
-    """Those that somebody else is still to get.
+    """Return the gradients that another consumer will still receive, judged by C++ reference counts.
 
     Args:
-        gradients: What a callback is handed.
-        alone: The reference count of one that nobody else waits for; None where that is not known.
+        gradients: The arguments of a callback.
+        alone: The reference count of a gradient without another consumer; None if unknown.
     """
-    # With create_graph the nodes of the second graph hold gradients, too: the count says nothing.
+    # With create_graph the nodes of the second graph hold gradients, too, so the count says nothing.
     if torch.is_grad_enabled():
         return []
     held_by_function = unshared_counts().held_by_function
@@ -166,8 +175,10 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
 
 
 def _lies_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
-    """Whether it is a view of a gradient that somebody else is still to get, as ``sum`` hands on an expanded
-    one."""
+    """Return whether ``gradient`` is a view of a gradient that another consumer will still receive.
+
+    ``sum`` hands on an expanded one, for instance.
+    """
     base, alone = gradient._base, unshared_counts().base
     if base is None or alone is None or base.dtype is not gradient.dtype:
         return False  # views of another type hold their base more than once
@@ -177,18 +188,18 @@ def _lies_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
 def _has_others(
     tensor: torch.Tensor, alone: int, held_by_function: int, *, but: torch.Tensor | None = None
 ) -> bool:
-    """Whether C++ owns a gradient for somebody who waits for it.
+    """Return whether C++ owns a gradient for a waiting consumer.
 
     Args:
-        tensor: A gradient, or what one is a view of.
-        alone: Its reference count if nobody waits for it.
+        tensor: A gradient, or the base of one.
+        alone: Its reference count without a waiting consumer.
         held_by_function: ``Counts.held_by_function``.
         but: The view that ``alone`` counts.
     """
     waits = compat.use_count(tensor) - alone
     if waits <= 0 or waits <= _held(tensor, held_by_function):
         return False
-    # What a live graph has saved of it waits for nothing: the tensor itself, or views, which own it.
+    # A live graph may have saved the tensor or views of it, which own it, and waits for nothing.
     with compat.unseen_by_functions():
         saved = {id(one): one for hooks in saves.active() for one in hooks.held(tensor)}
         views = sum(one._base is tensor and one is not but for one in saved.values())
@@ -196,7 +207,7 @@ def _has_others(
 
 
 def _is_a_part(gradient: torch.Tensor) -> bool:
-    """Whether it leaves out some of what it is a view of."""
+    """Return whether ``gradient`` leaves out some elements of its base."""
     base = gradient._base
     part, whole = (None if t is None else region_of(t) for t in (gradient, base))
     return part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
@@ -211,15 +222,15 @@ def _run_shared(
     *,
     stands_for_none: Any = None,
 ) -> Any:
-    """Run a callback and tell of its writes to a ``shared`` gradient.
+    """Run a callback and report its writes to a ``shared`` gradient. Return its result.
 
     Args:
-        conflicts: Whom to tell.
+        conflicts: The session's receiver.
         run: The callback.
-        arguments: What it is handed.
-        shared: The gradients among them that others wait for.
-        node: Whom the gradients were on the way to; None for nobody that the program knows.
-        stands_for_none: What the callback passes on by returning None.
+        arguments: Its arguments.
+        shared: The gradients among them that other consumers wait for.
+        node: The node that the gradients were passed to; None if the program knows of none.
+        stands_for_none: The gradients that the callback passes on by returning None.
     """
     with WriteLog([gradient for gradient, _ in shared], keep=lambda _: True) as log:
         result = run(*arguments)
@@ -234,6 +245,8 @@ def _run_shared(
             unchanged = torch.equal(gradient, before)
             if not unchanged and conflicts.repairs:
                 result = _separated(stands_for_none if result is None else result, gradient)
+                # The other consumer gets the very tensor, so it is restored
+                # (test_guard_gives_each_consumer_its_own).
                 gradient.copy_(before)
         if certain and not unchanged:
             conflicts.on(GradientWritten(gradient, writes, node))
@@ -241,7 +254,8 @@ def _run_shared(
 
 
 def _separated(result: Any, gradient: torch.Tensor) -> Any:
-    """What was returned, with copies in place of everything that shares the gradient's memory."""
+    """Return ``result`` with each tensor that shares ``gradient``'s storage cloned; recurse into tuples and
+    lists."""
     if isinstance(result, (tuple, list)):
         return type(result)(_separated(part, gradient) for part in result)
     if not isinstance(result, torch.Tensor) or not compat.is_plain(result):
@@ -250,10 +264,10 @@ def _separated(result: Any, gradient: torch.Tensor) -> Any:
 
 
 class Counts(NamedTuple):
-    """The reference count of a gradient that nobody else waits for, by who is handed it.
+    """The reference count of a gradient without another consumer, by the callback that gets it.
 
-    None where this torch doesn't count as the probe expects: then nothing is ever said, and where the session
-    repairs every change is undone for the others, if there are any.
+    None if this torch doesn't count as the probe expects. Then nothing is reported, and a session that
+    repairs undoes every change.
     """
 
     hook: int | None
@@ -265,16 +279,18 @@ class Counts(NamedTuple):
     module_input: int | None
     """A module's full backward hook, as ``grad_input``."""
     base: int | None
-    """What a gradient is a view of."""
+    """The base of a view."""
     held_by_function: int | None = 0
-    """How many references a custom Function itself holds to what it was handed, while its backward runs: 1
-    until 2.12, none since."""
+    """Number of references that a custom Function itself holds to its arguments while its backward runs: 1 up
+    to 2.12, 0 since."""
 
 
 @functools.cache
 def unshared_counts() -> Counts:
-    """The counts of this torch. Asked for the first time before anything of ours is installed, so that
-    the probes run plain."""
+    """Return the counts of this torch.
+
+    The first call comes before anything is installed, so that the probes run in plain torch.
+    """
     function = _learnt(_probe_function)
     return Counts(
         _learnt(_probe_hook),
@@ -287,6 +303,7 @@ def unshared_counts() -> Counts:
 
 
 def _learnt(probe: Callable[[bool], int]) -> int | None:
+    """Return the count without another consumer; None if a second consumer doesn't raise it by one."""
     try:
         with _plainly():
             alone, shared = probe(False), probe(True)
@@ -296,7 +313,7 @@ def _learnt(probe: Callable[[bool], int]) -> int | None:
 
 
 def _learnt_within(alone: int) -> int | None:
-    """What a Function around another holds, besides what the call within was given."""
+    """Return how many references a Function around another holds, besides those of the call within."""
     try:
         with _plainly():
             held = _probe_within() - alone - 1
@@ -313,6 +330,7 @@ def _plainly() -> Iterator[None]:
 
 
 def _probe_hook(shared: bool) -> int:
+    """Return the reference count of a gradient in a tensor's hook, with another consumer if ``shared``."""
     counts: list[int] = []
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q, p = b * 1.0, a * 1.0  # the younger node runs first: `q` still waits when the hook runs
@@ -323,6 +341,7 @@ def _probe_hook(shared: bool) -> int:
 
 
 def _probe_base(shared: bool) -> int:
+    """Return the reference count of the base of an expanded gradient, with another consumer if ``shared``."""
     counts: list[int] = []
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q, p = b * 1.0, a * 1.0
@@ -346,6 +365,7 @@ class _Counting(torch.autograd.Function):
 
 
 def _probe_function(shared: bool) -> int:
+    """Return the reference count of a gradient in a custom backward, with another consumer if ``shared``."""
     _Counting.counts = []
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q = b * 1.0
@@ -369,6 +389,7 @@ class _Around(torch.autograd.Function):
 
 
 def _probe_within() -> int:
+    """Return the reference count of a gradient that a custom backward passes to a backward of its own."""
     _Counting.counts = []
     p: Any = _Around.apply(torch.ones(2, requires_grad=True))  # type: ignore[no-untyped-call]
     p = p * 1.0
@@ -377,6 +398,11 @@ def _probe_within() -> int:
 
 
 def _probe_module(shared: bool, *, by_output: bool) -> int:
+    """Return the reference count of a gradient in a module's backward hook, with another consumer if
+    ``shared``.
+
+    ``by_output``: in the pre-hook, else in the hook.
+    """
     counts: list[int] = []
 
     def hook(module: Any, gradients: tuple[Any, ...], *more: Any) -> None:

@@ -1,4 +1,4 @@
-"""The graph below a backward: which nodes it can come to, and which of them it runs."""
+"""Graph below a backward: the nodes that it can come to, and those that it runs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..torch_internals.engine import EngineCall
 from .backward import BackwardCall
 
 MOST = 100_000
-"""Nodes looked at; past that the story goes without them."""
+"""Number of nodes looked at; a larger graph is left out of the explanation."""
 
 
 def reachable(call: BackwardCall | EngineCall) -> dict[int, Any] | None:
-    """All nodes that a backward can come to, by id; None where they are too many."""
+    """Return all nodes that a backward can come to, by id; None if they are more than ``MOST``."""
     return reachable_from([node for node in map(node_of, call.roots) if node is not None])
 
 
 def node_of(root: Any) -> Any:
-    """The node that a tensor or gradient edge stands for; None for a leaf."""
+    """Return the node that a tensor or gradient edge is an output of; None for a leaf."""
     if isinstance(root, torch.Tensor):
         return compat.grad_fn(root)
     return getattr(root, "node", None)
@@ -32,6 +32,7 @@ def children(node: Any) -> Iterator[Any]:
 
 
 def reachable_from(starts: Sequence[Any]) -> dict[int, Any] | None:
+    """Return all nodes that can be reached from ``starts``, by id; None if they are more than ``MOST``."""
     every = {id(node): node for node in starts}
     todo = list(starts)
     while todo:
@@ -45,7 +46,7 @@ def reachable_from(starts: Sequence[Any]) -> dict[int, Any] | None:
 
 
 def needed(every: dict[int, Any], inputs: Sequence[Any]) -> set[int]:
-    """Nodes that lie on a way to an input; the engine skips all others."""
+    """Return the ids of the nodes on a way to an input; the engine skips all others."""
     wanted = {id(node_of(one) or _accumulator(one)) for one in inputs}
     parents: dict[int, list[int]] = {}
     for key, node in every.items():

@@ -1,9 +1,9 @@
-"""The program's own tensors from ``ctx.saved_tensors``.
+"""The program's own tensors in ``ctx.saved_tensors``.
 
-torch makes a new tensor of whatever an unpack hook returns, if it needs a gradient: without the class, the
-attributes and the hooks of the one that was saved, and with a ``.grad`` of its own. Without hooks it hands
-out that one itself, where it is no output of the node that saved it. So do we, where it is alive, has the
-same history, and its memory is what was saved.
+torch makes a new tensor of the unpack hook's result if it needs a gradient: without the class, the
+attributes and the hooks of the saved one, and with a ``.grad`` of its own. Without hooks torch returns the
+saved tensor itself, unless it is an output of the node that saved it. So does unclobber, if the tensor is
+alive, has the same history, and still has the memory that was saved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from ..torch_internals.patches import AttributeStandIn, Patches
 
 class _UnpackedOrigins(threading.local):
     origins: list[torch.Tensor | None] | None = None
-    """What was saved, one for each save that has been unpacked since a ``ctx`` was asked for its tensors."""
+    """The saved tensors, one for each save that was unpacked since ``saved_tensors`` of a ``ctx`` was
+    read."""
 
 
 unpacked = _UnpackedOrigins()
@@ -40,6 +41,7 @@ def install(patches: Patches) -> None:
 
 
 def _saved_tensors(getter: Any, ctx: Any) -> Any:
+    """Return what torch's getter returns, with the program's own tensors where torch would return those."""
     before, unpacked.origins = unpacked.origins, []
     try:
         tensors = getter.__get__(ctx)
@@ -47,7 +49,7 @@ def _saved_tensors(getter: Any, ctx: Any) -> Any:
     finally:
         unpacked.origins = before
     if not origins or len(origins) != sum(tensor is not None for tensor in tensors):
-        return tensors  # hooks of others keep some
+        return tensors  # hooks of the program keep some
     with compat.unseen_by_functions():
         return tuple(_instead(tensors, origins, ctx))
 
@@ -62,7 +64,7 @@ def _instead(
 
 
 def _stands_for(origin: torch.Tensor, tensor: torch.Tensor, ctx: Any) -> bool:
-    """Whether torch would have handed out ``origin`` itself."""
+    """Return whether torch would have returned ``origin`` itself."""
     if origin is tensor:
         return True
     history = compat.grad_fn(tensor)

@@ -1,25 +1,25 @@
-"""Seeing every write: a kernel over each mutating operation, below autograd.
+"""Kernels over each mutating operation, below autograd: they see every write.
 
-torch's dispatcher runs each operation down a list of keys: autograd, then ADInplaceOrView, which
-moves version counters, then the memory itself. Just below ADInplaceOrView is a key that torch
-keeps free. A kernel registered there for each mutating operation sees the write just before it
-happens, whoever makes it: the user's line, ``.data``, ``no_grad``, an optimizer,
-``embedding(max_norm=)``. torch's own kernels stay as they are, so counters move as they do
-without us, and operations that don't mutate pay nothing: this is no dispatch mode.
+torch's dispatcher runs each operation down a list of keys: autograd, then ADInplaceOrView, which moves
+version counters, then the memory itself. Just below ADInplaceOrView is a key that torch keeps free. A
+kernel registered there for each mutating operation sees the write just before it happens, whatever makes
+it: the program's line, ``.data``, ``no_grad``, an optimizer, ``embedding(max_norm=)``. torch's own kernels
+stay as they are, so counters move as in plain torch. Operations that don't mutate pay nothing, because this
+is no dispatch mode.
 
-The key takes part in a thread's dispatching only while the thread's own set includes it. That
-makes it free to pause where there is nothing to observe: an optimizer's thousands of writes after
-backward has freed everything. And kernels of torch's own operations, once registered there, stay:
-while nobody listens, no thread includes the key, and dispatching is as it was. Threads that a program
-starts while we observe are included; what other threads write is noticed by its version bump alone.
+The key takes part in a thread's dispatching only while the thread's own set includes it. So pausing is free
+when there is nothing to observe: an optimizer's thousands of writes after backward has freed everything.
+Kernels of torch's own operations stay registered. While there is no listener, no thread includes the key,
+and dispatching is as before. Threads that a program starts in a session include it. Writes of other threads
+are noticed by their version bump alone.
 
-Some operations (``copy_``, ``fill_``, ``sum(out=)`` …) are what other operations' own kernels are
-made of: one backward pass runs dozens of them on temporaries. For these the kernel overrides
-torch's at ADInplaceOrView itself, which such inner calls skip. And the thread pauses while a few frequent
-operations run that work so: ``mean`` is a ``sum`` into a temporary that is then divided.
+Some operations (``copy_``, ``fill_``, ``sum(out=)`` …) are the parts of other operations' own kernels: one
+backward pass runs dozens of them on temporaries. For these the kernel overrides torch's at ADInplaceOrView
+itself, which such inner calls skip. The thread pauses while a few frequent operations run such parts:
+``mean`` is a ``sum`` into a temporary that is then divided.
 
-The kernel's whole knowledge of the rest is the ``Listener`` protocol, so that a compiled kernel
-can take the Python one's place.
+A kernel knows the package only by the ``Listener`` protocol, so that a compiled kernel can take the Python
+one's place.
 """
 
 from __future__ import annotations
@@ -52,38 +52,40 @@ __all__ = ["Listener", "is_undeclared", "undeclared", "written_tensors"]
 
 
 class Kernels:
-    """The kernels of every operation, those of them that are registered, and who listens.
+    """Table of the kernels of all operations, those that are registered, and the listeners.
 
-    What was registered once stays, asleep while nobody listens, until ``take_away``.
+    Registered kernels stay, dormant while there is no listener, until ``take_away``.
     """
 
     def __init__(self) -> None:
+        """Start with an empty table and no listener."""
         self.listeners = Listeners()
         self._lock = threading.RLock()
         self.awake = False
-        """Whether what is registered is listened to."""
+        """Whether the registered kernels notify a listener."""
         self.native: Any = None
         """The native core, if it has kernels in the table."""
         self._table: dict[str, AnyKernel | None] = {}
         """The kernel of every operator name seen so far; None for those that write nothing."""
         self._registered: dict[str, Any] = {}
-        """What takes the kernels at our key away, by operation: out of reach while nobody listens.
+        """Handles that unregister the kernels at the free key, by operation. Without a listener no thread
+        includes the key.
 
-        Under an empty name is the fallthrough for all others: where a thread still includes the key, they are
-        let through.
+        Under an empty name is the fallthrough for all other operations, because a thread may still include
+        the key.
         """
         self._overrides: dict[str, Override] = {}
-        """Those over a kernel of torch's or of the program's, which go to sleep by themselves."""
+        """Kernels over one of torch's or of the program's, which become dormant by themselves."""
         self._to_be_made: set[str] = set()
         """The program's operations that have changed since a kernel was made for them."""
         self._hears = False
-        """Whether ``registered`` is told of what the program registers."""
+        """Whether ``registered`` is called for each registration of the program."""
         self._complete = False
-        """Whether the table has all operations but those that came with a library loaded since."""
+        """Whether the table has all operations except those of a library that was loaded since."""
         self._loads = 0
-        """Shared libraries that had been loaded when the table was made."""
+        """Number of shared libraries that were loaded when the table was made."""
         self._registering = False
-        """Whether it is we who register a kernel of a program's operation now."""
+        """Whether unclobber itself is registering a kernel of a program's operation now."""
 
     def listen(self, listener: Listener) -> None:
         """Notify ``listener`` of writes from now on; the first one ever registers kernels (80 ms)."""
@@ -93,7 +95,7 @@ class Kernels:
             self._let_listen((*self.listeners.now, listener))
 
     def listen_apart(self, listener: Listener) -> None:
-        """Have ``listener`` among those who are told of writes that somebody else sees; no kernel is laid."""
+        """Add ``listener`` without registering kernels, because the dispatch fallback reports the writes."""
         with self._lock:
             self._let_listen((*self.listeners.now, listener))
 
@@ -103,18 +105,18 @@ class Kernels:
             self.native.listen(listeners, told_natively, settled_natively)
 
     def unlisten(self, listener: Listener) -> None:
-        """Stop; after the last one the kernels sleep."""
+        """Stop notifying ``listener``. After the last one the kernels become dormant."""
         with self._lock:
             self._let_listen(tuple(other for other in self.listeners.now if other is not listener))
             if not self.listeners.now:
                 self._sleep()
 
     def installed(self) -> bool:
-        """Whether our kernels are listened to now."""
+        """Return whether a listener is notified by the kernels now."""
         return self.awake
 
     def take_away(self) -> None:
-        """Leave the dispatcher as it was before anybody listened."""
+        """Leave the dispatcher as it was before the first listener."""
         with self._lock:
             self._sleep()
             for override in self._overrides.values():
@@ -128,16 +130,16 @@ class Kernels:
     # --- operations that come -----------------------------------------------------------------------------
 
     def hear(self) -> None:
-        """From now on ``registered`` is told of all that the program registers in Python."""
+        """Expect a call of ``registered`` for all that the program registers in Python from now on."""
         with self._lock:
             for name in [name for name in self._table if not is_torchs(name)]:
                 self._drop(name)  # may have changed meanwhile
             self._hears, self._complete = True, False
 
     def registered(self, namespace: str, name: str) -> None:
-        """The program has just registered something for an operation, on which our kernel may depend."""
+        """Replace the kernel of an operation for which the program has just registered something."""
         if namespace in NAMESPACES_OF_TORCH:
-            self._complete = self._complete and self.awake  # looked at when somebody begins to listen
+            self._complete = self._complete and self.awake  # while dormant: the next `_wake` looks again
             return
         with self._lock:
             if self._registering:
@@ -158,6 +160,7 @@ class Kernels:
     # --- registering them ---------------------------------------------------------------------------------
 
     def _wake(self) -> None:
+        """Register kernels for all operations, and activate them."""
         self._choose(core.loaded().module)
         try:
             if "" not in self._registered:
@@ -172,7 +175,7 @@ class Kernels:
         self.awake = True
 
     def _choose(self, native: Any) -> None:
-        """Have the kernels of the core that runs now; those of another are taken away."""
+        """Use the native core ``native`` from now on, and take away the kernels of another."""
         if native is self.native:
             return
         if self._table:
@@ -200,7 +203,8 @@ class Kernels:
             if is_torchs(name):
                 needed = may_write(name, mutating) and name not in composite
                 self._table[name] = self._made(name, name in counting, mutating.get(name)) if needed else None
-        # a program may have defined its own operations again, under the same names
+        # A program may have defined its own operations again, under the same names
+        # (test_operations_that_are_defined_between_two_contexts).
         programs = {name for name in names if not is_torchs(name)}
         for name in [name for name in self._table if not is_torchs(name)]:
             if name not in programs or not self._hears:
@@ -228,6 +232,7 @@ class Kernels:
         return kernel_for(name, self.listeners, self._lock, has, schema, self.native is not None)
 
     def _register(self, name: str, kernel: AnyKernel | None) -> None:
+        """Register a kernel, unless that was done; activate one that overrides another."""
         if isinstance(kernel, Override):
             self._overrides[name] = kernel
             if self.awake:
@@ -247,7 +252,7 @@ class Kernels:
                 self._registering = False
 
     def _drop(self, name: str) -> None:
-        """Take a kernel away whose operation has changed."""
+        """Take a kernel away, because its operation has changed."""
         if (override := self._overrides.pop(name, None)) is not None:
             override.take_away()
         if (handle := self._registered.pop(name, None)) is not None:
@@ -269,12 +274,15 @@ caught = listeners.caught
 
 
 def anyone_told_of(tensors: Iterable[torch.Tensor | None]) -> bool:
-    """Whether a write to ``tensors`` could matter to a listener: something else holds their memory, as a
-    save does by its alias, or a listener follows memory that it need not hold."""
+    """Return whether a write to ``tensors`` could concern a listener.
+
+    It does if another object holds their memory, as a save does by its alias, or if a listener follows
+    memory that it need not hold.
+    """
     for listener in listeners.now:
         if not listener.pending and (listener.watched or listener.logs):
             return True
-    for tensor in tensors:  # noqa: SIM110  (a generator costs as much as the rest)
+    for tensor in tensors:  # noqa: SIM110  (a generator costs as much as the whole check)
         if tensor is not None and compat.holders(tensor) > 1:
             return True
     return False

@@ -1,7 +1,7 @@
-"""Is everything that a verdict rests on seen, on the torch that is installed? Asked once per process.
+"""Self-tests of the mechanisms that verdicts depend on, run once per process on the installed torch.
 
-Each program overwrites something behind one mechanism, and what was installed must tell of it. A release of
-torch that changes a mechanism would otherwise make ``guard`` hand out wrong values without a word.
+Each program overwrites a tensor that one mechanism observes, and that must be reported. A release of torch
+that changes a mechanism would otherwise make ``guard`` return wrong values silently.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Name = Literal["hooks", "backward", "data", "optimizer", "functions", "checkpoin
 
 
 class StandInSession:
-    """Stands for a session: keeps what it is told of, and says nothing to anybody."""
+    """Session stand-in for the self-tests: it records which holder saw a change, and reports nothing."""
 
     repairs = False
 
     def __init__(self) -> None:
         self.ledger = Ledger(keeps_originals=False, queue=new_queue())
         self.told: list[str] = []
-        """Who held something that has changed: ``saved``, ``ctx``, ``recompute``."""
+        """Holders of tensors that changed: ``saved``, ``ctx``, ``recompute``."""
 
     def need(self, saved: SavedTensor) -> torch.Tensor:
         state = self.ledger.state_of(saved)
@@ -43,7 +43,7 @@ class StandInSession:
             self.told.append(held)
 
     def on(self, conflict: Conflict) -> None:
-        """None is expected."""
+        """Do nothing, because the programs make no other conflict."""
 
 
 class Off(NamedTuple):
@@ -51,25 +51,25 @@ class Off(NamedTuple):
 
     name: Name
     sentence: str
-    """What is not seen and what follows, without its full stop."""
+    """Sentence that says what goes unseen and what follows, without its full stop."""
 
     @property
     def ends_guard(self) -> bool:
-        """Whether nothing that ``guard`` would give can be relied on."""
+        """Return whether no value that ``guard`` would return is reliable."""
         return self.name not in ("functions", "checkpoint")
 
 
 class _Mechanism(NamedTuple):
     unseen: str
-    """What is not seen where it is off."""
+    """Part of a sentence: what goes unseen if the mechanism is off."""
     refused: str
-    """What guard does then."""
+    """Part of a sentence: what guard does then."""
     programs: tuple[Callable[[StandInSession], str | None], ...]
-    """Each gives what is wrong, or None."""
+    """Self-tests; each returns what is wrong, or None."""
 
 
 def off(acquire: Callable[[Ledger], None], release: Callable[[Ledger], None]) -> tuple[Off, ...]:
-    """The mechanisms that fail, in the order of the table below.
+    """Return the mechanisms that fail, in the order of the table below.
 
     Args:
         acquire: Installs everything that a session installs, for a ledger.
@@ -91,6 +91,7 @@ def off(acquire: Callable[[Ledger], None], release: Callable[[Ledger], None]) ->
 
 
 def _fails(probe: StandInSession) -> Iterator[Off]:
+    """Yield each mechanism of which a program fails, with the first problem."""
     for name, mechanism in _MECHANISMS.items():
         for program in mechanism.programs:
             problem = _tried(program, probe)
@@ -102,8 +103,10 @@ def _fails(probe: StandInSession) -> Iterator[Off]:
 
 @contextlib.contextmanager
 def _plain() -> Iterator[None]:
-    """The program's own modes must not be in the way, nor see this; nor do its warning filters, for torch's
-    own warnings of torch are nobody's business here."""
+    """Run in plain surroundings: without the program's modes, and without its warning filters.
+
+    torch's own warnings about its features concern no program here.
+    """
     with (
         warnings.catch_warnings(action="ignore"),
         torch.inference_mode(False),
@@ -117,6 +120,7 @@ def _plain() -> Iterator[None]:
 
 
 def _tried(program: Callable[[StandInSession], str | None], probe: StandInSession) -> str | None:
+    """Return what is wrong after running ``program``, or None."""
     probe.told.clear()
     try:
         return program(probe)
@@ -138,7 +142,8 @@ def _constant(value: float) -> torch.Tensor:
 def _ends(
     probe: StandInSession, held: str, leaf: torch.Tensor, output: torch.Tensor, slope: float
 ) -> str | None:
-    """Run backward: a change of what is ``held`` so is told, and the gradient is ``slope``."""
+    """Run backward. Return what is wrong unless a change of the ``held`` tensor was recorded and the gradient
+    is ``slope``."""
     output.sum().backward()
     if held not in probe.told:
         return "a write was missed"
@@ -178,6 +183,8 @@ def _exchanged(probe: StandInSession) -> str | None:
 
 
 def _steps(step: Callable[[torch.Tensor, torch.Tensor], object]) -> Callable[[StandInSession], str | None]:
+    """Return a program that overwrites a saved weight by ``step``, under ``no_grad``."""
+
     def program(probe: StandInSession) -> str | None:
         x, weight = _leaf(), _constant(2).requires_grad_()
         y = x * weight
@@ -210,11 +217,15 @@ class _ScaleInTwo(_Scale):
 
 
 _bound: tuple[Any, ...] = (_Scale.apply, _ScaleInTwo.apply)
-"""Bound before any session."""
+"""``apply`` of both, bound before any session."""
 
 
 def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]:
+    """Return a program that overwrites a tensor on ``ctx``, for ``apply`` as looked up and as bound
+    before."""
+
     def program(probe: StandInSession) -> str | None:
+        """Run both, and return the first problem."""
         for apply in (function.apply, _bound[which]):
             x, factor = _leaf(), _constant(2)
             y = apply(x, factor)
@@ -229,7 +240,7 @@ def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]
 
 
 def _checkpointed(reentrant: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """What goes into a checkpoint that reads what is written afterwards, and what comes out."""
+    """Return the input and output of a checkpoint that reads a tensor which is then overwritten."""
     x, factor = _leaf(), _constant(2)
     checkpoint = compat.checkpoint_at_once()
     y = checkpoint(lambda v: v * factor, x, use_reentrant=reentrant, preserve_rng_state=False)
@@ -238,16 +249,23 @@ def _checkpointed(reentrant: bool) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _recomputed(probe: StandInSession) -> str | None:
-    """Running it imports Dynamo, a second: unless that is there, a look at what is called must do."""
+    """Check that a checkpoint's recomputation is observed.
+
+    Running it imports Dynamo, which takes a second. Unless that is loaded, only its entry point is checked.
+    """
     if compat.has_dynamo():
         return _ends(probe, "recompute", *_checkpointed(False), 3)
+    # test_neither_dynamo_nor_sympy_is_imported_for_it
     home, name = compat.checkpoint_home()
     return None if compat.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
 
 
 def _recomputed_reentrantly(probe: StandInSession) -> str | None:
-    """Its backward makes another call of backward with a gradient, for which torch imports sympy: so only the
-    recomputation is run."""
+    """Check that a reentrant checkpoint's recomputation is observed.
+
+    Its backward calls backward with a gradient, for which torch imports sympy: so only the recomputation is
+    run.
+    """
     if compat.has_dynamo():
         return _ends(probe, "recompute", *_checkpointed(True), 3)
     x, y = _checkpointed(True)

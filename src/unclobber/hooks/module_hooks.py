@@ -1,8 +1,8 @@
 """Tensors that a module was given, or returned, through its full backward hooks.
 
-torch hands such a module views made by a Function of its own, and hands on a view of what it returned;
-whoever writes to one in place is refused with a sentence about a custom Function, which the program
-doesn't have.
+torch hands such a module views made by a Function of its own, and hands on a view of what it returned. A
+program that writes to one in place is refused with a sentence about a custom Function, which it doesn't
+have.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ from ..torch_internals.patches import Patches
 
 
 class Hooked(NamedTuple):
-    """What is left of one call of a module with full backward hooks; keeps no tensor alive."""
+    """Trace of one call of a module with full backward hooks; it keeps no tensor alive."""
 
     module: weakref.ref[torch.nn.Module]
     stack: Stack
     given: bool
-    """The tensor is one that the module was given; else one that it returned."""
+    """Whether the module was given the tensor; else it returned the tensor."""
     hook: CodeType | None
     """The code of the first hook."""
 
 
 _hooked: weakref.WeakKeyDictionary[Any, Hooked] = weakref.WeakKeyDictionary()
-"""By the node of the Function that made the views."""
+"""Calls by the node of the Function that made the views."""
 
 
 def install(patches: Patches) -> None:
-    """Note every view that is made for a hook while somebody looks."""
+    """Note every view that is made for a hook while a client is notified."""
     home = torch.utils.hooks.BackwardHook
     for name, given in (("setup_input_hook", True), ("setup_output_hook", False)):
         patches.stand_in(home, name, _noting, given, patches)
 
 
 def of(view: torch.Tensor) -> Hooked | None:
-    """The call that a view went through: this very tensor, or the one that it is a view of in some steps."""
+    """Return the call that ``view`` went through, itself or as a base some steps away; None if it went
+    through none."""
     node: Any = compat.grad_fn(view)
     while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
         before = node.next_functions
@@ -55,7 +56,10 @@ def _is_hooks(node: Any) -> bool:
 
 
 def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Callable[..., Any]:
+    """Return a replacement for one method of ``BackwardHook``, which notes the views that it makes."""
+
     def setup(self: Any, args: Any) -> Any:
+        """Make the views as torch does, and note the call at their node."""
         made = original(self, args)
         if not patches.awake:
             return made

@@ -1,14 +1,15 @@
-"""When no write need be observed: an optimizer's with nothing saved alive, backward without Python.
+"""Pauses of write observation: in an optimizer step while no save is alive, and in a backward that runs no
+Python.
 
-Observing a write costs a few microseconds. An optimizer writes every parameter in up to ten
-operations each, and in a usual step nothing saved is alive then. Backward adds up gradients,
-in place, in C++; what could overwrite a saved tensor there is the user's Python: hooks, custom
-Functions, inner unpack hooks (checkpoint); and the adding up itself, where somebody has computed with a
-``.grad``. So backward runs unobserved only while no Python hook is known and nothing saved may
-be a ``.grad``, and observation is resumed wherever one of the others begins.
+Observing a write costs a few microseconds. An optimizer writes every parameter in up to ten operations
+each, and in a usual step no save is alive then. Backward adds up gradients in place, in C++. A saved tensor
+can be overwritten there by the program's Python (hooks, custom Functions, inner unpack hooks as a
+checkpoint's), or by the adding up itself, if the program has computed with a ``.grad``. So backward runs
+unobserved only while no Python hook is known and no save may be a ``.grad``. Observation is resumed when
+one of the others begins.
 
-A hook put on a node itself (``grad_fn.register_hook``) can't be known of: what it overwrites in
-place is then noticed by its version bump alone, without a line.
+A hook on a node itself (``grad_fn.register_hook``) can't be known. If it overwrites a tensor in place, only
+the version bump is noticed, without a line.
 """
 
 from __future__ import annotations
@@ -34,16 +35,18 @@ from . import saves as _saves
 
 
 class LiveSaves(Protocol):
-    """Gives the saves that are alive."""
+    """Function that returns the live saves."""
 
     def __call__(self, *, queued: bool = True) -> list[SavedTensor]: ...
 
 
 class PauseInBackward:
-    """Stops observing writes in backward where no Python of the program's runs and no gradient is saved.
+    """Subscriber that pauses observation in a backward that runs no Python of the program's and adds to no
+    save.
 
     Args:
-        live_saves: All of them, or those that are not in a queue. The hooks of leaves among them may be older
+        live_saves: Returns all live saves, or those that are not in a queue. Hooks of leaves among them may
+            be older
             than the session.
         can_pause_observation: The native core's answer to the same question, for its queue (``SaveQueue``).
     """
@@ -52,10 +55,10 @@ class PauseInBackward:
         self._live_saves = live_saves
         self._can_pause_observation = can_pause_observation
         self._hooks_known = False
-        """Whether any Python hook was registered since, or was found on a leaf."""
+        """Whether any Python hook was registered in this session, or was found on a leaf."""
 
     def allowed(self) -> bool:
-        """Whether backward may run unobserved now."""
+        """Return whether backward may run unobserved now."""
         if self._hooks_known or _saves.always_observed():
             return False
         answer = self._can_pause_observation()
@@ -66,12 +69,14 @@ class PauseInBackward:
             others = self._live_saves(queued=False)
             if not others:
                 return bool(answer)
-            # Memory that saves of both kinds share is another holder's to either: then all are looked at.
+            # A storage shared by a queued and a logged save looks foreign to each check alone, so a No is not
+            # final: check all saves together.
             if answer and self._can_pause_for(others):
                 return True
         return not self._hooks_known and self._can_pause_for(self._live_saves())
 
     def _can_pause_for(self, saves: Iterable[SavedTensor]) -> bool:
+        """Return whether none of ``saves`` is of a leaf with hooks, or may be a gradient."""
         shared = []
         for saved in saves:
             if saved.requires_grad:
@@ -84,7 +89,7 @@ class PauseInBackward:
         return not _may_hold_gradients(shared)
 
     def begin(self, call: EngineCall) -> bool:
-        """Whether this thread observed writes before is what ``end`` is given."""
+        """Pause if that is allowed. Return whether this thread observed writes before, for ``end``."""
         running = backward.current()
         seen = not call.is_internal and compat.sees_writes()
         if seen and running is not None:
@@ -100,12 +105,12 @@ class PauseInBackward:
             compat.see_writes()
 
     def hook_registered(self) -> None:
-        """From now on Python may run in backward."""
+        """Resume, and pause no more, because Python may run in backward from now on."""
         self._hooks_known = True
         resume_in_backward()
 
     def begun(self) -> Callable[[], None]:
-        """Somebody begins to look; what this returns ends it."""
+        """Forget known hooks and subscribe to engine calls. Return a function that unsubscribes."""
         self._hooks_known = False
         return engine.subscription(self)
 
@@ -117,14 +122,14 @@ def install(
     can_pause_observation: Callable[[], bool | str | None],
     view_writes: ViewWrites,
 ) -> None:
-    """Pause where that is safe, while somebody looks; ``backward`` must come after it.
+    """Pause when that is safe, while a client is notified; ``backward`` must be installed after this.
 
     Args:
-        patches: Its sleep ends all pauses.
-        anything_alive: Whether any save is alive.
-        live_saves: All of them, or those that are not in a queue.
+        patches: Ends all pauses when it becomes dormant.
+        anything_alive: Returns whether any save is alive.
+        live_saves: Returns all live saves, or those that are not in a queue.
         can_pause_observation: The native core's answer for its queue (``SaveQueue``).
-        view_writes: Told of steps whose writes were not observed.
+        view_writes: Gets the steps whose writes were not observed.
     """
     pause = PauseInBackward(live_saves, can_pause_observation)
     _pause_in_steps(patches, anything_alive, view_writes)
@@ -134,7 +139,7 @@ def install(
 
 
 def resume_in_backward() -> None:
-    """Python begins to run inside of backward: see what it writes, to the end of this node."""
+    """Observe writes to the end of the running node, because Python begins to run inside of backward."""
     call = backward.current()
     if call is not None and call.paused:
         compat.see_writes()
@@ -145,11 +150,11 @@ def _has_hooks(leaf: torch.Tensor) -> bool:
 
 
 def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
-    """Whether the memory of one of these, which need no gradient, may be some tensor's ``.grad``, which
-    backward itself adds to: others hold it than what is known of the saves.
+    """Return whether one of these saves, which need no gradient, may share memory with a ``.grad``.
 
-    That memory is held by the tensor that was saved, by what it is a view of, and by each save's alias. A
-    gradient is held by its leaf, too: the same tensor object, or, where ``.data`` of it was saved, another.
+    Backward itself adds to that. The memory of a save is held by the saved tensor, by its base, and by each
+    save's alias. A gradient's is held by its leaf, too: as the same tensor object or, if its ``.data`` was
+    saved, as another.
     """
     memory: dict[int, dict[int, torch.Tensor]] = {}
     owners: dict[int, int] = {}
@@ -189,11 +194,13 @@ def _preceded_by(original: Callable[..., Any], before: Callable[[], None]) -> Ca
 
 
 def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_writes: ViewWrites) -> None:
+    """Register global optimizer hooks that pause observation in a step without live saves."""
     paused = threading.local()
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Pause if no save is alive, and note the stack and the version counters of the parameters."""
         # With a closure the step runs forward and backward itself, and saves while it does.
-        # Accelerate hands every step a closure, which is None.
+        # Accelerate passes a closure to every step, which is None (tests/trainers/test_accelerate.py).
         closure = (len(args) > 1 or kwargs) and any(one is not None for one in (*args[1:], *kwargs.values()))
         paused.now = not closure and compat.sees_writes() and not anything_alive()
         if paused.now:
@@ -212,7 +219,7 @@ def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_w
 
 
 def _counters(optimizer: torch.optim.Optimizer) -> list[int]:
-    """The version counters of all its parameters, which each step is asked for twice."""
+    """Return the version counters of all parameters of an optimizer. Each paused step needs them twice."""
     parameters = [one for group in optimizer.param_groups for one in group["params"]]
     native = core.loaded().module
     return [one._version for one in parameters] if native is None else native.versions(parameters)

@@ -1,7 +1,7 @@
 """Hooks that the program registers for one saved tensor, ``grad_fn._raw_saved_self.register_hooks(…)``.
 
-torch has one pair for each, which is ours while somebody looks, and refuses another. So the program's pair
-lies in our record: its pack hook is called at once, and its unpack hook when backward asks for the save.
+torch has one pair for each, which is the session's, and refuses another. So the program's pair is kept in
+the save record: its pack hook is called at once, and its unpack hook when backward unpacks the save.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import saves
 
 
 def install(patches: Patches) -> None:
-    """Replace ``register_hooks`` and ``data`` of raw saved tensors, where those tell of our record."""
+    """Replace ``register_hooks`` and ``data`` of raw saved tensors, if torch shows the save record there."""
     if compat.HANDS_OUT_DATA:
         home = compat.raw_saved_class
         patches.stand_in(home, "register_hooks", _register_hooks)
@@ -27,7 +27,10 @@ def install(patches: Patches) -> None:
 
 
 def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
+    """Return a replacement for ``register_hooks``, which keeps the program's pair in the save record."""
+
     def register_hooks(raw: Any, *pair: Any) -> None:
+        """Keep the pair, or let torch refuse it as it would without a session."""
         saved = compat.packed(raw)
         hooks = saves.innermost()
         if (
@@ -53,6 +56,8 @@ def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
 def _kept_by(
     saved: SavedTensor, pair: tuple[Any, ...], hooks: saves.SavedTensorHooks | None
 ) -> RegisteredHooks:
+    """Call the pack hook of ``pair`` as torch would. Return the entry that keeps its result and the unpack
+    hook."""
     tensor = saved.alias if hooks is None else hooks.unpack(saved)
     if tensor is saved.held:
         tensor = saved.alias
@@ -63,6 +68,7 @@ def _kept_by(
         kept = pack(tensor)
     with compat.unseen_by_functions():
         if tensor._version != before:
+            # torch refuses a pack hook that writes to its input, in these words.
             raise RuntimeError(compat.PACK_WRITES_SENTENCE)
     return RegisteredHooks(kept, functools.partial(unpack, kept))
 

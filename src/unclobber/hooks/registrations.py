@@ -1,8 +1,8 @@
-"""Operations that the program registers while we look, and those that it loads: seen from then on.
+"""Operations that the program registers or loads while a session is active: observed from then on.
 
-A script run by the command defines its custom operations after the session has begun. Each call of
-``Library.define`` and ``Library.impl`` (under ``torch.library.custom_op``, too) is followed by laying
-our kernel anew over that operation; the shape of the kernel depends on what is registered for it.
+A script under the command defines its custom operations after the session has started. After each call of
+``Library.define`` and ``Library.impl`` (under ``torch.library.custom_op``, too) the kernel of that
+operation is registered again, because its shape depends on what is registered for the operation.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import kernels
 
 
 def install(patches: Patches) -> None:
-    """Hear of registrations from now on, also while nobody looks."""
+    """Follow registrations from now on, also while there is no client."""
     kernels.hear()
     patches.stand_in(torch.library.Library, "define", _followed_by, _define)
     patches.stand_in(torch.library.Library, "impl", _followed_by, _impl)
@@ -27,11 +27,14 @@ def install(patches: Patches) -> None:
 
 
 def _followed_by(original: Callable[..., Any], after: Callable[..., None]) -> Callable[..., Any]:
+    """Return a function that calls ``original`` and then ``after``, with the same arguments."""
+
     def wrapper(owner: Any, *args: Any, **kwargs: Any) -> Any:
+        """Register as torch does, and then update the kernels."""
         result = original(owner, *args, **kwargs)
         try:
             after(owner, *args, **kwargs)
-        except Exception as fault:  # the program's registration has worked, and must go on to
+        except Exception as fault:  # the program's own registration has succeeded
             text = f"unclobber won't see what an operation registered here writes: {fault!r}"
             warnings.warn(text, RuntimeWarning, stacklevel=3)
         return result

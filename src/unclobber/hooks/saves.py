@@ -1,6 +1,6 @@
-"""Seeing every save and every need: the pair of saved-tensor hooks, and what inner hooks hide.
+"""Saved-tensor hooks: they see every save and every unpack, and look into the program's own hooks.
 
-Hooks replace torch's own version check (torch_facts), so whoever enters these is the only guard:
+Hooks replace torch's own version check (test_any_hooks_switch_the_check_off), so these are the only guard:
 ``need`` must never be weaker than torch.
 """
 
@@ -38,13 +38,14 @@ Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
 
 _RIDES = "_unclobber_saved"
-"""Attribute under which a save rides on an alias of ours that a checkpoint's recomputation keeps."""
+"""Attribute that holds the save record on a tensor kept by a checkpoint's recomputation."""
 
 _NOTHING: dict[str, Any] = {}
 
 
 class _NoFrame:
-    """What calls the pack hook where no Python runs below it: a thread of the engine's own."""
+    """Stand-in for the caller's frame in threads of torch's engine, which run no Python below the pack
+    hook."""
 
     f_code = None
     f_lasti = -1
@@ -59,7 +60,7 @@ _threads = _Threads()
 
 
 class SavedTensorHooks:
-    """Our pair of hooks for one thread, with everything that must be put back at the end."""
+    """Pair of hooks of one session for one thread, with everything that ``leave`` must put back."""
 
     def __init__(
         self,
@@ -68,19 +69,29 @@ class SavedTensorHooks:
         conflicts: Conflicts | None = None,
         fingerprints: Fingerprints | None = None,
     ) -> None:
+        """Make the pair; ``enter`` puts it to use.
+
+        Args:
+            ledger: Gets the saves.
+            need: Called with a save record that may have changed; returns the tensor for backward, or
+                raises.
+            conflicts: Receives conflicts that unpacking alone can't show. None: they are not reported.
+            fingerprints: The session's content hashes; None if it takes none.
+        """
         see = compat.see_writes if kernels.installed() else _nothing
         self._need = need
         need = _or_registered(need)
         self.pack, self.unpack = _make_hooks(ledger, need, see)
         self._ledger = ledger
         self._native: Any = _core_of(ledger) if fingerprints is None and ledger.saved_bytes is None else None
-        """The native core, if its queue is the ledger's and nobody else is told of saves."""
+        """The native core, if its queue is the ledger's and no fingerprint or byte count needs each save."""
         self._pushed = False
-        """Whether the hooks lie on torch's stack; the native core's need not."""
+        """Whether the hooks are on torch's stack. The native core's hooks need not be."""
         self._over: tuple[Pack, Unpack] | None = None
-        """The program's hooks that were entered before these, watched, and pushed over these again."""
+        """The program's hooks that were entered before these: wrapped, and pushed again on top of these."""
         self.conflicts = conflicts
-        """Whom to tell of what no saved tensor shows."""
+        """Receiver of conflicts that unpacking alone can't show, such as changed content. None: they are not
+        reported."""
         self._see = see
         self._set_aside = False
         self._fingerprints = fingerprints
@@ -94,12 +105,15 @@ class SavedTensorHooks:
             self._ledger.pending.serve(need, self.unpack)  # type: ignore[attr-defined]
 
     def for_another_thread(self) -> SavedTensorHooks:
-        """The same for a thread that the program started."""
+        """Return new hooks on the same ledger and session, for a thread that the program starts."""
         return SavedTensorHooks(self._ledger, self._need, self.conflicts, self._fingerprints)
 
     def enter(self, *, over_programs: bool = False) -> None:
-        """Begin; the program's hooks that are entered already go on to be called, unless they are to lie
-        unasked below these (``over_programs``)."""
+        """Push the hooks and observe this thread from now on.
+
+        The program's hooks that are entered already are still called, unless ``over_programs``: then they
+        stay below these, unused, until ``leave``.
+        """
         outer = None if over_programs else compat.top_hooks()
         self._pushed = self._native is None or not self._native.hook(True)
         if self._pushed:
@@ -110,7 +124,7 @@ class SavedTensorHooks:
             self._native.enter(self._ledger.pending, self._see is compat.see_writes)
         _threads.hooks.append(self)
         if outer is not None and not _is_ours(outer[0]):
-            # The program's, which sees what is saved inside of ours as it would without us.
+            # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
             self._over = self.watch_inner(*outer)
             _hook_stack.push(*self._over)
         fallback.enter()
@@ -120,11 +134,14 @@ class SavedTensorHooks:
             self._calls.__enter__()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
+        """Pop the hooks. Stop observing this thread's writes unless other hooks or a frozen tensor need
+        them."""
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
-        # As many as were pushed, whatever lies on top: a program that leaves its outer hooks in here pops the
-        # copy over these, so its own are popped in their place.
+        # Pop as many hooks as were pushed, whatever is on top. A program that left its outer hooks in here
+        # has popped the copy over these, so its own are popped in their place
+        # (test_hooks_left_in_another_order).
         if self._over is not None:
             _hook_stack.pop()
             self._over = None
@@ -138,21 +155,26 @@ class SavedTensorHooks:
             compat.ignore_writes()
 
     def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-        """The tensors in the memory of ``tensor`` that saves hold: ``Ledger.held``."""
+        """Return the tensors in the memory of ``tensor`` that saves hold (``Ledger.held``)."""
         return self._ledger.held(tensor)
 
     def alone(self) -> bool:
-        """Whether these are the only ones of ours in this thread, and nobody's lie over them."""
+        """Return whether this thread has no other unclobber hooks and no program's hooks were pushed after
+        these."""
         return active() == (self,) and self._innermost()
 
     def _innermost(self) -> bool:
-        """Whether what this thread saves comes to us first."""
+        """Return whether these hooks get what this thread saves first."""
         if self._pushed:
             return compat.top_hooks() == (self.pack, self.unpack)
         return bool(self._native.is_innermost(self._ledger.pending))
 
     def set_aside(self, because: str) -> None:
-        """A transform of torch.func begins, which refuses any hooks; ``because`` is its message."""
+        """Pop the hooks if they are innermost, because code begins that refuses any hooks.
+
+        ``because`` is the message that torch raises if it finds hooks; it names torch.func if a transform
+        begins.
+        """
         if self._set_aside or not self._innermost():
             return
         if self._pushed:
@@ -162,14 +184,15 @@ class SavedTensorHooks:
             self._ledger.transform = frames.of_program()
 
     def resume(self) -> None:
-        """The transform is over."""
+        """Push the hooks again, because the code that refuses hooks has ended."""
         if self._set_aside:
             _hook_stack.push(self.pack, self.unpack)
             self._set_aside = False
 
     @contextlib.contextmanager
     def telling_of_saves(self) -> Iterator[None]:
-        """Tell ``_stale_reads`` of every save of this thread, as of those that inner hooks pack anyway."""
+        """Report every save of this thread to ``_stale_reads``; those that inner hooks pack are reported
+        anyway."""
         pack = self.pack
 
         def pack_told(tensor: torch.Tensor) -> SavedTensor:
@@ -183,13 +206,15 @@ class SavedTensorHooks:
             self._exchange(pack_told, pack)
 
     def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
-        """Let ``new`` pack instead of ``old`` if our hooks are this thread's innermost."""
+        """Let ``new`` pack instead of ``old`` if these hooks are this thread's innermost."""
         lies_there = compat.top_hooks() == (old, self.unpack)
         if lies_there:
             _hook_stack.pop()
         elif self._pushed or not self._innermost():
             return
         self.pack = new
+        # The native core's hooks are not on the stack: the first exchange pushes ``new``, and the second
+        # only pops it.
         if self._pushed or not lies_there:
             compat.mark_hooks_below(new)
             _hook_stack.push(new, self.unpack)
@@ -197,7 +222,7 @@ class SavedTensorHooks:
     def _with_fingerprints(
         self, fingerprints: Fingerprints, pack: Callable[[torch.Tensor], SavedTensor], unpack: Unpack
     ) -> tuple[Callable[[torch.Tensor], SavedTensor], Unpack]:
-        """The same hooks, with a hash of each saved tensor's content."""
+        """Return the hooks, which also hash the content of each saved tensor and compare it at unpack."""
 
         def pack_printed(tensor: torch.Tensor) -> SavedTensor:
             saved = pack(tensor)
@@ -214,12 +239,13 @@ class SavedTensorHooks:
         return pack_printed, unpack_printed
 
     def watch_inner(self, pack: Pack, unpack: Unpack) -> tuple[Pack, Unpack]:
-        """Hooks entered inside ours (checkpoint, save_on_cpu, the user's) hide their saves from us.
+        """Wrap hooks that are entered inside these, such as a checkpoint's, ``save_on_cpu`` or the program's.
 
-        Where such a hook keeps a tensor that shares the saved one's memory, our record lies beside what it
-        has returned, and is asked when the inner unpack hands that tensor out. The hook is handed what torch
-        hands it: the saved tensor itself. Only a checkpoint's recomputation, which drops what it has made and
-        hands the tensors out by other hooks, is handed an alias of ours, on which the record rides.
+        They hide their saves from these hooks. If such a pack hook keeps a tensor that shares the saved
+        one's memory, a save record is kept next to its result. The record is unpacked when the inner unpack
+        hook returns that tensor. The inner hook gets the saved tensor itself, as from torch. A checkpoint's
+        recomputation gets an alias, which carries the record, because it drops its results and other hooks
+        return the tensors.
         """
         ours = self
         recomputes = type(pack) is not StandIn and compat.recomputes(pack)
@@ -227,6 +253,7 @@ class SavedTensorHooks:
             pack = _detached_once(pack)
 
         def watched_pack(tensor: torch.Tensor) -> Any:
+            """Pack ``tensor`` by the inner hook, and record each kept tensor that shares its memory."""
             if recomputes:
                 tensor = tensor.detach()
             _stale_reads.saved(tensor)
@@ -243,7 +270,8 @@ class SavedTensorHooks:
             return PackedWithRecords(kept, records) if records else kept
 
         def watched_unpack(kept: Any) -> torch.Tensor:
-            ours._see()  # the inner hook may run the user's code: a checkpoint's second forward
+            """Unpack by the inner hook, and check the record of the tensor that it returns."""
+            ours._see()  # the inner hook may run the program's code: a checkpoint's second forward
             tensor = unpack(kept.kept if type(kept) is PackedWithRecords else kept)
             for part, record in records_beside(kept):
                 if part is tensor:
@@ -252,44 +280,47 @@ class SavedTensorHooks:
             riding = getattr(tensor, "__dict__", _NOTHING).get(_RIDES)
             return tensor if riding is None else ours.unpack(riding)
 
-        # A checkpoint's has attributes, some of which torch notes on it while it is entered.
+        # A likeness, because a checkpoint's hook has attributes, and torch sets some while it is entered.
         return StandIn(pack, watched_pack), compat.recognizable(StandIn(unpack, watched_unpack))
 
 
 class PackedWithRecords:
-    """What autograd keeps for an inner pack hook of whose tensors we have records."""
+    """Result of an inner pack hook, with the save records of its tensors; autograd keeps it."""
 
     __slots__ = ("kept", "records")
 
     def __init__(self, kept: Any, records: list[tuple[torch.Tensor, SavedTensor]]) -> None:
         self.kept = kept
-        """What the hook has returned."""
+        """The value that the inner hook returned."""
         self.records = records
-        """The tensors in it that share the saved one's memory, each with our record of it."""
+        """Its tensors that share the saved one's memory, each with its save record."""
 
 
 def _is_ours(pack: Pack) -> bool:
-    """Whether it is a session's, entered in this thread, not the program's."""
+    """Return whether ``pack`` is a session's hook that is entered in this thread, not the program's."""
     return any(pack is hooks.pack for hooks in _threads.hooks)
 
 
 def records_beside(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
-    """Our records of the tensors in what an inner hook keeps, each after its tensor."""
+    """Return the save records of the tensors in an inner hook's result, each after its tensor."""
     return kept.records if type(kept) is PackedWithRecords else ()
 
 
 def _parts(kept: Any) -> Sequence[Any]:
-    """What may be tensors in what a pack hook has returned."""
-    if type(kept) is PackedWithRecords:  # another session's hooks lie between
+    """Return the elements of a pack hook's result that may be tensors."""
+    if type(kept) is PackedWithRecords:  # another session's hooks are between
         return _parts(kept.kept)
     return kept if isinstance(kept, (tuple, list)) else (kept,)
 
 
 def _detached_once(pack: Pack) -> Pack:
-    """The same hook, to which a tensor that is detached already is its own alias: what it hands out later is
-    what it returns."""
+    """Wrap ``pack`` so that ``tensor.detach()`` returns the tensor itself.
+
+    torch 2.4's ``_recomputation_hook`` keeps one alias and returns another; the record must be on both.
+    """
 
     def pack_itself(tensor: torch.Tensor) -> Any:
+        # An attribute of the tensor hides the method, and only for the hook's own call.
         tensor.detach = lambda: tensor  # type: ignore[method-assign]
         try:
             return pack(tensor)
@@ -311,9 +342,9 @@ def _core_of(ledger: Ledger) -> Any:
 
 
 def new_queue() -> SaveQueue:
-    """Where a session's saves are to be put: in the native core's queue, where all saves come to that.
+    """Create a session's save queue: the native core's only if every save reaches it, else a ``PythonQueue``.
 
-    Backward of other devices runs in threads of torch's own, which know of hooks on torch's stack alone.
+    Engine threads of other devices call hooks on torch's stack only.
     """
     native = core.loaded().module
     if native is None or not compat.HANDS_OUT_DATA or compat.engine_may_need_threads():
@@ -323,7 +354,7 @@ def new_queue() -> SaveQueue:
 
 
 def active() -> tuple[SavedTensorHooks, ...]:
-    """Our hooks that are entered in this thread, outermost first."""
+    """Return the hooks of sessions that are entered in this thread, outermost first."""
     return tuple(_threads.hooks)
 
 
@@ -334,7 +365,7 @@ def _nothing() -> None:
 def _make_hooks(
     ledger: Ledger, need: Callable[[SavedTensor], torch.Tensor], see: Callable[[], None]
 ) -> tuple[Callable[[torch.Tensor], SavedTensor], Unpack]:
-    """The pair of hooks: compiled ones where there are any, which do the same."""
+    """Return the pair of hooks; the native core has compiled ones with the same behaviour."""
     native = core.loaded().module
     if native is None:
         return _make_pack(ledger, see), _make_unpack(need)
@@ -347,17 +378,9 @@ _HELPERS = frozenset((*compat.saving_without_nodes, __file__))
 
 
 def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tensor], SavedTensor]:
-    """The pack hook. Runs at every save, so it is written for speed: no call that can be spared.
+    """Return the pack hook. It runs at every save, so it makes no call that can be spared.
 
-    ``see`` opens the thread's eyes to writes: whatever closed them (a step that raised, a C++
-    guard that put an older thread-local state back), a save that is alive needs them open.
-
-    An operation saves several tensors in a row, and their stack is walked once. Each operation that
-    saves makes a node first: while its thread makes no other, and the frame that called it is still
-    the innermost one, at the same instruction, the stack is the same. The node alone is not enough: a
-    custom Function makes its own before its forward runs, and saves after what that did; a checkpoint
-    saves its inputs without one. Neither is the frame: the next one may lie where it lay. So where the
-    frame is one that such saves have in common, a helper of torch's or a hook of ours, each is walked.
+    ``see`` makes the thread observe writes again.
     """
     pending = ledger.pending
     capture = frames.capture
@@ -372,6 +395,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     last: tuple[Any, int, int, int, frames.Stack, bool] = (None, -1, 0, -1, (), False)
 
     def pack(tensor: torch.Tensor) -> SavedTensor:
+        """Return the save record of ``tensor``, and put it on the queue."""
         nonlocal last
         saved = new(SavedTensor)
         if is_usual(tensor):
@@ -394,13 +418,24 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             caller: Any = getframe(1)
         except ValueError:
             caller = _NoFrame
+        # An operation saves several tensors in a row, so their stack is walked once. Each such operation
+        # makes a node first. While its thread makes no other node, and the same frame is innermost at the
+        # same instruction, the stack is the same (test_an_operation_walks_once).
         code, at, frame, node, stack, in_common = last
+        # The node alone is not enough: a custom Function makes its own before its forward runs and saves
+        # after it (test_a_function_whose_forward_makes_nodes), a checkpoint saves inputs without a node
+        # (test_a_save_without_a_node). Nor is the frame, because the next may be at the same address
+        # (test_one_line_that_runs_twice).
         if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or node != next_node():
             code, node, stack = caller.f_code, next_node(), capture(2)
             in_common = code is None or code.co_filename in helpers
             last = code, caller.f_lasti, id(caller), node, stack, in_common
             newest.save = node, stack
+            # Something may have paused the thread: a step that raised, or a C++ guard that restored an
+            # older thread-local state. A live save needs writes observed.
             see()
+        # Several operations save from a helper of torch's or a hook of a session, so the stack above it is
+        # walked at each save (test_hooks_of_ours_between).
         elif in_common and (walked := capture(2)) != stack:
             stack = walked
             last = code, at, frame, node, stack, True
@@ -418,6 +453,8 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
 def _counted(
     pack: Callable[[torch.Tensor], SavedTensor], saved_bytes: SavedBytes
 ) -> Callable[[torch.Tensor], SavedTensor]:
+    """Return ``pack``, which also adds each save to ``saved_bytes``."""
+
     def pack_counted(tensor: torch.Tensor) -> SavedTensor:
         saved = pack(tensor)
         with compat.unseen_by_functions():
@@ -428,20 +465,22 @@ def _counted(
 
 
 def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
-    """The unpack hook: nothing happened since the save in almost all cases.
+    """Return the unpack hook, which returns at once if no write came after the save.
 
-    The node is told where its operation ran and which backward asked: once its saves are freed,
-    nothing else knows (``evidence.freed``). A node asks for several tensors in a
-    row, which share one stack object (``_make_pack``): it is told once.
+    It notes on the node where its operation ran and which backward unpacks it, because no other object
+    knows that once the saves are freed (``evidence.freed``).
     """
     current_node: Any = compat.current_node
     marker, put = backward.marker, backward.marker.notes.put
     handed_out, is_usual, unseen = handed.unpacked, compat.is_usual, compat.unseen_by_functions
 
     def unpack(saved: SavedTensor) -> torch.Tensor:
+        """Return the saved tensor, or what ``need`` returns for it if it may have changed."""
         stack = saved.stack
+        # A node unpacks several tensors in a row, which share one stack object (`_make_pack`): note it once
+        # (test_every_node_of_a_line_is_told, test_nodes_without_python_below).
         if stack is not marker.told:
-            marker.told = stack or None  # the empty one of an engine's thread is everybody's
+            marker.told = stack or None  # threads of the engine share the empty one
             node = current_node()
             if node is not None:
                 put(node, (stack, marker.now))
@@ -462,7 +501,8 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
 
 
 def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[SavedTensor], torch.Tensor]:
-    """Ask the program's own hooks for a save that it has registered some for, else ``need``."""
+    """Return a hook that unpacks by the program's own hooks if it registered some for the save, else by
+    ``need``."""
 
     def needed(saved: SavedTensor) -> torch.Tensor:
         if type(saved.entry) is RegisteredHooks:
@@ -479,7 +519,7 @@ def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[Sav
 
 
 class _Observation:
-    """Whether writes are observed although no hooks of ours are entered: something is frozen."""
+    """State of observation that needs no hooks, because a tensor is frozen."""
 
     __slots__ = ("always",)
 
@@ -491,7 +531,7 @@ _observation = _Observation()
 
 
 def observe_always(always: bool) -> None:
-    """Begin or end to observe writes in this thread and in new ones, with or without hooks of ours."""
+    """Start or stop observing writes in this thread and in new ones, with or without hooks."""
     _observation.always = always
     if always:
         fallback.enter()
@@ -504,22 +544,23 @@ def observe_always(always: bool) -> None:
 
 
 def always_observed() -> bool:
-    """Whether every write must be observed, also by backward itself."""
+    """Return whether every write must be observed, also in backward, because a tensor is frozen."""
     return _observation.always
 
 
 def innermost() -> SavedTensorHooks | None:
-    """This thread's hooks that were entered last."""
+    """Return this thread's hooks that were entered last, or None."""
     return _threads.hooks[-1] if _threads.hooks else None
 
 
 class _HookStack:
-    """The four functions through which all hooks are entered, left, forbidden and allowed."""
+    """torch's functions that push, pop, forbid and allow hooks, and their replacements."""
 
     def __init__(self) -> None:
         self._originals: dict[str, Any] = {}
 
     def install(self, patches: Patches) -> None:
+        """Replace torch's functions until ``patches`` is undone."""
         home = compat.HOOKS_HOME
         wrappers: dict[str, Callable[..., Any]] = {
             compat.PUSH_HOOKS: self._push_wrapper,
@@ -527,6 +568,7 @@ class _HookStack:
             compat.ENABLE_HOOKS: self._enable_wrapper,
         }
         if not compat.TELLS_TOP_HOOKS:
+            # torch before 2.8 doesn't say which hooks are on top, so pops are counted, too.
             wrappers[compat.POP_HOOKS] = self._pop_wrapper
         for name, wrapper in wrappers.items():
             self._originals[name] = getattr(home, name)
@@ -537,6 +579,7 @@ class _HookStack:
         patches.when_awake(lambda: _let_go)
 
     def push(self, pack: Pack, unpack: Unpack) -> None:
+        """Push a pair by torch's own function, past the replacement, which would wrap it."""
         native = core.loaded().module
         if native is not None:
             native.pushes()
@@ -558,7 +601,7 @@ class _HookStack:
         self.push(pack, unpack)
 
     def _disable_wrapper(self, message: str) -> None:
-        """torch.func transforms refuse any active hooks: take ours away for as long as they run."""
+        """Set this thread's innermost hooks aside, because torch.func transforms refuse any active hooks."""
         if _threads.hooks:
             _threads.hooks[-1].set_aside(message)
         self._originals[compat.DISABLE_HOOKS](message)
@@ -570,7 +613,7 @@ class _HookStack:
 
 
 def _let_go() -> None:
-    """Nobody looks: torch's engine is asked for hooks as it was before."""
+    """Let torch's engine look for hooks as in plain torch, because no client is left."""
     native = core.loaded().module
     if native is not None:
         native.hook(False)

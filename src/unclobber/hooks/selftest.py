@@ -1,7 +1,7 @@
-"""Does the mechanism work on the torch that is installed? Asked once per process, at first use.
+"""Self-test of the write kernels on the installed torch, run once per process at first use.
 
-The write kernels lean on private parts of torch. If a release changes one of them, saying so and
-using the slower public way (a dispatch mode) is better than missing writes.
+The kernels depend on private parts of torch. If a release changes one of them, saying so and using the
+slower public way (a dispatch mode) is better than missing writes.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from . import kernels
 
 
 class _WriteProbe(kernels.Listener):
-    """A listener that only writes down what it is told."""
+    """Listener that only lists the operations that it is notified of."""
 
     def __init__(self) -> None:
-        self.pending = [None]  # never empty: every write is told
+        self.pending = [None]  # never empty, so that kernels notify of every write
         self.watched: dict[int, Any] = {}
         self.logs: dict[int, Any] = {}
         self.seen: list[str] = []
@@ -32,13 +32,16 @@ class _WriteProbe(kernels.Listener):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
+        """List the operation."""
         self.seen.append(operation)
 
 
 @functools.cache
 def why_kernels_fail() -> str | None:
-    """None if the write kernels see, run and count writes as they should; otherwise what is wrong, and no
-    kernel of ours is left."""
+    """Return what is wrong with the write kernels, and take them all away.
+
+    None if they see, run and count writes as they should.
+    """
     problem = _tried(_WriteProbe())
     if problem is not None:
         kernels.take_away()
@@ -46,6 +49,7 @@ def why_kernels_fail() -> str | None:
 
 
 def _tried(probe: _WriteProbe) -> str | None:
+    """Listen by the kernels and run some writes. Return what is wrong, or None."""
     try:
         kernels.listen(probe)
     except Exception as error:  # whatever torch changed, the answer is the fallback
@@ -57,7 +61,7 @@ def _tried(probe: _WriteProbe) -> str | None:
         problem = _exercise(probe)
         before = len(probe.seen)
         kernels.unlisten(probe)
-        torch.zeros(1).add_(1)  # still in sight, and must run without us
+        torch.zeros(1).add_(1)  # the key is still included, and the operation must run without a kernel
         if problem is None and len(probe.seen) != before:
             problem = "our kernels could not be taken away again"
     except Exception as error:
@@ -70,6 +74,7 @@ def _tried(probe: _WriteProbe) -> str | None:
 
 
 def _exercise(probe: _WriteProbe) -> str | None:
+    """Run writes of each kind. Return what is wrong with values, counter or what ``probe`` saw, or None."""
     with torch.inference_mode(False), torch.no_grad():
         x = torch.ones(4)
         x.add_(1)

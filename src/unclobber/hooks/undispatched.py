@@ -1,4 +1,7 @@
-"""How far we look: into threads that the program starts, at ``.data =``, at memory that is given back."""
+"""Changes of memory that no operation makes, and threads that the program starts.
+
+They are ``.data =``, ``detach_()``, memory given back, CUDA graphs, element-wise methods and DLPack.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ def install(
     written: Callable[[torch.Tensor, str], None],
     exported: Callable[[], None],
 ) -> None:
-    """Extend our sight to new threads, ``.data =``, ``detach_()``, ``storage.resize_()``, CUDA graphs,
-    ``apply_()`` and DLPack.
+    """Observe new threads, ``.data =``, ``detach_()``, ``storage.resize_()``, CUDA graphs, ``apply_()`` and
+    DLPack.
 
     Args:
         patches: Puts all of it back.
@@ -36,7 +39,7 @@ def install(
         exported: Called when a tensor is about to hand its memory out through DLPack.
     """
 
-    # A program may have wrapped ours, and called it after we were taken away.
+    # A program may have wrapped a replacement, and calls it after the session has ended.
     def told(of: Callable[..., None]) -> Callable[..., None]:
         return lambda *args: of(*args) if patches.awake else None
 
@@ -56,9 +59,10 @@ def install(
 
 
 def _start(original: Callable[..., None]) -> Callable[..., None]:
-    """Threads that a watched thread starts save and write before our eyes, too."""
+    """Wrap ``Thread.start``, so that saves and writes of the new thread are observed, too."""
 
     def start(thread: threading.Thread) -> None:
+        """Start the thread with hooks of its own, if the starting thread is observed."""
         run = thread.run
         own = thread.__dict__.get("run")
         watching = saves.active()
@@ -66,7 +70,8 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
             return original(thread)
 
         def run_seen() -> None:
-            # the object is the user's again before their code runs
+            """Run the thread's own ``run`` inside its hooks."""
+            # The program's code must find its object without this function.
             if own is None:
                 del thread.__dict__["run"]
             else:
@@ -89,7 +94,7 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _data(inherited: Any, swapped: Callable[[torch.Tensor, torch.Tensor], None]) -> AttributeStandIn:
-    """``t.data = other`` swaps a tensor's memory without any dispatch and without moving its counter."""
+    """Wrap ``t.data = other``, which swaps a tensor's memory without any dispatch and moves no counter."""
 
     def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
         if isinstance(new, torch.Tensor):
@@ -103,9 +108,10 @@ def _data(inherited: Any, swapped: Callable[[torch.Tensor, torch.Tensor], None])
 def _detach_(
     original: Callable[..., Any], detached: Callable[[torch.Tensor, Any], None]
 ) -> Callable[..., Any]:
-    """``t.detach_()`` comes to its end in autograd: no kernel below sees it, and no counter moves."""
+    """Wrap ``t.detach_()``, which ends in autograd: no kernel below sees it, and no counter moves."""
 
     def detach_(tensor: torch.Tensor) -> torch.Tensor:
+        """Detach, and notify with the node that had made the tensor."""
         with compat.unseen_by_functions():
             node = compat.grad_fn(tensor)
         result: torch.Tensor = original(tensor)
@@ -120,11 +126,12 @@ def _detach_(
 def _elementwise(
     inherited: Any, name: str, written: Callable[[torch.Tensor, str], None]
 ) -> Callable[..., Any]:
-    """``t.apply_(f)`` and its like write element by element, without any dispatch, and move no counter."""
+    """Wrap ``t.apply_(f)`` and its like, which write element by element without dispatch, and move no
+    counter."""
 
     def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         with compat.unseen_by_functions():
-            if not tensor.requires_grad:  # torch refuses
+            if not tensor.requires_grad:  # else torch refuses (test_torchs_refusal_is_its_own)
                 written(tensor, name)
         return inherited(tensor, *args, **kwargs)
 
@@ -132,7 +139,7 @@ def _elementwise(
 
 
 def _resize_(inherited: Any, shrunk: Callable[[torch.UntypedStorage, int], None]) -> Callable[..., Any]:
-    """``storage.resize_(0)`` gives memory back, without any dispatch and without moving a counter."""
+    """Wrap ``storage.resize_(0)``, which gives memory back without dispatch, and moves no counter."""
 
     def resize_(storage: torch.UntypedStorage, size: int) -> Any:
         if isinstance(size, int) and size < storage.nbytes():
@@ -143,7 +150,7 @@ def _resize_(inherited: Any, shrunk: Callable[[torch.UntypedStorage, int], None]
 
 
 def _export(original: Callable[..., Any], exported: Callable[[], None]) -> Callable[..., Any]:
-    """DLPack lends memory out, over which another storage is made: nothing of that shows at the tensor."""
+    """Wrap an export by DLPack: another storage is made over the memory, and the tensor doesn't show it."""
 
     def export(*args: Any, **kwargs: Any) -> Any:
         exported()
@@ -153,7 +160,7 @@ def _export(original: Callable[..., Any], exported: Callable[[], None]) -> Calla
 
 
 def _replay(original: Callable[..., None], replayed: Callable[[], None]) -> Callable[..., None]:
-    """``graph.replay()`` runs recorded kernels: nothing of them goes through the dispatcher."""
+    """Wrap ``graph.replay()``, which runs recorded kernels past the dispatcher."""
 
     def replay(graph: Any) -> None:
         replayed()

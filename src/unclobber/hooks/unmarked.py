@@ -27,7 +27,7 @@ from .write_log import WriteLog, storage_of
 
 
 class Unmarked:
-    """An input that was overwritten. Lives as long as the node that made its old values."""
+    """An input that was overwritten; lives as long as the node that made its old values."""
 
     __slots__ = (
         "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "number", "output", "thread",
@@ -37,11 +37,19 @@ class Unmarked:
     def __init__(
         self, conflicts: Conflicts, conflict: InputOverwritten, base: torch.Tensor, where: torch.Tensor
     ) -> None:
+        """Register with the node that made the old values of ``base``.
+
+        Args:
+            conflicts: The session's receiver.
+            conflict: The conflict to report.
+            base: The overwritten input, or its base.
+            where: True for each element of ``base`` that has changed; of its shape.
+        """
         self.conflicts = conflicts
         self.conflict = conflict
-        """What is to be told."""
+        """The conflict to report."""
         self.where = where
-        """True for each element of the base that has changed; of the base's shape."""
+        """Mask of the base's shape: True for each element that has changed."""
         node: Any = compat.grad_fn(base)
         node.register_hook(self.ran)
         self.node, self.number = compat.node_key(node), compat.sequence_number(node)
@@ -53,10 +61,14 @@ class Unmarked:
         self.told = False
 
     def ran(self, *_: Any) -> None:
-        """The node holds this as a hook of its own: in its ``metadata`` a program would see it."""
+        """Do nothing. As a hook of the node, this method makes the node hold the object.
+
+        In the node's ``metadata`` a program would see it.
+        """
 
     def arrived(self, gradient: torch.Tensor | None) -> None:
-        """An operation that read the input afterwards hands on the gradient of it."""
+        """Report the conflict if the gradient of the input, from a later reader, is not zero for a changed
+        element."""
         if self.told or gradient is None or gradient.shape != self.where.shape:
             return
         if not compat.is_plain(gradient):
@@ -73,7 +85,7 @@ _lock = threading.Lock()
 
 
 class _LookAhead:
-    """Has backward calls look for gradients that come through an overwritten input."""
+    """Subscriber that makes backward calls look for gradients that come through an overwritten input."""
 
     def begin(self, call: EngineCall) -> Callable[[], None] | None:
         return None if call.is_internal or not _alive else look_ahead(call)
@@ -84,11 +96,12 @@ class _LookAhead:
 
 
 def install(patches: Patches) -> None:
-    """Be told of backward calls while somebody looks."""
+    """Subscribe to backward calls while a client is notified."""
     patches.when_awake(_begin)
 
 
 def _begin() -> Callable[[], None]:
+    """Subscribe. Return a function that unsubscribes and forgets all overwritten inputs."""
     end = engine.subscription(_LookAhead())
 
     def forget() -> None:
@@ -99,7 +112,7 @@ def _begin() -> Callable[[], None]:
 
 
 def may_matter(tensor: torch.Tensor) -> bool:
-    """Whether the old values of a Function's input are to be kept until ``forward`` has ended."""
+    """Return whether a copy of a Function's input is to be kept until ``forward`` has ended."""
     return _is_computed(tensor) and tensor.numel() * tensor.itemsize <= LARGEST_COPY
 
 
@@ -111,15 +124,15 @@ def note(
     log: WriteLog,
     outputs: tuple[Any, ...],
 ) -> None:
-    """A ``forward`` has returned that wrote to its inputs.
+    """Remember the inputs that a ``forward`` has overwritten without marking them.
 
     Args:
-        conflicts: Whom to tell.
+        conflicts: The session's receiver.
         function: The Function's class.
-        args: What it was applied to.
-        dirty: What it has marked.
-        log: Its writes to ``args``, with what was there before.
-        outputs: What ``apply`` returns.
+        args: The arguments of ``apply``.
+        dirty: The tensors that it has marked.
+        log: Its writes to ``args``, with the old values.
+        outputs: The result of ``apply``.
     """
     operator = compat.operator_of(function)
     marked = {storage_of(one) for one in dirty if any(one is arg for arg in args)}
@@ -156,12 +169,14 @@ def _base(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _is_computed(tensor: torch.Tensor) -> bool:
-    """Whether its history is that of an operation, and can be asked for: a view's is made anew when it is."""
+    """Return whether an operation made the tensor's base, so that a node of its old values exists."""
     base = _base(tensor)
+    # By the base, because reading a written view's `grad_fn` makes a new node.
     return tensor.requires_grad and base.requires_grad and compat.has_history(base)
 
 
 def _is_same(output: Any, tensor: torch.Tensor) -> bool:
+    """Return whether ``output`` covers the same memory as ``tensor``, in the same layout."""
     return (
         isinstance(output, torch.Tensor)
         and storage_of(output) == storage_of(tensor)
@@ -172,7 +187,7 @@ def _is_same(output: Any, tensor: torch.Tensor) -> bool:
 
 
 def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | None:
-    """Which elements of the base have changed; None where none has, or nothing is known of it."""
+    """Return which elements of the base have changed; None if none has, or that is unknown."""
     base = _base(tensor)
     if before is None or before.shape != tensor.shape or base.dtype != tensor.dtype:
         return None
@@ -189,10 +204,10 @@ def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | 
 
 
 def look_ahead(call: EngineCall) -> Callable[[], None] | None:
-    """Before a backward call: see to it that gradients through overwritten inputs are noticed.
+    """Make a backward call that is about to start notice gradients through overwritten inputs.
 
     Returns:
-        What ends that when the call is over; None where there is nothing to notice.
+        A function that ends this after the call; None if there is nothing to notice.
     """
     if not _alive:
         return None
@@ -207,7 +222,7 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
     handles = []
     for node in graph.values():
         for position, (child, output) in enumerate(node.next_functions):
-            # The gradient of the input itself, where that is asked for, is right: no other node gets it.
+            # The input's own gradient, if requested, is right: the node of the old values doesn't run.
             if child is None or compat.sequence_number(child) not in numbers or id(child) not in running:
                 continue
             key, number = compat.node_key(child), compat.sequence_number(node)

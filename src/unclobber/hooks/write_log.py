@@ -1,8 +1,7 @@
-"""Who writes to a few given tensors, for the short time that a user's callback runs.
+"""Log of the writes to a few given tensors, for the short time that a callback of the program runs.
 
-The ledger follows memory that autograd saved. The input of a custom Function's ``forward`` or the
-gradient that a hook is handed need not be saved by anybody: these few are followed here, with no
-copy of anything unless it is asked for.
+The ledger follows memory that autograd saved. The input of a custom Function's ``forward``, or the gradient
+that a hook gets, need not be saved. These are followed here, and copied only on request.
 """
 
 from __future__ import annotations
@@ -20,24 +19,24 @@ from .kernels import Listener
 
 
 class FollowedWrite(NamedTuple):
-    """One write to a followed storage."""
+    """A write to a followed storage."""
 
     key: int
-    """Of the storage."""
+    """Key of the storage."""
     operation: str
     stack: Stack
     before: torch.Tensor | None
-    """What the followed tensor held before the first write, where that was asked for."""
+    """The followed tensor's old value, at the first write and if its copy was requested."""
     shifts: bool = False
     """Whether its derivative by the old value is 1: a constant was added, or the same put back."""
 
 
 class WriteLog:
-    """Follows tensors from ``with`` to the end of it; ``writes`` is the answer.
+    """Context that follows tensors, and lists the ``writes`` to them.
 
     Args:
         values: The tensors among these are followed. They must live as long as the block.
-        keep: Which of them are to be copied just before their first write; asked then.
+        keep: Called just before a tensor's first write; returns whether to copy it.
     """
 
     __slots__ = ("_keep", "_settled", "_values", "writes")
@@ -47,7 +46,7 @@ class WriteLog:
         self._values = values
         self._keep = keep
         self._settled: set[int] = set()
-        """Storages that have been written to, or left."""
+        """Storages that have been written to, or were given to ``leave``."""
 
     def __enter__(self) -> WriteLog:
         _follower.watched.append(self)
@@ -57,7 +56,7 @@ class WriteLog:
         _follower.watched.remove(self)
 
     def following(self, key: int) -> list[torch.Tensor]:
-        """Its tensors that have the storage of this identity."""
+        """Return the followed tensors that have the storage ``key``."""
         return [
             value
             for value in self._values
@@ -65,7 +64,7 @@ class WriteLog:
         ]
 
     def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
-        """The storage of ``tensors``, all that it follows there, is about to be written to."""
+        """Log a write that is about to happen to ``tensors``, all that are followed in one storage."""
         before = None
         if self._keep is not None and key not in self._settled:
             self._settled.add(key)
@@ -77,19 +76,19 @@ class WriteLog:
         self.writes.append(FollowedWrite(key, operation, stack, before, shifts))
 
     def leave(self, tensors: Iterable[torch.Tensor]) -> None:
-        """What these hold before their first write is not asked for any more."""
+        """Stop copying the old values of these tensors' storages; later writes are still logged."""
         for tensor in tensors:
             if (key := storage_of(tensor)) is not None:
                 self._settled.add(key)
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:
-    """The storage's identity; None for layouts without one."""
+    """Return the storage's key; None for layouts without one."""
     return compat.storage_key_or_none(tensor) if compat.is_plain(tensor) else None
 
 
 class _Follower(Listener):
-    """The one listener for all logs; idle, it costs a write three looks at empty containers."""
+    """Listener for all logs. While there is none, it costs a write three checks of empty containers."""
 
     def __init__(self) -> None:
         self.pending: tuple[Any, ...] = ()
@@ -104,6 +103,7 @@ class _Follower(Listener):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
+        """Log the write in each log that follows the storage."""
         key = compat.storage_address(tensor)
         if key is None:
             return
@@ -115,6 +115,7 @@ class _Follower(Listener):
 
 
 def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
+    """Return whether the derivative of a write by the old value is 1, as after adding a constant."""
     if len(args) < 2:
         return False
     target, other = args[:2]
@@ -135,7 +136,7 @@ _follower = _Follower()
 
 
 def install(patches: Patches) -> None:
-    """Hear of writes while somebody looks."""
+    """Listen to writes while a client is notified."""
     patches.when_awake(_begin)
 
 
