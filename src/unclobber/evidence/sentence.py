@@ -84,7 +84,7 @@ def _of_version(state: SaveState, node: Any, role: str | None, goes_on: bool) ->
         shown, producer, output = saved.alias, _said(node), history.output
     elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
         shown, producer = saved.alias, _strided() if _view_is_followed(saved, node) else hidden
-    elif (original := saved.origin()) is not None:
+    elif (original := saved.origin()) is not None and not _stands_for_view(original, saved):
         shown, producer = original, _said(_history_of(original, goes_on))
     else:
         shown, producer = saved.alias, _producer_of_dead(saved, unpacked)
@@ -188,6 +188,14 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
         for other in graph.values()
         for edge, _ in other.next_functions
     )
+
+
+def _stands_for_view(tensor: torch.Tensor, saved: SavedTensor) -> bool:
+    """Return whether torch made the tensor of what an unpack hook returned for a view, and a backward saved
+    it again: it has the view's history and is no view. Only the Python core's saves hold one."""
+    if tensor._is_view() or not frames.ran_below(saved.stack):
+        return False
+    return _VIEWS.fullmatch(forward_name(compat.grad_fn(tensor)) or "") is not None
 
 
 def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str | None:
