@@ -128,7 +128,7 @@ class NativeKernel(NamedTuple):
         """
         base, _, overload = name.partition(".")
         arguments = (base, overload, self.packet, self.written, self.plain, self.bumps)
-        ran_dormant = () if override is None else (override.ran_asleep,)
+        ran_dormant = () if override is None else (override.ran_dormant,)
         return native.register_kernel(*arguments, *ran_dormant)
 
 
@@ -189,7 +189,7 @@ def kernel_for(
         original = compat.torchs_kernel(op, written.tensors)
         if original is not None:
             told = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
-            return _override(name, compat.VERSION_KEY, lock, lambda mine: _asleep_or(mine, original, told))
+            return _override(name, compat.VERSION_KEY, lock, lambda mine: _dormant_or(mine, original, told))
     if written.positions == (0,) and not written.names and has and is_tensor(op.schema, 0):
         if packet in _BUILDING_BLOCKS:
             make = functools.partial(_overriding_kernel, op, packet, listeners)
@@ -319,14 +319,14 @@ def _plain_kernel(op: compat.OperatorHandle, packet: str, listeners: Listeners) 
     return kernel
 
 
-def _asleep_or(
+def _dormant_or(
     override: Override, original: Callable[..., Any], told: Callable[..., Any]
 ) -> Callable[..., Any]:
     """Return a kernel that runs ``told`` while active; while dormant it runs ``original``, the one below."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if override.asleep:
-            override.ran_asleep()
+        if override.dormant:
+            override.ran_dormant()
             return original(keyset, *args, **kwargs)
         return told(keyset, *args, **kwargs)
 
@@ -344,8 +344,8 @@ def _overriding_kernel(
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners of the write to ``target``, then run torch's kernel."""
-        if override.asleep:
-            override.ran_asleep()
+        if override.dormant:
+            override.ran_dormant()
         for listener in listeners.now:
             if (
                 listener.pending
@@ -507,8 +507,8 @@ def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> 
         """Return the kernel for one registration; it notifies only while ``override`` is active."""
 
         def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if override.asleep:
-                override.ran_asleep()
+            if override.dormant:
+                override.ran_dormant()
             elif compat.sees_writes():
                 tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
             return redispatch(keyset & after, target, *args, **kwargs)

@@ -207,7 +207,7 @@ def count() -> int:
 
 def install(patches: Patches) -> None:
     """Subscribe to the engine's calls while a client is notified."""
-    patches.when_awake(_begin)
+    patches.while_active(_begin)
     patches.at_undo(marker.notes.forget)
     patches.at_undo(begun_at.forget)
 

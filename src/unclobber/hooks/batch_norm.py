@@ -74,7 +74,7 @@ def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def forward(self: Any, input: Any) -> Any:
         """Run torch's ``forward``, unobserved if its writes concern no listener."""
-        if self.training and running.awake and not compiling():
+        if self.training and running.active and not compiling():
             # Each call of a layer runs this, so the core's copy is taken if there is one
             # (test_of_each_module compares both).
             native = running.native
@@ -84,7 +84,7 @@ def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
                 try:
                     return original(self, input)
                 finally:
-                    if running.awake:
+                    if running.active:
                         see()
         return original(self, input)
 

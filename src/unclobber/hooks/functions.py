@@ -177,7 +177,7 @@ def install(patches: Patches) -> None:
     for name in compat.BACKWARD_METHODS:
         patches.stand_in(context, name, _run_backward, patches)
     handed.install(patches)
-    patches.when_awake(lambda: _take_away)
+    patches.while_active(lambda: _take_away)
 
 
 def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
@@ -271,7 +271,7 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         """Run ``backward``; report reads of changed tensors on ``ctx`` and writes to shared gradients."""
         pause.resume_in_backward()
-        if not patches.awake or compat.is_compilers_function(type(ctx)):
+        if not patches.active or compat.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
         hooks = saves.innermost()
         conflicts = None if hooks is None else hooks.conflicts

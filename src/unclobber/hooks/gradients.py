@@ -32,7 +32,7 @@ def install(patches: Patches) -> None:
 
     def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
         def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
-            return register(tensor, _WatchedHook(hook) if patches.awake else hook)
+            return register(tensor, _WatchedHook(hook) if patches.active else hook)
 
         return register_hook
 
@@ -44,7 +44,7 @@ def install(patches: Patches) -> None:
         def __init__(  # noqa: N807
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
         ) -> None:
-            if patches.awake:
+            if patches.active:
                 user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
             bring(self, module, user_hooks, user_pre_hooks)
 

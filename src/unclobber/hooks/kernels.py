@@ -61,7 +61,7 @@ class Kernels:
         """Start with an empty table and no listener."""
         self.listeners = Listeners()
         self._lock = threading.RLock()
-        self.awake = False
+        self.active = False
         """Whether the registered kernels notify a listener."""
         self.native: Any = None
         """The native core, if it has kernels in the table."""
@@ -90,8 +90,8 @@ class Kernels:
     def listen(self, listener: Listener) -> None:
         """Notify ``listener`` of writes from now on; the first one ever registers kernels (80 ms)."""
         with self._lock:
-            if not self.awake:
-                self._wake()
+            if not self.active:
+                self._activate()
             self._let_listen((*self.listeners.now, listener))
 
     def listen_apart(self, listener: Listener) -> None:
@@ -109,16 +109,16 @@ class Kernels:
         with self._lock:
             self._let_listen(tuple(other for other in self.listeners.now if other is not listener))
             if not self.listeners.now:
-                self._sleep()
+                self._deactivate()
 
     def installed(self) -> bool:
         """Return whether a listener is notified by the kernels now."""
-        return self.awake
+        return self.active
 
     def take_away(self) -> None:
         """Leave the dispatcher as it was before the first listener."""
         with self._lock:
-            self._sleep()
+            self._deactivate()
             for override in self._overrides.values():
                 override.take_away()
             for handle in self._registered.values():
@@ -139,7 +139,7 @@ class Kernels:
     def registered(self, namespace: str, name: str) -> None:
         """Replace the kernel of an operation for which the program has just registered something."""
         if namespace in NAMESPACES_OF_TORCH:
-            self._complete = self._complete and self.awake  # while dormant: the next `_wake` looks again
+            self._complete = self._complete and self.active  # while dormant: the next `_activate` looks again
             return
         with self._lock:
             if self._registering:
@@ -147,19 +147,19 @@ class Kernels:
             full = f"{namespace}::{name}"
             self._drop(full)
             self._to_be_made.add(full)
-            if self.awake:
+            if self.active:
                 self._make()
 
     def loaded(self) -> None:
         """The program has just loaded a library: register kernels for the operations that came with it."""
         with self._lock:
             self._complete = False
-            if self.awake:
+            if self.active:
                 self._look()
 
     # --- registering them ---------------------------------------------------------------------------------
 
-    def _wake(self) -> None:
+    def _activate(self) -> None:
         """Register kernels for all operations, and activate them."""
         self._choose(core.loaded().module)
         try:
@@ -168,11 +168,11 @@ class Kernels:
             self._look()
             self._make()
             for override in self._overrides.values():
-                override.wake()
+                override.activate()
         except BaseException:
             self.take_away()
             raise
-        self.awake = True
+        self.active = True
 
     def _choose(self, native: Any) -> None:
         """Use the native core ``native`` from now on, and take away the kernels of another."""
@@ -186,10 +186,10 @@ class Kernels:
         self.native = native
         frames.walked_by(native)
 
-    def _sleep(self) -> None:
-        self.awake = False
+    def _deactivate(self) -> None:
+        self.active = False
         for override in self._overrides.values():
-            override.sleep()
+            override.deactivate()
 
     def _look(self) -> None:
         """Find operations that are new, if there may be any."""
@@ -235,8 +235,8 @@ class Kernels:
         """Register a kernel, unless that was done; activate one that overrides another."""
         if isinstance(kernel, Override):
             self._overrides[name] = kernel
-            if self.awake:
-                kernel.wake()
+            if self.active:
+                kernel.activate()
         elif isinstance(kernel, NativeKernel) and kernel.is_block:
             if name not in self._overrides:
                 lay = functools.partial(kernel.register, self.native, name)

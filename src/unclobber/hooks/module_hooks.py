@@ -61,7 +61,7 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
     def setup(self: Any, args: Any) -> Any:
         """Make the views as torch does, and note the call at their node."""
         made = original(self, args)
-        if not patches.awake:
+        if not patches.active:
             return made
         for one in made if isinstance(made, tuple) else (made,):
             node = compat.grad_fn(one) if isinstance(one, torch.Tensor) else None

@@ -135,7 +135,7 @@ def install(
     _pause_in_steps(patches, anything_alive, view_writes)
     for home, name in compat.hook_registrations():
         patches.stand_in(home, name, _preceded_by, pause.hook_registered)
-    patches.when_awake(pause.begun)
+    patches.while_active(pause.begun)
 
 
 def resume_in_backward() -> None:
@@ -214,8 +214,8 @@ def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_w
             with compat.unseen_by_functions():
                 view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
-    patches.when_awake(lambda: register_optimizer_step_pre_hook(before_step).remove)
-    patches.when_awake(lambda: register_optimizer_step_post_hook(after_step).remove)
+    patches.while_active(lambda: register_optimizer_step_pre_hook(before_step).remove)
+    patches.while_active(lambda: register_optimizer_step_post_hook(after_step).remove)
 
 
 def _counters(optimizer: torch.optim.Optimizer) -> list[int]:

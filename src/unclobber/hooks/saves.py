@@ -576,7 +576,7 @@ class _HookStack:
         patches.at_undo(self._originals.clear)
         patches.at_undo(compat.forget_pushed)
         patches.at_undo(_forget_natively)
-        patches.when_awake(lambda: _let_go)
+        patches.while_active(lambda: _let_go)
 
     def push(self, pack: Pack, unpack: Unpack) -> None:
         """Push a pair by torch's own function, past the replacement, which would wrap it."""

@@ -41,7 +41,7 @@ def install(
 
     # A program may have wrapped a replacement, and calls it after the session has ended.
     def told(of: Callable[..., None]) -> Callable[..., None]:
-        return lambda *args: of(*args) if patches.awake else None
+        return lambda *args: of(*args) if patches.active else None
 
     swapped, detached, shrunk = told(swapped), told(detached), told(shrunk)
     replayed, written, exported = told(replayed), told(written), told(exported)

@@ -97,7 +97,7 @@ class _LookAhead:
 
 def install(patches: Patches) -> None:
     """Subscribe to backward calls while a client is notified."""
-    patches.when_awake(_begin)
+    patches.while_active(_begin)
 
 
 def _begin() -> Callable[[], None]:
