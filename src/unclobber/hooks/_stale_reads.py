@@ -170,8 +170,8 @@ class StaleReads(compat.OwnMode):
         """Make the mode; the class lists the arguments."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._by_key: dict[int, list[StaleTensor]] = {}
-        for one in stale:
-            self._by_key.setdefault(one.key, []).append(one)
+        for stale_tensor in stale:
+            self._by_key.setdefault(stale_tensor.key, []).append(stale_tensor)
         self._until_saved = until_saved
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
         """Tensors that were computed from a stale one, by storage key; kept so that no other tensor gets
@@ -271,7 +271,7 @@ class StaleReads(compat.OwnMode):
         }
         with torch.no_grad(), compat.unseen_by_torch():
             for stale, tensor in call.touched:
-                if compat.storage_key(tensor) == stale.key and any(tensor is one for one in call.written):
+                if compat.storage_key(tensor) == stale.key and any(tensor is other for other in call.written):
                     # An `out=` argument is overwritten as a whole, whatever the operation.
                     operation = "copy_" if id(tensor) in out else call.name
                     stale.wrote(tensor, operation, call.args, call.kwargs)
@@ -282,25 +282,25 @@ class StaleReads(compat.OwnMode):
         """Keep a call that repeats this one's writes on the tensors that stale ones replace."""
         real: dict[int, torch.Tensor] = {}
         for stale, tensor in self._touched(written):
-            if (one := stale.real(tensor)) is not None:
-                real[id(tensor)] = one
+            if (replaced := stale.real(tensor)) is not None:
+                real[id(tensor)] = replaced
                 if torch.Tag.nondeterministic_seeded in func.tags:  # once more would be other numbers
-                    self.replays.append(functools.partial(one.copy_, tensor.clone()))
+                    self.replays.append(functools.partial(replaced.copy_, tensor.clone()))
         if real and torch.Tag.nondeterministic_seeded not in func.tags:
             args, kwargs = compat.tree_map(lambda value: real.get(id(value), value), (args, kwargs))
             self.replays.append(functools.partial(func, *args, **kwargs))
 
     def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
         """Return the stale tensors that an operation depends on if it reads ``tensors``."""
-        found: list[StaleTensor] = []
+        read: list[StaleTensor] = []
         with torch.no_grad(), compat.unseen_by_torch():
             for stale, tensor in self._touched(tensors):
-                if any(tensor is one for one in written):
+                if any(tensor is other for other in written):
                     continue
                 computed = self._computed.get(compat.storage_key(tensor))
                 if computed is not None or stale.is_read_by(tensor):
-                    found.append(stale)
-        return list(dict.fromkeys(found))
+                    read.append(stale)
+        return list(dict.fromkeys(read))
 
     def _note(self, tensors: list[torch.Tensor], stale: StaleTensor) -> None:
         """Remember ``tensors`` as computed from ``stale``."""
@@ -333,7 +333,7 @@ def _is_number(func: Any, args: tuple[Any, ...]) -> bool:
 def _flat(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
-    return [one for item in value for one in _flat(item)] if isinstance(value, (list, tuple)) else []
+    return [tensor for item in value for tensor in _flat(item)] if isinstance(value, (list, tuple)) else []
 
 
 class _Active(threading.local):

@@ -116,11 +116,11 @@ def reachable(function: Callable[..., Any]) -> list[torch.Tensor]:
         [True]
     """
     seen: set[int] = set()
-    found: dict[int, torch.Tensor] = {}
+    tensors: dict[int, torch.Tensor] = {}
     for tensor in _walk(function, seen, 0):
         if compat.is_plain(tensor) and not tensor.is_meta:
-            found.setdefault(id(tensor), tensor)
-    return list(found.values())
+            tensors.setdefault(id(tensor), tensor)
+    return list(tensors.values())
 
 
 def _walk(value: Any, seen: set[int], depth: int) -> Iterator[torch.Tensor]:

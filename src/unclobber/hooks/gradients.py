@@ -136,7 +136,7 @@ def _held(gradient: torch.Tensor, held_by_function: int) -> int:
     They are those of running calls that were given it, and of custom Functions that run a backward of their
     own with it, as a reentrant checkpoint does.
     """
-    times = sum(one is gradient for handed in _thread.handed for one in handed)
+    times = sum(given is gradient for handed in _thread.handed for given in handed)
     return _backward.times_given(gradient) + times * held_by_function
 
 
@@ -160,18 +160,18 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
     if torch.is_grad_enabled():
         return []
     held_by_function = unshared_counts().held_by_function
-    found: list[_SharedGradient] = []
+    shared: list[_SharedGradient] = []
     for gradient in gradients:
         if not isinstance(gradient, torch.Tensor):
             continue
         if alone is None or held_by_function is None:
-            found.append(_SharedGradient(gradient, False))
+            shared.append(_SharedGradient(gradient, False))
             continue
         if _has_others(gradient, alone, held_by_function):
-            found.append(_SharedGradient(gradient, True))
+            shared.append(_SharedGradient(gradient, True))
         elif gradient._base is not None and _lies_in_shared(gradient, held_by_function):
-            found.append(_SharedGradient(gradient, not _is_a_part(gradient)))
-    return found
+            shared.append(_SharedGradient(gradient, not _is_a_part(gradient)))
+    return shared
 
 
 def _lies_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
@@ -201,8 +201,8 @@ def _has_others(
         return False
     # A live graph may have saved the tensor or views of it, which own it, and waits for nothing.
     with compat.unseen_by_functions():
-        saved = {id(one): one for hooks in saves.active() for one in hooks.held(tensor)}
-        views = sum(one._base is tensor and one is not but for one in saved.values())
+        saved = {id(alias): alias for hooks in saves.active() for alias in hooks.held(tensor)}
+        views = sum(alias._base is tensor and alias is not but for alias in saved.values())
     return compat.use_count(tensor) > alone + views + _held(tensor, held_by_function)
 
 

@@ -135,7 +135,7 @@ def note(
         outputs: The result of ``apply``.
     """
     operator = compat.operator_of(function)
-    marked = {storage_of(one) for one in dirty if any(one is arg for arg in args)}
+    marked = {storage_of(given) for given in dirty if any(given is arg for arg in args)}
     for position, tensor in enumerate(args):
         if not isinstance(tensor, torch.Tensor) or not _is_computed(tensor):
             continue
@@ -159,9 +159,9 @@ def note(
             frames.of_program(),
             returned,
         )
-        one = Unmarked(conflicts, conflict, _base(tensor), where)
+        overwritten = Unmarked(conflicts, conflict, _base(tensor), where)
         with _lock:
-            _alive.add(one)
+            _alive.add(overwritten)
 
 
 def _base(tensor: torch.Tensor) -> torch.Tensor:
@@ -213,12 +213,12 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
         return None
     thread = threading.get_ident()
     with _lock:
-        waiting = [one for one in _alive if one.armed and one.thread == thread]
+        waiting = [mark for mark in _alive if mark.armed and mark.thread == thread]
     graph = reachable(call) if waiting else None
     if not graph:
         return None
     running = needed(graph, call.inputs) if call.inputs else graph.keys()
-    numbers = {one.number for one in waiting}
+    numbers = {mark.number for mark in waiting}
     handles = []
     for node in graph.values():
         for position, (child, output) in enumerate(node.next_functions):
@@ -226,23 +226,25 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
             if child is None or compat.sequence_number(child) not in numbers or id(child) not in running:
                 continue
             key, number = compat.node_key(child), compat.sequence_number(node)
-            for one in waiting:
-                if one.node == key and one.output == output and number >= one.moment:
-                    one.told = False
-                    handles.append(node.register_hook(_noticed(one, position)))
+            for mark in waiting:
+                if mark.node == key and mark.output == output and number >= mark.moment:
+                    mark.told = False
+                    handles.append(node.register_hook(_noticed(mark, position)))
 
     def end() -> None:
         for handle in handles:
             handle.remove()
         if call.creates_graph:
-            for one in waiting:  # nodes that backward makes read what was saved, not what is there
-                one.armed = False
+            # Nodes that backward makes read saved values, not the memory now
+            # (test_the_second_derivative_of_what_was_saved_is_no_read).
+            for mark in waiting:
+                mark.armed = False
 
     return end
 
 
-def _noticed(one: Unmarked, position: int) -> Callable[[Any, Any], None]:
+def _noticed(mark: Unmarked, position: int) -> Callable[[Any, Any], None]:
     def arrived(gradients: Sequence[torch.Tensor | None], _: Any) -> None:
-        one.arrived(gradients[position])
+        mark.arrived(gradients[position])
 
     return arrived

@@ -177,8 +177,8 @@ installed: list[Patch] = []
 class Patches:
     """Replacements that are undone together, the newest first; as a context, at its end.
 
-    Costly parts, such as a place among torch's listeners, are given to ``while_active``. Between ``deactivate``
-    and the next ``activate`` the replacements stay, and pass every call on.
+    Costly parts, such as a place among torch's listeners, are given to ``while_active``. After ``deactivate``
+    the replacements stay, and pass every call on until the next ``activate``.
 
     Example:
         >>> with Patches() as patches:
