@@ -169,13 +169,13 @@ def kernel_for(
         return None  # Python can't call it
     if op_name in UNDECLARED:
         positions, _ = UNDECLARED[op_name]
-        told = _general_kernel(op, op_name, listeners, WrittenArguments(positions, ()), bumps=False)
+        notifying = _general_kernel(op, op_name, listeners, WrittenArguments(positions, ()), bumps=False)
         after, redispatch = compat.after_write_key, op.redispatch
 
         def plain(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             return redispatch(keyset & after, *args, **kwargs)
 
-        return undeclared_kernel(op_name, listeners, plain, told, _private_kernel(op, listeners))
+        return undeclared_kernel(op_name, listeners, plain, notifying, _private_kernel(op, listeners))
     if name in _WORKING_IN_PRIVATE:
         return _private_kernel(op, listeners)
     written = written_by(op.schema, namespace, op_name)
@@ -188,8 +188,12 @@ def kernel_for(
         # below it comes too late (test_custom_operation_that_declares_its_write).
         original = compat.torchs_kernel(op, written.tensors)
         if original is not None:
-            told = _general_kernel(op, op_name, listeners, written, bumps=is_torchs(name), original=original)
-            return _override(name, compat.VERSION_KEY, lock, lambda mine: _dormant_or(mine, original, told))
+            notifying = _general_kernel(
+                op, op_name, listeners, written, bumps=is_torchs(name), original=original
+            )
+            return _override(
+                name, compat.VERSION_KEY, lock, lambda mine: _dormant_or(mine, original, notifying)
+            )
     if written.positions == (0,) and not written.names and has and is_tensor(op.schema, 0):
         if op_name in _BUILDING_BLOCKS:
             make = functools.partial(_overriding_kernel, op, op_name, listeners)
@@ -207,12 +211,12 @@ def _override(
     """
     kernels: list[Callable[..., Any]] = []
 
-    def lay(override: Override) -> Any:
+    def register(override: Override) -> Any:
         if not kernels:
             kernels.append(make(override))
         return compat.register(name, key, kernels[0])
 
-    return Override(lock, lay)
+    return Override(lock, register)
 
 
 def _native_kernel(name: str, op_name: str, schema: Any, has: bool) -> NativeKernel | None:
@@ -238,7 +242,7 @@ def _native_kernel(name: str, op_name: str, schema: Any, has: bool) -> NativeKer
     return NativeKernel(op_name, (*written.positions, *map(names.index, written.names)), False, has)
 
 
-def told_natively(
+def notify_natively(
     listener: Listener,
     tensor: torch.Tensor,
     operation: str,
@@ -249,14 +253,14 @@ def told_natively(
     """Notify ``listener`` of a write, called by a native kernel.
 
     Returns:
-        The arguments of ``settled_natively`` if the operation moves counters by itself; None if there is
+        The arguments of ``settle_natively`` if the operation moves counters by itself; None if there is
         nothing to settle.
     """
     log = listener.before_write(tensor, operation, bumps, args, kwargs)
     return None if bumps or log is None else (tensor, tensor._version, log, log.bumps)
 
 
-def settled_natively(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
+def settle_natively(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
     """Count the moves of the counters after the operation has run."""
     for tensor, version, log, before in marks:
         log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
@@ -320,15 +324,15 @@ def _plain_kernel(op: compat.OperatorHandle, op_name: str, listeners: Listeners)
 
 
 def _dormant_or(
-    override: Override, original: Callable[..., Any], told: Callable[..., Any]
+    override: Override, original: Callable[..., Any], notifying: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a kernel that runs ``told`` while active; while dormant it runs ``original``, the one below."""
+    """Return a kernel that runs ``notifying`` while active, and ``original``, below it, while dormant."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         if override.dormant:
             override.ran_dormant()
             return original(keyset, *args, **kwargs)
-        return told(keyset, *args, **kwargs)
+        return notifying(keyset, *args, **kwargs)
 
     return kernel
 
@@ -401,7 +405,7 @@ def _general_kernel(
         nonlocal slots
         if slots is None:
             slots = tensor_slots(op.schema, written.positions)
-        watched = tell(listeners.now, op_name, bumps, written, args, kwargs)
+        watched = notify(listeners.now, op_name, bumps, written, args, kwargs)
         # If torch has no kernel that bumps, the operation may bump or not. Foreach operations call in-place
         # ones; `_fused_*` write CPU memory and move no counter
         # (test_fused_optimizers_count_nothing_on_a_cpu).
@@ -510,7 +514,7 @@ def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> 
             if override.dormant:
                 override.ran_dormant()
             elif compat.sees_writes():
-                tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
+                notify(listeners.now, "copy_", True, written, (target, *args), kwargs)
             return redispatch(keyset & after, target, *args, **kwargs)
 
         return kernel
@@ -522,8 +526,8 @@ def undeclared_kernel(
     op_name: str,
     listeners: Listeners,
     plain: Callable[..., Any],
-    told: Callable[..., Any],
-    untold: Callable[..., Any],
+    notifying: Callable[..., Any],
+    unnoticed: Callable[..., Any],
 ) -> Callable[..., Any]:
     """Return the kernel of batch norm, which updates running statistics that its schema doesn't mark.
 
@@ -531,8 +535,8 @@ def undeclared_kernel(
         op_name: The operation's name without namespace and overload.
         listeners: The listeners to notify.
         plain: Runs the operation if it writes nothing.
-        told: Notifies the listeners of its writes, and runs it.
-        untold: Runs it if no listener is concerned.
+        notifying: Notifies the listeners of its writes, and runs it.
+        unnoticed: Runs it if no listener is concerned.
     """
     _, flag = UNDECLARED[op_name]
 
@@ -555,7 +559,7 @@ def undeclared_kernel(
             elif listener.watched or listener.logs:
                 others += len(args)  # a listener that need not hold what it follows
         try:
-            return (told if others > 0 else untold)(keyset, *args, **kwargs)
+            return (notifying if others > 0 else unnoticed)(keyset, *args, **kwargs)
         finally:
             for pending, saves in aside:
                 pending.extend(saves)
@@ -572,7 +576,7 @@ def _records(args: tuple[Any, ...]) -> bool:
     return False
 
 
-def tell(
+def notify(
     listeners: tuple[Listener, ...],
     op_name: str,
     bumps: bool,

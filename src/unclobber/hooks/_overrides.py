@@ -21,20 +21,19 @@ class Override:
 
     Args:
         lock: Held while it is registered or taken away.
-        lay: Registers a kernel and returns its handle, with a ``reset()`` that unregisters it. The kernel
-            reads
-            whether the override is dormant, and reports dormant runs.
+        register: Registers a kernel and returns its handle, with a ``reset()`` that unregisters it. The
+            kernel reads whether the override is dormant, and reports dormant runs.
     """
 
-    __slots__ = ("_handle", "_lay", "_left", "_lock", "_taken_away", "dormant")
+    __slots__ = ("_handle", "_left", "_lock", "_register", "_taken_away", "dormant")
 
-    def __init__(self, lock: threading.RLock, lay: Callable[[Override], Any]) -> None:
+    def __init__(self, lock: threading.RLock, register: Callable[[Override], Any]) -> None:
         """Make a dormant override; the class lists the arguments."""
         self.dormant = True
         """Whether it only runs the kernel below. Taking the kernel away is not enough: under a dispatch mode
         torch runs the Python kernel that was registered last for an operation
         (test_a_custom_operation_under_a_mode)."""
-        self._lay = lay
+        self._register = register
         self._lock = lock
         self._handle: Any = None
         self._taken_away: Any = None
@@ -47,7 +46,7 @@ class Override:
             # (test_a_warning_of_the_program_is_not_shown_again).
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch warns of a kernel over another's
-                self._handle = self._lay(self)
+                self._handle = self._register(self)
         self._left = _DORMANT_RUNS
         self.dormant = False
 

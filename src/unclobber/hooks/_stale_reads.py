@@ -47,7 +47,7 @@ class StaleTensor:
     Args:
         tensor: The tensor as it is now.
         before: The tensor as it was, same shape.
-        told: Called once, with the stack of the first read, when an element that differs has been read.
+        on_read: Called once, with the stack of the first read, when an element that differs has been read.
         stands_for: The tensor whose place ``tensor`` takes for a while; writes must reach it, too.
     """
 
@@ -55,7 +55,7 @@ class StaleTensor:
         self,
         tensor: torch.Tensor,
         before: torch.Tensor,
-        told: Callable[[frames.Stack], None],
+        on_read: Callable[[frames.Stack], None],
         *,
         stands_for: torch.Tensor | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class StaleTensor:
         self.tensor = tensor
         self._stands_for = stands_for
         self.key = compat.storage_key(tensor)
-        self._told: Callable[[frames.Stack], None] | None = told
+        self._on_read: Callable[[frames.Stack], None] | None = on_read
         self._read_by: frames.Stack | None = None
         with torch.no_grad(), compat.unseen_by_torch():
             now, then = compat.physical(tensor), compat.physical(before)
@@ -109,14 +109,14 @@ class StaleTensor:
         if self._read_by is None:
             self._read_by = frames.of_program()
 
-    def tell(self, stack: frames.Stack = ()) -> None:
+    def report(self, stack: frames.Stack = ()) -> None:
         """Report, once, that changed elements were read.
 
         The place is the first noted read, else ``stack``, else the program's current line.
         """
-        if self._told is not None:
-            told, self._told = self._told, None
-            told(self._read_by or stack or frames.of_program())
+        if self._on_read is not None:
+            on_read, self._on_read = self._on_read, None
+            on_read(self._read_by or stack or frames.of_program())
 
 
 _Touched = tuple[StaleTensor, torch.Tensor]
@@ -152,7 +152,7 @@ class _Call:
     """Stale tensors of which it reads an element that differs."""
     carried_on: bool
     """Whether its result is only another stale tensor, an error once it is saved."""
-    told: bool
+    is_error: bool
     """Whether a read is an error, not only a choice of the next branch."""
 
 
@@ -191,7 +191,7 @@ class StaleReads(compat.OwnMode):
         _active.modes.remove(self)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         for save in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
-            save.stale.tell(save.stack)
+            save.stale.report(save.stack)
 
     def saved(self, tensor: torch.Tensor) -> None:
         """Note that an operation saves ``tensor`` for backward, perhaps before it runs, or instead of
@@ -212,7 +212,7 @@ class StaleReads(compat.OwnMode):
             return func(*args, **kwargs)
         call = self._classified(func, args, kwargs, touched)
         if call.reads_values:
-            self._tell_awaiting(call.unread)
+            self._report_awaiting(call.unread)
         for stale in call.read:
             stale.note_read()
         result = func(*args, **kwargs)
@@ -220,9 +220,9 @@ class StaleReads(compat.OwnMode):
             self._note_replay(func, args, kwargs, call.written)
         if call.read and call.carried_on:
             self._note([*_flat(result), *call.written], call.read[0])
-        elif call.told:
+        elif call.is_error:
             for stale in call.read:
-                stale.tell()
+                stale.report()
         if not (call.read and self._until_saved):  # else what is written is stale as well
             self._clear_written(call)
         return result
@@ -247,10 +247,11 @@ class StaleReads(compat.OwnMode):
             reads_values=reads_values,
             read=self._read([tensor for _, tensor in touched], written) if reads_values else [],
             carried_on=self._until_saved and not number,
-            told=not (self._until_saved and number and args[0].dtype == torch.bool),  # which branch to take
+            # A boolean only chooses the next branch.
+            is_error=not (self._until_saved and number and args[0].dtype == torch.bool),
         )
 
-    def _tell_awaiting(self, unread: list[torch.Tensor]) -> None:
+    def _report_awaiting(self, unread: list[torch.Tensor]) -> None:
         """Report the waiting saves, because the operation that made them runs now.
 
         Except batch norm's of its running statistics: it never reads them, nor the copies that instance
@@ -259,7 +260,7 @@ class StaleReads(compat.OwnMode):
         unread_of_this = {(compat.storage_key(tensor), compat.next_sequence_number()) for tensor in unread}
         for save in self._awaiting:
             if (save.key, save.node) not in unread_of_this:
-                save.stale.tell(save.stack)
+                save.stale.report(save.stack)
         self._awaiting.clear()
 
     def _clear_written(self, call: _Call) -> None:

@@ -94,11 +94,11 @@ class _Marker:
     def set(self, now: BackwardMark | None) -> None:
         self.now, self.told = now, None
         self.notes.forget_oldest()
-        begun_at.forget_oldest()
+        started_at.forget_oldest()
         if self._native is not None:
             self._native.mark(now)
 
-    def tell(self, native: Any) -> None:
+    def mirror_to(self, native: Any) -> None:
         """Mirror the running call's mark to the native core from now on."""
         if self._native is None:
             native.mark(self.now)
@@ -120,7 +120,7 @@ class _Marker:
         return max(by_hooks, by_core, key=lambda note: -1 if note[1] is None else note[1].nth)
 
 
-begun_at: NodeNotes[tuple[BackwardMark, ...]] = NodeNotes()
+started_at: NodeNotes[tuple[BackwardMark, ...]] = NodeNotes()
 """The last two backwards that began at a node, oldest first."""
 marker = _Marker()
 
@@ -209,7 +209,7 @@ def install(patches: Patches) -> None:
     """Subscribe to the engine's calls while a client is notified."""
     patches.while_active(_begin)
     patches.at_undo(marker.notes.forget)
-    patches.at_undo(begun_at.forget)
+    patches.at_undo(started_at.forget)
 
 
 def _begin() -> Callable[[], None]:
@@ -247,7 +247,7 @@ def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
         node = getattr(root, "node", None) or compat.renewed_grad_fn(root)
         if node is not None:
             _thread.highest = max(_thread.highest, compat.sequence_number(node) + 1)
-            begun_at.put(node, (*(begun_at.of(node) or ())[-1:], mark))
+            started_at.put(node, (*(started_at.of(node) or ())[-1:], mark))
 
 
 class _EngineCalls:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..torch_internals import compat
 from . import kernels, selftest
-from ._kernel_shapes import Listener, Run, tell, undeclared_kernel, unverified_kernel, written_by
+from ._kernel_shapes import Listener, Run, notify, undeclared_kernel, unverified_kernel, written_by
 from ._written import UNDECLARED, WrittenArguments, is_torchs
 
 
@@ -112,18 +112,18 @@ def _made(func: Any) -> Callable[..., Any] | None:
         return func(*args, **kwargs)
 
     if op_name in UNDECLARED:
-        told = _telling(func, op_name, WrittenArguments(UNDECLARED[op_name][0], ()), bumps=False)
-        return undeclared_kernel(op_name, kernels.listeners, plain, told, plain)
+        notifying = _notifying(func, op_name, WrittenArguments(UNDECLARED[op_name][0], ()), bumps=False)
+        return undeclared_kernel(op_name, kernels.listeners, plain, notifying, plain)
     written = written_by(func._schema, namespace, op_name)
     if written.positions or written.names:
-        return _telling(func, op_name, written, bumps=compat.has_kernel(func.name()))
+        return _notifying(func, op_name, written, bumps=compat.has_kernel(func.name()))
     if is_torchs(func._schema.name):
         return None
     run: Run = lambda _, args, kwargs: func(*args, **kwargs)  # noqa: E731
     return unverified_kernel(func.name(), kernels.listeners, run, every_run=True)
 
 
-def _telling(func: Any, op_name: str, written: WrittenArguments, bumps: bool) -> Callable[..., Any]:
+def _notifying(func: Any, op_name: str, written: WrittenArguments, bumps: bool) -> Callable[..., Any]:
     """Return a function that notifies of what ``func`` writes, and runs it.
 
     Args:
@@ -136,7 +136,7 @@ def _telling(func: Any, op_name: str, written: WrittenArguments, bumps: bool) ->
 
     def call(_: Any, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners, run the operation, and count the moves of the counters."""
-        watched = tell(kernels.listeners.now, op_name, bumps, written, args, kwargs)
+        watched = notify(kernels.listeners.now, op_name, bumps, written, args, kwargs)
         marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         try:
             result = func(*args, **kwargs)

@@ -316,7 +316,7 @@ def _run_with_stale(
             continue
         name = f"ctx.{stashed.path}"
 
-        def told(read: Stack, stashed: Stashed = stashed, state: SaveState = state, name: str = name) -> None:
+        def on_read(_: Stack, stashed: Stashed = stashed, state: SaveState = state, name: str = name) -> None:
             stashed.conflicts.on(StaleOnCtx(state, name, type(ctx).__name__))
 
         if stashed.conflicts.repairs:
@@ -328,9 +328,9 @@ def _run_with_stale(
             else:
                 put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
             # The read of the right value shows that the wrong one would have been read.
-            watched.append(StaleTensor(value, now, told, stands_for=now))
+            watched.append(StaleTensor(value, now, on_read, stands_for=now))
         else:
-            watched.append(StaleTensor(now, before, told))
+            watched.append(StaleTensor(now, before, on_read))
     reads = StaleReads(watched)
     try:
         with reads:

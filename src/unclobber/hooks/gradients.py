@@ -169,12 +169,12 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
             continue
         if _has_others(gradient, alone, held_by_function):
             shared.append(_SharedGradient(gradient, True))
-        elif gradient._base is not None and _lies_in_shared(gradient, held_by_function):
+        elif gradient._base is not None and _is_in_shared(gradient, held_by_function):
             shared.append(_SharedGradient(gradient, not _is_a_part(gradient)))
     return shared
 
 
-def _lies_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
+def _is_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
     """Return whether ``gradient`` is a view of a gradient that another consumer will still receive.
 
     ``sum`` hands on an expanded one, for instance.

@@ -109,7 +109,7 @@ class PauseInBackward:
         self._hooks_known = True
         resume_in_backward()
 
-    def begun(self) -> Callable[[], None]:
+    def subscribe(self) -> Callable[[], None]:
         """Forget known hooks and subscribe to engine calls. Return a function that unsubscribes."""
         self._hooks_known = False
         return engine.subscription(self)
@@ -135,7 +135,7 @@ def install(
     _pause_in_steps(patches, anything_alive, view_writes)
     for home, name in compat.hook_registrations():
         patches.stand_in(home, name, _preceded_by, pause.hook_registered)
-    patches.while_active(pause.begun)
+    patches.while_active(pause.subscribe)
 
 
 def resume_in_backward() -> None:

@@ -30,8 +30,8 @@ class Unmarked:
     """An input that was overwritten; lives as long as the node that made its old values."""
 
     __slots__ = (
-        "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "number", "output", "thread",
-        "told", "where",
+        "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "number", "output", "reported",
+        "thread", "where",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +58,7 @@ class Unmarked:
         """Nodes from this number on were made after the Function had run, by the same thread."""
         self.thread = threading.get_ident()
         self.armed = True
-        self.told = False
+        self.reported = False
 
     def ran(self, *_: Any) -> None:
         """Do nothing. As a hook of the node, this method makes the node hold the object.
@@ -69,14 +69,14 @@ class Unmarked:
     def arrived(self, gradient: torch.Tensor | None) -> None:
         """Report the conflict if the gradient of the input, from a later reader, is not zero for a changed
         element."""
-        if self.told or gradient is None or gradient.shape != self.where.shape:
+        if self.reported or gradient is None or gradient.shape != self.where.shape:
             return
         if not compat.is_plain(gradient):
             return
         with torch.no_grad(), compat.unseen_by_torch():
             wrong = bool((gradient.ne(0) & self.where).any())
         if wrong:
-            self.told = True
+            self.reported = True
             self.conflicts.on(self.conflict)
 
 
@@ -90,9 +90,9 @@ class _LookAhead:
     def begin(self, call: EngineCall) -> Callable[[], None] | None:
         return None if call.is_internal or not _alive else look_ahead(call)
 
-    def end(self, begun: Callable[[], None] | None, call: EngineCall) -> None:
-        if begun is not None:
-            begun()
+    def end(self, stop: Callable[[], None] | None, call: EngineCall) -> None:
+        if stop is not None:
+            stop()
 
 
 def install(patches: Patches) -> None:
@@ -228,7 +228,7 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
             key, number = compat.node_key(child), compat.sequence_number(node)
             for mark in waiting:
                 if mark.node == key and mark.output == output and number >= mark.moment:
-                    mark.told = False
+                    mark.reported = False
                     handles.append(node.register_hook(_noticed(mark, position)))
 
     def end() -> None:
