@@ -36,7 +36,7 @@ STATE = {
         "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._reading",
     },
     "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
-    "beside torch's nodes, of the last backward calls": {"hooks.backward.begun_at"},
+    "beside torch's nodes, of the last backward calls": {"hooks.backward.started_at"},
     "holds only what is alive elsewhere": {
         "hooks.unmarked._alive", "hooks.functions._classes", "integrations.notebook._magics",
         "hooks.functions._stashes", "hooks.module_hooks._hooked", "record.saved._lives",

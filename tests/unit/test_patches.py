@@ -50,8 +50,8 @@ def test_replaced_twice():
     assert vars(Home)["own"] is own
 
 
-def test_asleep():
-    """What is given to ``when_awake`` begins and ends with each waking; replacements stay until ``undo``."""
+def test_what_needs_a_client_ends_while_dormant():
+    """What is given to ``while_active`` begins and ends with each activation; replacements stay."""
     told = []
 
     def begin(name):
@@ -61,16 +61,16 @@ def test_asleep():
     with Patches() as patches:
         patches.replace(Home, "own", lambda _: "ours")
         for name in "ab":
-            patches.when_awake(lambda name=name: begin(name))
+            patches.while_active(lambda name=name: begin(name))
         once = ["a begins", "b begins", "b ends", "a ends"]
         for _ in range(2):
-            patches.wake()
-            assert patches.awake
-            patches.sleep()
-        assert (told, patches.awake, Home().own()) == (2 * once, False, "ours")
-        patches.wake()
-    assert (told, patches.awake, Home().own()) == (3 * once, False, "own")
-    patches.wake()
+            patches.activate()
+            assert patches.active
+            patches.deactivate()
+        assert (told, patches.active, Home().own()) == (2 * once, False, "ours")
+        patches.activate()
+    assert (told, patches.active, Home().own()) == (3 * once, False, "own")
+    patches.activate()
     assert told == 3 * once
 
 

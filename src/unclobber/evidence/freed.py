@@ -50,7 +50,7 @@ def note_of(node: Any) -> Note | None:
 
 def began_here(node: Any) -> tuple[BackwardMark, ...]:
     """Return the marks of the last two backwards that began at the node, oldest first."""
-    return backward.begun_at.of(node) or ()
+    return backward.started_at.of(node) or ()
 
 
 def latest_before(node: Any, call: BackwardCall) -> BackwardMark | None:

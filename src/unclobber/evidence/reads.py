@@ -101,7 +101,7 @@ def role_of(node: Any, saved: SavedTensor) -> str | None:
     if node is None:
         return None
     for role, kept in compat.raw_saved(node):
-        if kept is saved or any(record is saved for _, record in saves.records_beside(kept)):
+        if kept is saved or any(record is saved for _, record in saves.records_of(kept)):
             return role
     return None
 

@@ -100,9 +100,9 @@ def _instruction(code: CodeType, lasti: int) -> str:
 
 
 def _stack(frame: FrameType, lasti: int) -> Stack:
-    found: list[Any] = [frame.f_code, lasti]
+    entries: list[Any] = [frame.f_code, lasti]
     outer = frame.f_back
     while outer is not None:
-        found += (outer.f_code, outer.f_lasti)
+        entries += (outer.f_code, outer.f_lasti)
         outer = outer.f_back
-    return tuple(found)
+    return tuple(entries)

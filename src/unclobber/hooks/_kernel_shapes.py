@@ -110,7 +110,7 @@ class Listeners:
 class NativeKernel(NamedTuple):
     """A kernel of the native core, for the free key below ADInplaceOrView."""
 
-    packet: str
+    op_name: str
     """The operation's name without namespace and overload."""
     written: tuple[int, ...]
     """Positions of the arguments that it writes. If empty, it notifies no listener."""
@@ -127,8 +127,8 @@ class NativeKernel(NamedTuple):
         Return its handle; ``handle.reset()`` unregisters it.
         """
         base, _, overload = name.partition(".")
-        arguments = (base, overload, self.packet, self.written, self.plain, self.bumps)
-        ran_dormant = () if override is None else (override.ran_asleep,)
+        arguments = (base, overload, self.op_name, self.written, self.plain, self.bumps)
+        ran_dormant = () if override is None else (override.ran_dormant,)
         return native.register_kernel(*arguments, *ran_dormant)
 
 
@@ -155,30 +155,30 @@ def kernel_for(
         schema: Its schema, if that has been looked up and declares a write.
         natively: Whether the native core has kernels for torch's own operations.
     """
-    namespace, _, rest = name.partition("::")
-    packet = rest.partition(".")[0]
-    if namespace in NAMESPACES_WITHOUT_MEMORY or (packet in NOT_DATA and not has):
+    namespace, _, local_name = name.partition("::")
+    op_name = local_name.partition(".")[0]
+    if namespace in NAMESPACES_WITHOUT_MEMORY or (op_name in NOT_DATA and not has):
         return None
     if natively and namespace == "aten":
-        made = _native_kernel(name, packet, schema, has)
+        made = _native_kernel(name, op_name, schema, has)
         if made is not None:
             return made
     try:
         op = compat.operator_handle(name, schema)
     except RuntimeError:
         return None  # Python can't call it
-    if packet in UNDECLARED:
-        positions, _ = UNDECLARED[packet]
-        told = _general_kernel(op, packet, listeners, WrittenArguments(positions, ()), bumps=False)
+    if op_name in UNDECLARED:
+        positions, _ = UNDECLARED[op_name]
+        notifying = _general_kernel(op, op_name, listeners, WrittenArguments(positions, ()), bumps=False)
         after, redispatch = compat.after_write_key, op.redispatch
 
         def plain(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             return redispatch(keyset & after, *args, **kwargs)
 
-        return undeclared_kernel(packet, listeners, plain, told, _private_kernel(op, listeners))
+        return undeclared_kernel(op_name, listeners, plain, notifying, _private_kernel(op, listeners))
     if name in _WORKING_IN_PRIVATE:
         return _private_kernel(op, listeners)
-    written = written_by(op.schema, namespace, packet)
+    written = written_by(op.schema, namespace, op_name)
     if not written.positions and not written.names:
         if is_torchs(name):
             return None
@@ -188,14 +188,18 @@ def kernel_for(
         # below it comes too late (test_custom_operation_that_declares_its_write).
         original = compat.torchs_kernel(op, written.tensors)
         if original is not None:
-            told = _general_kernel(op, packet, listeners, written, bumps=is_torchs(name), original=original)
-            return _override(name, compat.VERSION_KEY, lock, lambda mine: _asleep_or(mine, original, told))
+            notifying = _general_kernel(
+                op, op_name, listeners, written, bumps=is_torchs(name), original=original
+            )
+            return _override(
+                name, compat.VERSION_KEY, lock, lambda mine: _dormant_or(mine, original, notifying)
+            )
     if written.positions == (0,) and not written.names and has and is_tensor(op.schema, 0):
-        if packet in _BUILDING_BLOCKS:
-            make = functools.partial(_overriding_kernel, op, packet, listeners)
+        if op_name in _BUILDING_BLOCKS:
+            make = functools.partial(_overriding_kernel, op, op_name, listeners)
             return _override(name, compat.VERSION_KEY, lock, make)
-        return _plain_kernel(op, packet, listeners)
-    return _general_kernel(op, packet, listeners, written, bumps=has)
+        return _plain_kernel(op, op_name, listeners)
+    return _general_kernel(op, op_name, listeners, written, bumps=has)
 
 
 def _override(
@@ -207,38 +211,38 @@ def _override(
     """
     kernels: list[Callable[..., Any]] = []
 
-    def lay(override: Override) -> Any:
+    def register(override: Override) -> Any:
         if not kernels:
             kernels.append(make(override))
         return compat.register(name, key, kernels[0])
 
-    return Override(lock, lay)
+    return Override(lock, register)
 
 
-def _native_kernel(name: str, packet: str, schema: Any, has: bool) -> NativeKernel | None:
+def _native_kernel(name: str, op_name: str, schema: Any, has: bool) -> NativeKernel | None:
     """Return the native core's kernel of an operation of torch's own.
 
     None if it needs the one in Python, which is registered over torch's or knows more than the schema.
 
     Args:
         name: The operation with namespace and overload.
-        packet: Its name without both.
+        op_name: Its name without both.
         schema: Its schema; None if that declares no write.
         has: Whether torch has a kernel that moves version counters.
     """
     if name in _WORKING_IN_PRIVATE:
-        return NativeKernel(packet, (), False, True)
-    if schema is None or packet in UNDECLARED or (has and name in _BUILDING_BLOCKS_WITH_OUT):
+        return NativeKernel(op_name, (), False, True)
+    if schema is None or op_name in UNDECLARED or (has and name in _BUILDING_BLOCKS_WITH_OUT):
         return None
-    written = written_by(schema, "aten", packet)
+    written = written_by(schema, "aten", op_name)
     if written.positions == (0,) and not written.names and has and is_tensor(schema, 0):
-        is_block = packet in _BUILDING_BLOCKS
-        return None if packet in _CHANGING_SIZES else NativeKernel(packet, (0,), True, True, is_block)
+        is_block = op_name in _BUILDING_BLOCKS
+        return None if op_name in _CHANGING_SIZES else NativeKernel(op_name, (0,), True, True, is_block)
     names = [argument.name for argument in schema.arguments] if written.names else []
-    return NativeKernel(packet, (*written.positions, *map(names.index, written.names)), False, has)
+    return NativeKernel(op_name, (*written.positions, *map(names.index, written.names)), False, has)
 
 
-def told_natively(
+def notify_natively(
     listener: Listener,
     tensor: torch.Tensor,
     operation: str,
@@ -249,14 +253,14 @@ def told_natively(
     """Notify ``listener`` of a write, called by a native kernel.
 
     Returns:
-        The arguments of ``settled_natively`` if the operation moves counters by itself; None if there is
+        The arguments of ``settle_natively`` if the operation moves counters by itself; None if there is
         nothing to settle.
     """
     log = listener.before_write(tensor, operation, bumps, args, kwargs)
     return None if bumps or log is None else (tensor, tensor._version, log, log.bumps)
 
 
-def settled_natively(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
+def settle_natively(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
     """Count the moves of the counters after the operation has run."""
     for tensor, version, log, before in marks:
         log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
@@ -269,25 +273,25 @@ def may_write(name: str, mutating: Container[str]) -> bool:
         name: The operation with namespace and overload.
         mutating: The operations whose schemas declare a write.
     """
-    packet = name.partition("::")[2].partition(".")[0]
-    return name in mutating or name in _WORKING_IN_PRIVATE or packet in UNDECLARED or packet in COLLECTIVES
+    op_name = name.partition("::")[2].partition(".")[0]
+    return name in mutating or name in _WORKING_IN_PRIVATE or op_name in UNDECLARED or op_name in COLLECTIVES
 
 
-def written_by(schema: Any, namespace: str, packet: str) -> WrittenArguments:
+def written_by(schema: Any, namespace: str, op_name: str) -> WrittenArguments:
     """Return the arguments an operation writes before any reader: those that its schema marks.
 
     Or argument 0 of a listed c10d collective. The noise that ``rrelu_with_noise`` fills after saving it is
     left out.
     """
-    if namespace == "c10d" and packet in COLLECTIVES:
+    if namespace == "c10d" and op_name in COLLECTIVES:
         return WrittenArguments((0,), ())
     written = written_arguments(schema)
-    if packet.startswith(FILLS_AFTER_SAVING):
+    if op_name.startswith(FILLS_AFTER_SAVING):
         return WrittenArguments(written.positions[:-1], written.names)
     return written
 
 
-def _plain_kernel(op: compat.OperatorHandle, packet: str, listeners: Listeners) -> Callable[..., Any]:
+def _plain_kernel(op: compat.OperatorHandle, op_name: str, listeners: Listeners) -> Callable[..., Any]:
     """Return the kernel of ``x.op_(…)``, the most frequent shape."""
     redispatch = op.redispatch
     after = compat.after_write_key
@@ -304,7 +308,7 @@ def _plain_kernel(op: compat.OperatorHandle, packet: str, listeners: Listeners) 
                 or listener.logs
                 or (listener.follows_views and target.requires_grad)
             ):
-                listener.before_write(target, packet, True, (target, *args), kwargs)
+                listener.before_write(target, op_name, True, (target, *args), kwargs)
         ignore()
         try:
             for slot in slots:
@@ -319,33 +323,33 @@ def _plain_kernel(op: compat.OperatorHandle, packet: str, listeners: Listeners) 
     return kernel
 
 
-def _asleep_or(
-    override: Override, original: Callable[..., Any], told: Callable[..., Any]
+def _dormant_or(
+    override: Override, original: Callable[..., Any], notifying: Callable[..., Any]
 ) -> Callable[..., Any]:
-    """Return a kernel that runs ``told`` while active; while dormant it runs ``original``, the one below."""
+    """Return a kernel that runs ``notifying`` while active, and ``original``, below it, while dormant."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if override.asleep:
-            override.ran_asleep()
+        if override.dormant:
+            override.ran_dormant()
             return original(keyset, *args, **kwargs)
-        return told(keyset, *args, **kwargs)
+        return notifying(keyset, *args, **kwargs)
 
     return kernel
 
 
 def _overriding_kernel(
-    op: compat.OperatorHandle, packet: str, listeners: Listeners, override: Override
+    op: compat.OperatorHandle, op_name: str, listeners: Listeners, override: Override
 ) -> Callable[..., Any]:
     """Return the kernel of a building block, which replaces torch's own kernel and calls it."""
     below = compat.below(op)
     original: Any = compat.torchs_kernel(op, WrittenArguments((0,), ()).tensors)
     takes_tensor = bool(tensor_slots(op.schema, (0,)))
-    may_be_lazy, conjugate, negative = packet == "copy_", compat.CONJUGATE, compat.NEGATIVE
+    may_be_lazy, conjugate, negative = op_name == "copy_", compat.CONJUGATE, compat.NEGATIVE
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners of the write to ``target``, then run torch's kernel."""
-        if override.asleep:
-            override.ran_asleep()
+        if override.dormant:
+            override.ran_dormant()
         for listener in listeners.now:
             if (
                 listener.pending
@@ -353,7 +357,7 @@ def _overriding_kernel(
                 or listener.logs
                 or (listener.follows_views and target.requires_grad)
             ):
-                listener.before_write(target, packet, True, (target, *args), kwargs)
+                listener.before_write(target, op_name, True, (target, *args), kwargs)
         if may_be_lazy and (keyset.has(conjugate) or keyset.has(negative)) and compat.sees_writes():
             # This call is reported here, so `write_back_kernel`, which it comes to, must not report it again
             # (test_lazy_bits).
@@ -373,7 +377,7 @@ def _overriding_kernel(
 
 def _general_kernel(
     op: compat.OperatorHandle,
-    packet: str,
+    op_name: str,
     listeners: Listeners,
     written: WrittenArguments,
     bumps: bool,
@@ -385,7 +389,7 @@ def _general_kernel(
 
     Args:
         op: The operation.
-        packet: Its name without namespace and overload.
+        op_name: Its name without namespace and overload.
         listeners: The listeners to notify.
         written: The arguments that it writes.
         bumps: Whether each counter moves by one afterwards. False: the kernel compares the counters.
@@ -401,7 +405,7 @@ def _general_kernel(
         nonlocal slots
         if slots is None:
             slots = tensor_slots(op.schema, written.positions)
-        watched = tell(listeners.now, packet, bumps, written, args, kwargs)
+        watched = notify(listeners.now, op_name, bumps, written, args, kwargs)
         # If torch has no kernel that bumps, the operation may bump or not. Foreach operations call in-place
         # ones; `_fused_*` write CPU memory and move no counter
         # (test_fused_optimizers_count_nothing_on_a_cpu).
@@ -461,7 +465,7 @@ def unverified_kernel(
     Not all schemas are true. The kernel compares the inputs before and after its 1st, 2nd, 4th, 8th … run.
     It compares them at every run once the operation was caught writing, or if ``every_run``.
     """
-    packet = name.partition("::")[2].partition(".")[0]
+    op_name = name.partition("::")[2].partition(".")[0]
     runs = itertools.count(1)
     caught = listeners.caught
 
@@ -476,7 +480,7 @@ def unverified_kernel(
             flatten([*args, *kwargs.values()], tensors)
             for listener in listeners.now:
                 if listener.pending or listener.watched or listener.logs:
-                    unverified.append(listener.unverified(packet, tensors, _records(args)))
+                    unverified.append(listener.unverified(op_name, tensors, _records(args)))
         unverified = [call for call in unverified if call is not None]
         if not unverified:
             return run(keyset, args, kwargs)
@@ -488,7 +492,7 @@ def unverified_kernel(
             stack = culprit.stack or frames.of_program()
             wrote = [call.settle(stack) for call in unverified]
             if any(wrote):
-                caught[name] = packet
+                caught[name] = op_name
 
     return kernel
 
@@ -507,10 +511,10 @@ def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> 
         """Return the kernel for one registration; it notifies only while ``override`` is active."""
 
         def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if override.asleep:
-                override.ran_asleep()
+            if override.dormant:
+                override.ran_dormant()
             elif compat.sees_writes():
-                tell(listeners.now, "copy_", True, written, (target, *args), kwargs)
+                notify(listeners.now, "copy_", True, written, (target, *args), kwargs)
             return redispatch(keyset & after, target, *args, **kwargs)
 
         return kernel
@@ -519,28 +523,28 @@ def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> 
 
 
 def undeclared_kernel(
-    packet: str,
+    op_name: str,
     listeners: Listeners,
     plain: Callable[..., Any],
-    told: Callable[..., Any],
-    untold: Callable[..., Any],
+    notifying: Callable[..., Any],
+    unnoticed: Callable[..., Any],
 ) -> Callable[..., Any]:
     """Return the kernel of batch norm, which updates running statistics that its schema doesn't mark.
 
     Args:
-        packet: The operation's name without namespace and overload.
+        op_name: The operation's name without namespace and overload.
         listeners: The listeners to notify.
         plain: Runs the operation if it writes nothing.
-        told: Notifies the listeners of its writes, and runs it.
-        untold: Runs it if no listener is concerned.
+        notifying: Notifies the listeners of its writes, and runs it.
+        unnoticed: Runs it if no listener is concerned.
     """
-    _, flag = UNDECLARED[packet]
+    _, flag = UNDECLARED[op_name]
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         """Run the operation, and notify only if another holder has memory that it writes."""
         if not args[flag]:
             return plain(keyset, *args, **kwargs)
-        written = undeclared(packet, args)
+        written = undeclared(op_name, args)
         # A save holds the memory by an alias. Without another holder there is no save to report.
         others = sum(map(compat.holders, written)) - len(written)
         aside = []
@@ -555,7 +559,7 @@ def undeclared_kernel(
             elif listener.watched or listener.logs:
                 others += len(args)  # a listener that need not hold what it follows
         try:
-            return (told if others > 0 else untold)(keyset, *args, **kwargs)
+            return (notifying if others > 0 else unnoticed)(keyset, *args, **kwargs)
         finally:
             for pending, saves in aside:
                 pending.extend(saves)
@@ -572,9 +576,9 @@ def _records(args: tuple[Any, ...]) -> bool:
     return False
 
 
-def tell(
+def notify(
     listeners: tuple[Listener, ...],
-    packet: str,
+    op_name: str,
     bumps: bool,
     written: WrittenArguments,
     args: tuple[Any, ...],
@@ -588,7 +592,7 @@ def tell(
     for listener in listeners:
         if listener.pending or listener.watched or listener.logs:
             for tensor in written.tensors(args, kwargs):
-                log = listener.before_write(tensor, packet, bumps, args, kwargs)
+                log = listener.before_write(tensor, op_name, bumps, args, kwargs)
                 if log is not None:
                     watched.append((tensor, log))
     return watched

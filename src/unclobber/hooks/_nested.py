@@ -78,7 +78,7 @@ def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
         names: Its attributes to look into.
     """
     own = contents(ctx)
-    found: dict[int, Found] = {}
+    tensors: dict[int, Found] = {}
     seen: set[int] = {id(ctx)}
     todo: deque[tuple[str, str, Way, Any]] = deque(
         (name, name, (WayStep("attribute", name),), own[name]) for name in names if name in own
@@ -88,8 +88,7 @@ def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
         attribute, path, way, value = todo.popleft()
         left -= 1
         if is_a(value, torch.Tensor):
-            one = found.setdefault(id(value), Found(value, attribute, path, []))
-            one.ways.append(way)
+            tensors.setdefault(id(value), Found(value, attribute, path, [])).ways.append(way)
             continue
         if type(value) in (list, tuple) and len(value) <= MOST and ATOMS.issuperset(map(type, value)):
             continue  # sizes and flags, which most Functions keep: no need to look at each
@@ -103,7 +102,7 @@ def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
                 left -= 1
             else:
                 todo.append((attribute, path + suffix, (*way, step), inner))
-    return list(found.values())
+    return list(tensors.values())
 
 
 Part = tuple[WayStep, str, Any]
@@ -175,8 +174,9 @@ def _attributes(value: Any) -> Iterator[Part]:
 
 def _is_plain_object(value: Any) -> bool:
     kind = type(value)
-    ours = str(vars(kind).get("__module__", "")).startswith(_OURS)  # a checkpoint's function, as we wrap it
-    return bool(kind.__flags__ & _HEAP_TYPE) and not ours and not is_a(value, _NOT_FOLLOWED)
+    # A checkpoint's function is an object of this package (`checkpoint._Recomputed`).
+    own = str(vars(kind).get("__module__", "")).startswith(_OURS)
+    return bool(kind.__flags__ & _HEAP_TYPE) and not own and not is_a(value, _NOT_FOLLOWED)
 
 
 def _slots(kind: type) -> Iterator[types.MemberDescriptorType]:
@@ -226,11 +226,11 @@ def exchange(ctx: Any, ways: Iterable[Way], old: torch.Tensor, new: torch.Tensor
 
 def _replaced(owner: Any, way: Way, old: Any, new: Any, undo: list[Callable[[], None]]) -> Any:
     """Return the value for the place of ``owner``: itself, unless it can't be changed."""
-    step, rest = way[0], way[1:]
+    step, remaining = way[0], way[1:]
     child = _child(owner, step)
-    if child is _MISSING or (not rest and child is not old):
+    if child is _MISSING or (not remaining and child is not old):
         return owner
-    other = _replaced(child, rest, old, new, undo) if rest else new
+    other = _replaced(child, remaining, old, new, undo) if remaining else new
     if other is child:
         return owner
     if is_a(owner, tuple):
@@ -242,11 +242,11 @@ def _replaced(owner: Any, way: Way, old: Any, new: Any, undo: list[Callable[[], 
     _put(owner, step, other)
 
     def put_back() -> None:
-        at = WayStep("member", id(other)) if step.kind == "member" else step
+        now_at = WayStep("member", id(other)) if step.kind == "member" else step
         # The program may have put another value there in `backward`
         # (test_what_backward_puts_on_ctx_stays_there_under_guard).
-        if _child(owner, at) is other:
-            _put(owner, at, child)
+        if _child(owner, now_at) is other:
+            _put(owner, now_at, child)
 
     undo.append(put_back)
     return owner
@@ -267,7 +267,7 @@ def _child(owner: Any, step: WayStep) -> Any:
         except AttributeError:  # never set
             return _MISSING
     if kind == "member":
-        return next((one for one in _members(owner) if id(one) == which), _MISSING)
+        return next((member for member in _members(owner) if id(member) == which), _MISSING)
     base = next(base for base in (tuple, list, deque) if is_a(owner, base))
     return base.__getitem__(owner, which) if which < base.__len__(owner) else _MISSING
 
@@ -290,7 +290,7 @@ def _put(owner: Any, step: WayStep, value: Any) -> None:
 
 def _rebuilt(owner: Any, index: int, item: Any) -> Any:
     """Return a tuple of the same type with another item, made without calling its class."""
-    items = [item if at == index else one for at, one in enumerate(tuple.__iter__(owner))]
+    items = [item if at == index else other for at, other in enumerate(tuple.__iter__(owner))]
     if not type(owner).__flags__ & _HEAP_TYPE or "n_sequence_fields" in vars(type(owner)):
         return type(owner)(items)  # a tuple, or one of torch.return_types
     made = tuple.__new__(type(owner), items)

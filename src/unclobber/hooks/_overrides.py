@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-_RUNS_ASLEEP = 32
+_DORMANT_RUNS = 32
 """Number of dormant runs that cost about as much as registering the kernel again."""
 
 
@@ -21,54 +21,53 @@ class Override:
 
     Args:
         lock: Held while it is registered or taken away.
-        lay: Registers a kernel and returns its handle, with a ``reset()`` that unregisters it. The kernel
-            reads
-            whether the override is dormant, and reports dormant runs.
+        register: Registers a kernel and returns its handle, with a ``reset()`` that unregisters it. The
+            kernel reads whether the override is dormant, and reports dormant runs.
     """
 
-    __slots__ = ("_handle", "_lay", "_left", "_lock", "_taken_away", "asleep")
+    __slots__ = ("_handle", "_left", "_lock", "_register", "_taken_away", "dormant")
 
-    def __init__(self, lock: threading.RLock, lay: Callable[[Override], Any]) -> None:
+    def __init__(self, lock: threading.RLock, register: Callable[[Override], Any]) -> None:
         """Make a dormant override; the class lists the arguments."""
-        self.asleep = True
+        self.dormant = True
         """Whether it only runs the kernel below. Taking the kernel away is not enough: under a dispatch mode
         torch runs the Python kernel that was registered last for an operation
         (test_a_custom_operation_under_a_mode)."""
-        self._lay = lay
+        self._register = register
         self._lock = lock
         self._handle: Any = None
         self._taken_away: Any = None
         self._left = 0
 
-    def wake(self) -> None:
+    def activate(self) -> None:
         """Register the kernel unless it is registered, and let it see writes."""
         if self._handle is None:
             # Only here: `catch_warnings` makes Python forget which of the program's warnings were shown
             # (test_a_warning_of_the_program_is_not_shown_again).
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch warns of a kernel over another's
-                self._handle = self._lay(self)
-        self._left = _RUNS_ASLEEP
-        self.asleep = False
+                self._handle = self._register(self)
+        self._left = _DORMANT_RUNS
+        self.dormant = False
 
-    def sleep(self) -> None:
+    def deactivate(self) -> None:
         """Stop seeing writes; the kernel stays registered for now."""
-        self.asleep = True
+        self.dormant = True
 
     def take_away(self) -> None:
         """Unregister the kernel, so that the one below runs again."""
-        self.asleep = True
+        self.dormant = True
         if self._handle is not None:
             self._handle.reset()
             self._handle, self._taken_away = None, self._handle  # kept: it may be what runs this
 
-    def ran_asleep(self) -> None:
-        """Count a dormant run; after ``_RUNS_ASLEEP`` take the kernel away."""
+    def ran_dormant(self) -> None:
+        """Count a dormant run; after ``_DORMANT_RUNS`` take the kernel away."""
         self._left -= 1
         # Don't wait: the lock's holder is registering kernels or taking them away at this moment.
         if self._left < 0 and self._handle is not None and self._lock.acquire(blocking=False):
             try:
-                if self.asleep:
+                if self.dormant:
                     self.take_away()
             finally:
                 self._lock.release()

@@ -47,7 +47,7 @@ class StaleTensor:
     Args:
         tensor: The tensor as it is now.
         before: The tensor as it was, same shape.
-        told: Called once, with the stack of the first read, when an element that differs has been read.
+        on_read: Called once, with the stack of the first read, when an element that differs has been read.
         stands_for: The tensor whose place ``tensor`` takes for a while; writes must reach it, too.
     """
 
@@ -55,7 +55,7 @@ class StaleTensor:
         self,
         tensor: torch.Tensor,
         before: torch.Tensor,
-        told: Callable[[frames.Stack], None],
+        on_read: Callable[[frames.Stack], None],
         *,
         stands_for: torch.Tensor | None = None,
     ) -> None:
@@ -63,7 +63,7 @@ class StaleTensor:
         self.tensor = tensor
         self._stands_for = stands_for
         self.key = compat.storage_key(tensor)
-        self._told: Callable[[frames.Stack], None] | None = told
+        self._on_read: Callable[[frames.Stack], None] | None = on_read
         self._read_by: frames.Stack | None = None
         with torch.no_grad(), compat.unseen_by_torch():
             now, then = compat.physical(tensor), compat.physical(before)
@@ -109,14 +109,14 @@ class StaleTensor:
         if self._read_by is None:
             self._read_by = frames.of_program()
 
-    def tell(self, stack: frames.Stack = ()) -> None:
+    def report(self, stack: frames.Stack = ()) -> None:
         """Report, once, that changed elements were read.
 
         The place is the first noted read, else ``stack``, else the program's current line.
         """
-        if self._told is not None:
-            told, self._told = self._told, None
-            told(self._read_by or stack or frames.of_program())
+        if self._on_read is not None:
+            on_read, self._on_read = self._on_read, None
+            on_read(self._read_by or stack or frames.of_program())
 
 
 _Touched = tuple[StaleTensor, torch.Tensor]
@@ -152,7 +152,7 @@ class _Call:
     """Stale tensors of which it reads an element that differs."""
     carried_on: bool
     """Whether its result is only another stale tensor, an error once it is saved."""
-    told: bool
+    is_error: bool
     """Whether a read is an error, not only a choice of the next branch."""
 
 
@@ -170,8 +170,8 @@ class StaleReads(compat.OwnMode):
         """Make the mode; the class lists the arguments."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._by_key: dict[int, list[StaleTensor]] = {}
-        for one in stale:
-            self._by_key.setdefault(one.key, []).append(one)
+        for stale_tensor in stale:
+            self._by_key.setdefault(stale_tensor.key, []).append(stale_tensor)
         self._until_saved = until_saved
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
         """Tensors that were computed from a stale one, by storage key; kept so that no other tensor gets
@@ -191,7 +191,7 @@ class StaleReads(compat.OwnMode):
         _active.modes.remove(self)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         for save in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
-            save.stale.tell(save.stack)
+            save.stale.report(save.stack)
 
     def saved(self, tensor: torch.Tensor) -> None:
         """Note that an operation saves ``tensor`` for backward, perhaps before it runs, or instead of
@@ -212,7 +212,7 @@ class StaleReads(compat.OwnMode):
             return func(*args, **kwargs)
         call = self._classified(func, args, kwargs, touched)
         if call.reads_values:
-            self._tell_awaiting(call.unread)
+            self._report_awaiting(call.unread)
         for stale in call.read:
             stale.note_read()
         result = func(*args, **kwargs)
@@ -220,9 +220,9 @@ class StaleReads(compat.OwnMode):
             self._note_replay(func, args, kwargs, call.written)
         if call.read and call.carried_on:
             self._note([*_flat(result), *call.written], call.read[0])
-        elif call.told:
+        elif call.is_error:
             for stale in call.read:
-                stale.tell()
+                stale.report()
         if not (call.read and self._until_saved):  # else what is written is stale as well
             self._clear_written(call)
         return result
@@ -247,10 +247,11 @@ class StaleReads(compat.OwnMode):
             reads_values=reads_values,
             read=self._read([tensor for _, tensor in touched], written) if reads_values else [],
             carried_on=self._until_saved and not number,
-            told=not (self._until_saved and number and args[0].dtype == torch.bool),  # which branch to take
+            # A boolean only chooses the next branch.
+            is_error=not (self._until_saved and number and args[0].dtype == torch.bool),
         )
 
-    def _tell_awaiting(self, unread: list[torch.Tensor]) -> None:
+    def _report_awaiting(self, unread: list[torch.Tensor]) -> None:
         """Report the waiting saves, because the operation that made them runs now.
 
         Except batch norm's of its running statistics: it never reads them, nor the copies that instance
@@ -259,7 +260,7 @@ class StaleReads(compat.OwnMode):
         unread_of_this = {(compat.storage_key(tensor), compat.next_sequence_number()) for tensor in unread}
         for save in self._awaiting:
             if (save.key, save.node) not in unread_of_this:
-                save.stale.tell(save.stack)
+                save.stale.report(save.stack)
         self._awaiting.clear()
 
     def _clear_written(self, call: _Call) -> None:
@@ -271,7 +272,7 @@ class StaleReads(compat.OwnMode):
         }
         with torch.no_grad(), compat.unseen_by_torch():
             for stale, tensor in call.touched:
-                if compat.storage_key(tensor) == stale.key and any(tensor is one for one in call.written):
+                if compat.storage_key(tensor) == stale.key and any(tensor is other for other in call.written):
                     # An `out=` argument is overwritten as a whole, whatever the operation.
                     operation = "copy_" if id(tensor) in out else call.name
                     stale.wrote(tensor, operation, call.args, call.kwargs)
@@ -282,25 +283,25 @@ class StaleReads(compat.OwnMode):
         """Keep a call that repeats this one's writes on the tensors that stale ones replace."""
         real: dict[int, torch.Tensor] = {}
         for stale, tensor in self._touched(written):
-            if (one := stale.real(tensor)) is not None:
-                real[id(tensor)] = one
+            if (replaced := stale.real(tensor)) is not None:
+                real[id(tensor)] = replaced
                 if torch.Tag.nondeterministic_seeded in func.tags:  # once more would be other numbers
-                    self.replays.append(functools.partial(one.copy_, tensor.clone()))
+                    self.replays.append(functools.partial(replaced.copy_, tensor.clone()))
         if real and torch.Tag.nondeterministic_seeded not in func.tags:
             args, kwargs = compat.tree_map(lambda value: real.get(id(value), value), (args, kwargs))
             self.replays.append(functools.partial(func, *args, **kwargs))
 
     def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
         """Return the stale tensors that an operation depends on if it reads ``tensors``."""
-        found: list[StaleTensor] = []
+        read: list[StaleTensor] = []
         with torch.no_grad(), compat.unseen_by_torch():
             for stale, tensor in self._touched(tensors):
-                if any(tensor is one for one in written):
+                if any(tensor is other for other in written):
                     continue
                 computed = self._computed.get(compat.storage_key(tensor))
                 if computed is not None or stale.is_read_by(tensor):
-                    found.append(stale)
-        return list(dict.fromkeys(found))
+                    read.append(stale)
+        return list(dict.fromkeys(read))
 
     def _note(self, tensors: list[torch.Tensor], stale: StaleTensor) -> None:
         """Remember ``tensors`` as computed from ``stale``."""
@@ -333,7 +334,7 @@ def _is_number(func: Any, args: tuple[Any, ...]) -> bool:
 def _flat(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
-    return [one for item in value for one in _flat(item)] if isinstance(value, (list, tuple)) else []
+    return [tensor for item in value for tensor in _flat(item)] if isinstance(value, (list, tuple)) else []
 
 
 class _Active(threading.local):

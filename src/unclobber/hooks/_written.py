@@ -68,13 +68,13 @@ class WrittenArguments:
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """Return the tensors that one call of the operation writes."""
-        found: list[torch.Tensor] = []
+        written: list[torch.Tensor] = []
         for position in self.positions:
             if position < len(args):
-                flatten(args[position], found)
+                flatten(args[position], written)
         for name in self.names:
-            flatten(kwargs.get(name), found)
-        return found
+            flatten(kwargs.get(name), written)
+        return written
 
 
 def written_tensors(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
@@ -82,16 +82,16 @@ def written_tensors(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
     return written_arguments(op._schema).tensors(args, kwargs)
 
 
-def is_undeclared(packet: str) -> bool:
+def is_undeclared(op_name: str) -> bool:
     """Return whether the operation updates running statistics without declaring it."""
-    return packet in UNDECLARED
+    return op_name in UNDECLARED
 
 
-def undeclared(packet: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
+def undeclared(op_name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
     """Return the running statistics that this call writes although its schema doesn't say so."""
-    if packet not in UNDECLARED:
+    if op_name not in UNDECLARED:
         return []
-    positions, flag = UNDECLARED[packet]
+    positions, flag = UNDECLARED[op_name]
     return [args[at] for at in positions if args[flag] and isinstance(args[at], torch.Tensor)]
 
 

@@ -94,11 +94,11 @@ class _Marker:
     def set(self, now: BackwardMark | None) -> None:
         self.now, self.told = now, None
         self.notes.forget_oldest()
-        begun_at.forget_oldest()
+        started_at.forget_oldest()
         if self._native is not None:
             self._native.mark(now)
 
-    def tell(self, native: Any) -> None:
+    def mirror_to(self, native: Any) -> None:
         """Mirror the running call's mark to the native core from now on."""
         if self._native is None:
             native.mark(self.now)
@@ -109,18 +109,18 @@ class _Marker:
 
         None if no observed backward did.
         """
-        found = self.notes.of(node)
+        by_hooks = self.notes.of(node)
         if self._native is None:
-            return found
-        other: tuple[Stack, BackwardMark | None] | None = self._native.note_of(node)
-        if found is None or other is None:
-            return found or other
+            return by_hooks
+        by_core: tuple[Stack, BackwardMark | None] | None = self._native.note_of(node)
+        if by_hooks is None or by_core is None:
+            return by_hooks or by_core
         # Hooks on torch's stack note here, the core notes its own queue: a node may have both notes, and
         # the later backward counts.
-        return max(found, other, key=lambda note: -1 if note[1] is None else note[1].nth)
+        return max(by_hooks, by_core, key=lambda note: -1 if note[1] is None else note[1].nth)
 
 
-begun_at: NodeNotes[tuple[BackwardMark, ...]] = NodeNotes()
+started_at: NodeNotes[tuple[BackwardMark, ...]] = NodeNotes()
 """The last two backwards that began at a node, oldest first."""
 marker = _Marker()
 
@@ -158,7 +158,7 @@ def times_given(gradient: Any) -> int:
     """Return how often the running calls were given this very gradient; the engine holds it to their end."""
     # a device's thread has no calls of its own; a call within a call may hand on what it was handed
     calls = _thread.calls or list(_calls.running)
-    return sum(one is gradient for call in calls for one in call.gradients)
+    return sum(given is gradient for call in calls for given in call.gradients)
 
 
 def hands_out_what_hooks_leave(hook: Any) -> bool:
@@ -168,36 +168,36 @@ def hands_out_what_hooks_leave(hook: Any) -> bool:
     to another input, the gradient is taken first (torch/csrc/autograd/engine.cpp, ``evaluate_function``).
     """
     call = current()
-    tensor = None if call is None else next((one for one in call.inputs if _is_on(hook, one)), None)
+    tensor = None if call is None else next((each for each in call.inputs if _is_on(hook, each)), None)
     if call is None or tensor is None:
         return False
     first = compat.grad_fn(tensor)
-    others = [one for one in call.inputs if one is not tensor]
+    others = [each for each in call.inputs if each is not tensor]
     todo, seen = [first] if first is not None and others else [], set()
     while todo:
         for node, _ in todo.pop().next_functions:
             if node is None or node in seen:
                 continue
-            if any(_is_of(node, one) for one in others):
+            if any(_is_of(node, other) for other in others):
                 return False
             seen.add(node)
             todo.append(node)
     return True
 
 
-def _is_on(hook: Any, one: Any) -> bool:
-    """Return whether ``hook`` is a hook of ``one``, a tensor or gradient edge."""
-    if not isinstance(one, torch.Tensor):
+def _is_on(hook: Any, tensor_or_edge: Any) -> bool:
+    """Return whether ``hook`` is a hook of ``tensor_or_edge``, a tensor or gradient edge."""
+    if not isinstance(tensor_or_edge, torch.Tensor):
         return False
     with compat.unseen_by_functions():
-        return any(each is hook for each in (one._backward_hooks or {}).values())
+        return any(each is hook for each in (tensor_or_edge._backward_hooks or {}).values())
 
 
-def _is_of(node: Any, one: Any) -> bool:
-    """Return whether a node hands on the gradient of ``one``, a tensor or gradient edge."""
-    if not isinstance(one, torch.Tensor):
-        return node is one.node
-    return getattr(node, "variable", None) is one or node is compat.grad_fn(one)
+def _is_of(node: Any, tensor_or_edge: Any) -> bool:
+    """Return whether a node hands on the gradient of ``tensor_or_edge``, a tensor or gradient edge."""
+    if not isinstance(tensor_or_edge, torch.Tensor):
+        return node is tensor_or_edge.node
+    return getattr(node, "variable", None) is tensor_or_edge or node is compat.grad_fn(tensor_or_edge)
 
 
 def count() -> int:
@@ -207,9 +207,9 @@ def count() -> int:
 
 def install(patches: Patches) -> None:
     """Subscribe to the engine's calls while a client is notified."""
-    patches.when_awake(_begin)
+    patches.while_active(_begin)
     patches.at_undo(marker.notes.forget)
-    patches.at_undo(begun_at.forget)
+    patches.at_undo(started_at.forget)
 
 
 def _begin() -> Callable[[], None]:
@@ -247,7 +247,7 @@ def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
         node = getattr(root, "node", None) or compat.renewed_grad_fn(root)
         if node is not None:
             _thread.highest = max(_thread.highest, compat.sequence_number(node) + 1)
-            begun_at.put(node, (*(begun_at.of(node) or ())[-1:], mark))
+            started_at.put(node, (*(started_at.of(node) or ())[-1:], mark))
 
 
 class _EngineCalls:

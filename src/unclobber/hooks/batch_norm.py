@@ -60,7 +60,7 @@ def _rests(
         _is_plain(written, module._parameters)
         and replaceable.isdisjoint(module.__dict__)
         and not compat.modes_run()
-        and not kernels.anyone_told_of(written)
+        and not kernels.concerns_a_listener(written)
         and compat.sees_writes()
     )
 
@@ -70,21 +70,21 @@ def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
     functional, running, compiling = torch.nn.functional, kernels.running, torch.compiler.is_compiling
     see, ignore = compat.see_writes, compat.ignore_writes
     torchs_own, statistics, replaceable = _TORCHS_OWN, _STATISTICS, _REPLACEABLE
-    computes, rests_in_python = _COMPUTES, _rests
+    computes, python_pauses = _COMPUTES, _rests
 
     def forward(self: Any, input: Any) -> Any:
         """Run torch's ``forward``, unobserved if its writes concern no listener."""
-        if self.training and running.awake and not compiling():
+        if self.training and running.active and not compiling():
             # Each call of a layer runs this, so the core's copy is taken if there is one
             # (test_of_each_module compares both).
             native = running.native
-            rests = rests_in_python if native is None else native.batch_norm_rests
-            if rests(self, input, torchs_own, statistics, replaceable) and functional.batch_norm is computes:
+            pauses = python_pauses if native is None else native.batch_norm_rests
+            if pauses(self, input, torchs_own, statistics, replaceable) and functional.batch_norm is computes:
                 ignore()
                 try:
                     return original(self, input)
                 finally:
-                    if running.awake:
+                    if running.active:
                         see()
         return original(self, input)
 

@@ -88,14 +88,14 @@ class _Recomputed:
             now = tensor.detach()
             if before.shape == now.shape and before.dtype == now.dtype:
 
-                def told(read: frames.Stack, state: SaveState = state) -> None:
+                def on_read(read: frames.Stack, state: SaveState = state) -> None:
                     conflicts.on(StaleInRecompute(state, _inside(read)))
 
-                stale.append(StaleTensor(now, before, told))
+                stale.append(StaleTensor(now, before, on_read))
         if not stale:
             return self._function(*args, **kwargs)
         hooks = saves.innermost() or self._hooks  # a device's thread has entered none
-        with hooks.telling_of_saves(), StaleReads(stale, until_saved=True):
+        with hooks.reporting_saves(), StaleReads(stale, until_saved=True):
             return self._function(*args, **kwargs)
 
 
@@ -116,11 +116,11 @@ def reachable(function: Callable[..., Any]) -> list[torch.Tensor]:
         [True]
     """
     seen: set[int] = set()
-    found: dict[int, torch.Tensor] = {}
+    tensors: dict[int, torch.Tensor] = {}
     for tensor in _walk(function, seen, 0):
         if compat.is_plain(tensor) and not tensor.is_meta:
-            found.setdefault(id(tensor), tensor)
-    return list(found.values())
+            tensors.setdefault(id(tensor), tensor)
+    return list(tensors.values())
 
 
 def _walk(value: Any, seen: set[int], depth: int) -> Iterator[torch.Tensor]:

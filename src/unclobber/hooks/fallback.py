@@ -16,7 +16,7 @@ from typing import Any
 
 from ..torch_internals import compat
 from . import kernels, selftest
-from ._kernel_shapes import Listener, Run, tell, undeclared_kernel, unverified_kernel, written_by
+from ._kernel_shapes import Listener, Run, notify, undeclared_kernel, unverified_kernel, written_by
 from ._written import UNDECLARED, WrittenArguments, is_torchs
 
 
@@ -106,37 +106,37 @@ def _made(func: Any) -> Callable[..., Any] | None:
     """Return a function that runs ``func`` and notifies of its writes; None if it writes nothing."""
     if not hasattr(func, "_schema"):
         return None
-    namespace, _, packet = func._schema.name.partition("::")
+    namespace, _, op_name = func._schema.name.partition("::")
 
     def plain(_: Any, *args: Any, **kwargs: Any) -> Any:
         return func(*args, **kwargs)
 
-    if packet in UNDECLARED:
-        told = _telling(func, packet, WrittenArguments(UNDECLARED[packet][0], ()), bumps=False)
-        return undeclared_kernel(packet, kernels.listeners, plain, told, plain)
-    written = written_by(func._schema, namespace, packet)
+    if op_name in UNDECLARED:
+        notifying = _notifying(func, op_name, WrittenArguments(UNDECLARED[op_name][0], ()), bumps=False)
+        return undeclared_kernel(op_name, kernels.listeners, plain, notifying, plain)
+    written = written_by(func._schema, namespace, op_name)
     if written.positions or written.names:
-        return _telling(func, packet, written, bumps=compat.has_kernel(func.name()))
+        return _notifying(func, op_name, written, bumps=compat.has_kernel(func.name()))
     if is_torchs(func._schema.name):
         return None
     run: Run = lambda _, args, kwargs: func(*args, **kwargs)  # noqa: E731
     return unverified_kernel(func.name(), kernels.listeners, run, every_run=True)
 
 
-def _telling(func: Any, packet: str, written: WrittenArguments, bumps: bool) -> Callable[..., Any]:
+def _notifying(func: Any, op_name: str, written: WrittenArguments, bumps: bool) -> Callable[..., Any]:
     """Return a function that notifies of what ``func`` writes, and runs it.
 
     Args:
         func: The operation.
-        packet: Its name without namespace and overload.
+        op_name: Its name without namespace and overload.
         written: The arguments that it writes.
         bumps: Whether each counter moves by one afterwards. False: the function compares the counters.
     """
-    moves_by_parts = packet.startswith("_foreach_") and not bumps
+    moves_by_parts = op_name.startswith("_foreach_") and not bumps
 
     def call(_: Any, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners, run the operation, and count the moves of the counters."""
-        watched = tell(kernels.listeners.now, packet, bumps, written, args, kwargs)
+        watched = notify(kernels.listeners.now, op_name, bumps, written, args, kwargs)
         marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         try:
             result = func(*args, **kwargs)

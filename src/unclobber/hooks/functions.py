@@ -38,12 +38,12 @@ class Stashed:
 
     __slots__ = ("conflicts", "path", "saved", "ways")
 
-    def __init__(self, conflicts: Conflicts, found: _nested.Found, saved: SavedTensor) -> None:
+    def __init__(self, conflicts: Conflicts, on_ctx: _nested.Found, saved: SavedTensor) -> None:
         """Make a record of a tensor that was found on a ``ctx`` and entered in the ledger as ``saved``."""
         self.conflicts = conflicts
-        self.path = found.path
+        self.path = on_ctx.path
         """``x``, ``xs[0]``, ``cache["k"]``."""
-        self.ways = found.ways
+        self.ways = on_ctx.ways
         self.saved = saved
         """Save record whose ``origin`` is the tensor: ``backward`` can't read one that the program has
         dropped."""
@@ -112,7 +112,8 @@ class _Forward:
 
     def set(self, ctx: Any, name: str, value: Any) -> None:
         if name == "dirty_tensors":
-            self.dirty = tuple(one for one in value if isinstance(one, torch.Tensor))  # torch refuses others
+            # torch refuses others (test_torch_refuses_what_is_no_tensor).
+            self.dirty = tuple(item for item in value if isinstance(item, torch.Tensor))
             self.log.leave(self.dirty)
         elif _nested.may_hold(value) and name in ctx.__dict__:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
@@ -132,11 +133,12 @@ class _Forward:
         for tensor in self.dirty:
             self.conflicts.ledger.marked_dirty(tensor)
         for ctx, stacks in self.attributes.values():
-            found = _nested.tensors_of(ctx, stacks)
-            if found:
+            tensors = _nested.tensors_of(ctx, stacks)
+            if tensors:
                 file = self.conflicts.ledger.file
                 _stashes[ctx] = [
-                    Stashed(self.conflicts, one, file(one.tensor, stacks[one.attribute])) for one in found
+                    Stashed(self.conflicts, entry, file(entry.tensor, stacks[entry.attribute]))
+                    for entry in tensors
                 ]
         if self.log.writes and self.recorded:
             unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
@@ -154,9 +156,9 @@ def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> 
     """Return whether torch is about to refuse because a dirty tensor is missing among the outputs."""
     returned = {id(output) for output in outputs}
     # torch refuses a returned dirty leaf before that, in another sentence.
-    if any(id(one) in returned and one.requires_grad and not compat.has_history(one) for one in dirty):
+    if any(id(t) in returned and t.requires_grad and not compat.has_history(t) for t in dirty):
         return False
-    return any(id(one) not in returned for one in dirty)
+    return any(id(t) not in returned for t in dirty)
 
 
 class _RunningForwards(threading.local):
@@ -177,7 +179,7 @@ def install(patches: Patches) -> None:
     for name in compat.BACKWARD_METHODS:
         patches.stand_in(context, name, _run_backward, patches)
     handed.install(patches)
-    patches.when_awake(lambda: _take_away)
+    patches.while_active(lambda: _take_away)
 
 
 def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
@@ -271,7 +273,7 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         """Run ``backward``; report reads of changed tensors on ``ctx`` and writes to shared gradients."""
         pause.resume_in_backward()
-        if not patches.awake or compat.is_compilers_function(type(ctx)):
+        if not patches.active or compat.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
         hooks = saves.innermost()
         conflicts = None if hooks is None else hooks.conflicts
@@ -314,7 +316,7 @@ def _run_with_stale(
             continue
         name = f"ctx.{stashed.path}"
 
-        def told(read: Stack, stashed: Stashed = stashed, state: SaveState = state, name: str = name) -> None:
+        def on_read(_: Stack, stashed: Stashed = stashed, state: SaveState = state, name: str = name) -> None:
             stashed.conflicts.on(StaleOnCtx(state, name, type(ctx).__name__))
 
         if stashed.conflicts.repairs:
@@ -326,9 +328,9 @@ def _run_with_stale(
             else:
                 put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
             # The read of the right value shows that the wrong one would have been read.
-            watched.append(StaleTensor(value, now, told, stands_for=now))
+            watched.append(StaleTensor(value, now, on_read, stands_for=now))
         else:
-            watched.append(StaleTensor(now, before, told))
+            watched.append(StaleTensor(now, before, on_read))
     reads = StaleReads(watched)
     try:
         with reads:

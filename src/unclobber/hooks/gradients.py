@@ -32,7 +32,7 @@ def install(patches: Patches) -> None:
 
     def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
         def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
-            return register(tensor, _WatchedHook(hook) if patches.awake else hook)
+            return register(tensor, _WatchedHook(hook) if patches.active else hook)
 
         return register_hook
 
@@ -44,7 +44,7 @@ def install(patches: Patches) -> None:
         def __init__(  # noqa: N807
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
         ) -> None:
-            if patches.awake:
+            if patches.active:
                 user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
             bring(self, module, user_hooks, user_pre_hooks)
 
@@ -136,7 +136,7 @@ def _held(gradient: torch.Tensor, held_by_function: int) -> int:
     They are those of running calls that were given it, and of custom Functions that run a backward of their
     own with it, as a reentrant checkpoint does.
     """
-    times = sum(one is gradient for handed in _thread.handed for one in handed)
+    times = sum(given is gradient for handed in _thread.handed for given in handed)
     return _backward.times_given(gradient) + times * held_by_function
 
 
@@ -160,21 +160,21 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
     if torch.is_grad_enabled():
         return []
     held_by_function = unshared_counts().held_by_function
-    found: list[_SharedGradient] = []
+    shared: list[_SharedGradient] = []
     for gradient in gradients:
         if not isinstance(gradient, torch.Tensor):
             continue
         if alone is None or held_by_function is None:
-            found.append(_SharedGradient(gradient, False))
+            shared.append(_SharedGradient(gradient, False))
             continue
         if _has_others(gradient, alone, held_by_function):
-            found.append(_SharedGradient(gradient, True))
-        elif gradient._base is not None and _lies_in_shared(gradient, held_by_function):
-            found.append(_SharedGradient(gradient, not _is_a_part(gradient)))
-    return found
+            shared.append(_SharedGradient(gradient, True))
+        elif gradient._base is not None and _is_in_shared(gradient, held_by_function):
+            shared.append(_SharedGradient(gradient, not _is_a_part(gradient)))
+    return shared
 
 
-def _lies_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
+def _is_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
     """Return whether ``gradient`` is a view of a gradient that another consumer will still receive.
 
     ``sum`` hands on an expanded one, for instance.
@@ -201,8 +201,8 @@ def _has_others(
         return False
     # A live graph may have saved the tensor or views of it, which own it, and waits for nothing.
     with compat.unseen_by_functions():
-        saved = {id(one): one for hooks in saves.active() for one in hooks.held(tensor)}
-        views = sum(one._base is tensor and one is not but for one in saved.values())
+        saved = {id(alias): alias for hooks in saves.active() for alias in hooks.held(tensor)}
+        views = sum(alias._base is tensor and alias is not but for alias in saved.values())
     return compat.use_count(tensor) > alone + views + _held(tensor, held_by_function)
 
 

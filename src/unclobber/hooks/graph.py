@@ -47,19 +47,19 @@ def reachable_from(starts: Sequence[Any]) -> dict[int, Any] | None:
 
 def needed(every: dict[int, Any], inputs: Sequence[Any]) -> set[int]:
     """Return the ids of the nodes on a way to an input; the engine skips all others."""
-    wanted = {id(node_of(one) or _accumulator(one)) for one in inputs}
+    wanted = {id(node_of(target) or _accumulator(target)) for target in inputs}
     parents: dict[int, list[int]] = {}
     for key, node in every.items():
         for child in children(node):
             parents.setdefault(id(child), []).append(key)
-    found: set[int] = set()
+    running: set[int] = set()
     todo = [parent for key in wanted for parent in parents.get(key, ())]
     while todo:
         key = todo.pop()
-        if key not in found:
-            found.add(key)
+        if key not in running:
+            running.add(key)
             todo.extend(parents.get(key, ()))
-    return found
+    return running
 
 
 def _accumulator(tensor: Any) -> Any:

@@ -41,8 +41,8 @@ from ._kernel_shapes import (
     NativeKernel,
     kernel_for,
     may_write,
-    settled_natively,
-    told_natively,
+    notify_natively,
+    settle_natively,
     write_back_kernel,
 )
 from ._overrides import Override
@@ -61,7 +61,7 @@ class Kernels:
         """Start with an empty table and no listener."""
         self.listeners = Listeners()
         self._lock = threading.RLock()
-        self.awake = False
+        self.active = False
         """Whether the registered kernels notify a listener."""
         self.native: Any = None
         """The native core, if it has kernels in the table."""
@@ -78,7 +78,7 @@ class Kernels:
         """Kernels over one of torch's or of the program's, which become dormant by themselves."""
         self._to_be_made: set[str] = set()
         """The program's operations that have changed since a kernel was made for them."""
-        self._hears = False
+        self._follows = False
         """Whether ``registered`` is called for each registration of the program."""
         self._complete = False
         """Whether the table has all operations except those of a library that was loaded since."""
@@ -90,8 +90,8 @@ class Kernels:
     def listen(self, listener: Listener) -> None:
         """Notify ``listener`` of writes from now on; the first one ever registers kernels (80 ms)."""
         with self._lock:
-            if not self.awake:
-                self._wake()
+            if not self.active:
+                self._activate()
             self._let_listen((*self.listeners.now, listener))
 
     def listen_apart(self, listener: Listener) -> None:
@@ -102,44 +102,44 @@ class Kernels:
     def _let_listen(self, listeners: tuple[Listener, ...]) -> None:
         self.listeners.now = listeners
         if self.native is not None:
-            self.native.listen(listeners, told_natively, settled_natively)
+            self.native.listen(listeners, notify_natively, settle_natively)
 
     def unlisten(self, listener: Listener) -> None:
         """Stop notifying ``listener``. After the last one the kernels become dormant."""
         with self._lock:
             self._let_listen(tuple(other for other in self.listeners.now if other is not listener))
             if not self.listeners.now:
-                self._sleep()
+                self._deactivate()
 
     def installed(self) -> bool:
         """Return whether a listener is notified by the kernels now."""
-        return self.awake
+        return self.active
 
     def take_away(self) -> None:
         """Leave the dispatcher as it was before the first listener."""
         with self._lock:
-            self._sleep()
+            self._deactivate()
             for override in self._overrides.values():
                 override.take_away()
             for handle in self._registered.values():
                 handle.reset()
             self._overrides.clear()
             self._registered.clear()
-            self._hears = self._complete = False
+            self._follows = self._complete = False
 
     # --- operations that come -----------------------------------------------------------------------------
 
-    def hear(self) -> None:
+    def follow_registrations(self) -> None:
         """Expect a call of ``registered`` for all that the program registers in Python from now on."""
         with self._lock:
             for name in [name for name in self._table if not is_torchs(name)]:
                 self._drop(name)  # may have changed meanwhile
-            self._hears, self._complete = True, False
+            self._follows, self._complete = True, False
 
     def registered(self, namespace: str, name: str) -> None:
         """Replace the kernel of an operation for which the program has just registered something."""
         if namespace in NAMESPACES_OF_TORCH:
-            self._complete = self._complete and self.awake  # while dormant: the next `_wake` looks again
+            self._complete = self._complete and self.active  # while dormant: the next `_activate` looks again
             return
         with self._lock:
             if self._registering:
@@ -147,19 +147,19 @@ class Kernels:
             full = f"{namespace}::{name}"
             self._drop(full)
             self._to_be_made.add(full)
-            if self.awake:
+            if self.active:
                 self._make()
 
     def loaded(self) -> None:
         """The program has just loaded a library: register kernels for the operations that came with it."""
         with self._lock:
             self._complete = False
-            if self.awake:
+            if self.active:
                 self._look()
 
     # --- registering them ---------------------------------------------------------------------------------
 
-    def _wake(self) -> None:
+    def _activate(self) -> None:
         """Register kernels for all operations, and activate them."""
         self._choose(core.loaded().module)
         try:
@@ -168,33 +168,33 @@ class Kernels:
             self._look()
             self._make()
             for override in self._overrides.values():
-                override.wake()
+                override.activate()
         except BaseException:
             self.take_away()
             raise
-        self.awake = True
+        self.active = True
 
     def _choose(self, native: Any) -> None:
         """Use the native core ``native`` from now on, and take away the kernels of another."""
         if native is self.native:
             return
         if self._table:
-            hears = self._hears
+            follows = self._follows
             self.take_away()
             self._table.clear()
-            self._hears = hears
+            self._follows = follows
         self.native = native
         frames.walked_by(native)
 
-    def _sleep(self) -> None:
-        self.awake = False
+    def _deactivate(self) -> None:
+        self.active = False
         for override in self._overrides.values():
-            override.sleep()
+            override.deactivate()
 
     def _look(self) -> None:
         """Find operations that are new, if there may be any."""
         loads = None if libraries.loads is None else libraries.loads()
-        if self._complete and self._hears and loads == self._loads and loads is not None:
+        if self._complete and self._follows and loads == self._loads and loads is not None:
             return
         names = set(compat.all_op_names())
         mutating = compat.mutating_schemas()
@@ -207,7 +207,7 @@ class Kernels:
         # (test_operations_that_are_defined_between_two_contexts).
         programs = {name for name in names if not is_torchs(name)}
         for name in [name for name in self._table if not is_torchs(name)]:
-            if name not in programs or not self._hears:
+            if name not in programs or not self._follows:
                 self._drop(name)
         self._to_be_made |= programs - self._table.keys()
         self._loads, self._complete = loads or 0, True
@@ -235,12 +235,12 @@ class Kernels:
         """Register a kernel, unless that was done; activate one that overrides another."""
         if isinstance(kernel, Override):
             self._overrides[name] = kernel
-            if self.awake:
-                kernel.wake()
+            if self.active:
+                kernel.activate()
         elif isinstance(kernel, NativeKernel) and kernel.is_block:
             if name not in self._overrides:
-                lay = functools.partial(kernel.register, self.native, name)
-                self._register(name, Override(self._lock, lay))
+                register = functools.partial(kernel.register, self.native, name)
+                self._register(name, Override(self._lock, register))
         elif isinstance(kernel, NativeKernel):
             if name not in self._registered:
                 self._registered[name] = kernel.register(self.native, name)
@@ -267,13 +267,13 @@ listen_apart = running.listen_apart
 unlisten = running.unlisten
 installed = running.installed
 take_away = running.take_away
-hear = running.hear
+follow_registrations = running.follow_registrations
 registered = running.registered
 loaded = running.loaded
 caught = listeners.caught
 
 
-def anyone_told_of(tensors: Iterable[torch.Tensor | None]) -> bool:
+def concerns_a_listener(tensors: Iterable[torch.Tensor | None]) -> bool:
     """Return whether a write to ``tensors`` could concern a listener.
 
     It does if another object holds their memory, as a save does by its alias, or if a listener follows

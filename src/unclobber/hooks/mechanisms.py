@@ -29,18 +29,18 @@ class StandInSession:
 
     def __init__(self) -> None:
         self.ledger = Ledger(keeps_originals=False, queue=new_queue())
-        self.told: list[str] = []
+        self.changed_holders: list[str] = []
         """Holders of tensors that changed: ``saved``, ``ctx``, ``recompute``."""
 
     def need(self, saved: SavedTensor) -> torch.Tensor:
         state = self.ledger.state_of(saved)
         if state.changed:
-            self.told.append("saved")
+            self.changed_holders.append("saved")
         return saved.alias if state.value is None else state.value
 
     def stale(self, saved: SavedTensor, held: str) -> None:
         if self.ledger.state_of(saved).changed:
-            self.told.append(held)
+            self.changed_holders.append(held)
 
     def on(self, conflict: Conflict) -> None:
         """Do nothing, because the programs make no other conflict."""
@@ -121,7 +121,7 @@ def _plain() -> Iterator[None]:
 
 def _tried(program: Callable[[StandInSession], str | None], probe: StandInSession) -> str | None:
     """Return what is wrong after running ``program``, or None."""
-    probe.told.clear()
+    probe.changed_holders.clear()
     try:
         return program(probe)
     except Exception as error:
@@ -145,7 +145,7 @@ def _ends(
     """Run backward. Return what is wrong unless a change of the ``held`` tensor was recorded and the gradient
     is ``slope``."""
     output.sum().backward()
-    if held not in probe.told:
+    if held not in probe.changed_holders:
         return "a write was missed"
     gradient = None if leaf.grad is None else leaf.grad.tolist()
     return None if gradient == [slope] * 2 else f"a gradient is {gradient} and not {[slope] * 2}"
@@ -233,7 +233,7 @@ def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]
             problem = _ends(probe, "ctx", x, y, 3)
             if problem is not None:
                 return problem
-            probe.told.clear()
+            probe.changed_holders.clear()
         return None
 
     return program
@@ -271,7 +271,7 @@ def _recomputed_reentrantly(probe: StandInSession) -> str | None:
     x, y = _checkpointed(True)
     node: Any = compat.grad_fn(y)
     node.run_function(x)
-    return None if "recompute" in probe.told else "a write was missed"
+    return None if "recompute" in probe.changed_holders else "a write was missed"
 
 
 _NO_GUARD = "refuses to begin"

@@ -61,10 +61,10 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
     def setup(self: Any, args: Any) -> Any:
         """Make the views as torch does, and note the call at their node."""
         made = original(self, args)
-        if not patches.awake:
+        if not patches.active:
             return made
-        for one in made if isinstance(made, tuple) else (made,):
-            node = compat.grad_fn(one) if isinstance(one, torch.Tensor) else None
+        for view in made if isinstance(made, tuple) else (made,):
+            node = compat.grad_fn(view) if isinstance(view, torch.Tensor) else None
             if node is not None and _is_hooks(node):
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
                 code = frames.code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None

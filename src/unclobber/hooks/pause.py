@@ -109,7 +109,7 @@ class PauseInBackward:
         self._hooks_known = True
         resume_in_backward()
 
-    def begun(self) -> Callable[[], None]:
+    def subscribe(self) -> Callable[[], None]:
         """Forget known hooks and subscribe to engine calls. Return a function that unsubscribes."""
         self._hooks_known = False
         return engine.subscription(self)
@@ -135,7 +135,7 @@ def install(
     _pause_in_steps(patches, anything_alive, view_writes)
     for home, name in compat.hook_registrations():
         patches.stand_in(home, name, _preceded_by, pause.hook_registered)
-    patches.when_awake(pause.begun)
+    patches.while_active(pause.subscribe)
 
 
 def resume_in_backward() -> None:
@@ -178,7 +178,7 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
             known[id(origin)] = origin
     return any(
         compat.holders(next(iter(known.values()))) > len(known)
-        or any(compat.use_count(tensor) > owners.get(one, 1) for one, tensor in known.items())
+        or any(compat.use_count(tensor) > owners.get(identity, 1) for identity, tensor in known.items())
         for known in memory.values()
     )
 
@@ -201,7 +201,7 @@ def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_w
         """Pause if no save is alive, and note the stack and the version counters of the parameters."""
         # With a closure the step runs forward and backward itself, and saves while it does.
         # Accelerate passes a closure to every step, which is None (tests/trainers/test_accelerate.py).
-        closure = (len(args) > 1 or kwargs) and any(one is not None for one in (*args[1:], *kwargs.values()))
+        closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
         paused.now = not closure and compat.sees_writes() and not anything_alive()
         if paused.now:
             with compat.unseen_by_functions():
@@ -214,12 +214,12 @@ def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_w
             with compat.unseen_by_functions():
                 view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
-    patches.when_awake(lambda: register_optimizer_step_pre_hook(before_step).remove)
-    patches.when_awake(lambda: register_optimizer_step_post_hook(after_step).remove)
+    patches.while_active(lambda: register_optimizer_step_pre_hook(before_step).remove)
+    patches.while_active(lambda: register_optimizer_step_post_hook(after_step).remove)
 
 
 def _counters(optimizer: torch.optim.Optimizer) -> list[int]:
     """Return the version counters of all parameters of an optimizer. Each paused step needs them twice."""
-    parameters = [one for group in optimizer.param_groups for one in group["params"]]
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     native = core.loaded().module
-    return [one._version for one in parameters] if native is None else native.versions(parameters)
+    return [parameter._version for parameter in parameters] if native is None else native.versions(parameters)

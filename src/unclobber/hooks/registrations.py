@@ -20,7 +20,7 @@ from . import kernels
 
 def install(patches: Patches) -> None:
     """Follow registrations from now on, also while there is no client."""
-    kernels.hear()
+    kernels.follow_registrations()
     patches.stand_in(torch.library.Library, "define", _followed_by, _define)
     patches.stand_in(torch.library.Library, "impl", _followed_by, _impl)
     patches.stand_in(compat.loader_home(), "load_library", _followed_by, _load)

@@ -37,7 +37,7 @@ from .conflicts import Conflicts, ContentChanged
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
 
-_RIDES = "_unclobber_saved"
+_SAVE_RECORD_ATTRIBUTE = "_unclobber_saved"
 """Attribute that holds the save record on a tensor kept by a checkpoint's recomputation."""
 
 _NOTHING: dict[str, Any] = {}
@@ -120,10 +120,10 @@ class SavedTensorHooks:
             compat.mark_hooks_below(self.pack)
             _hook_stack.push(self.pack, self.unpack)
         else:
-            backward.marker.tell(self._native)
+            backward.marker.mirror_to(self._native)
             self._native.enter(self._ledger.pending, self._see is compat.see_writes)
         _threads.hooks.append(self)
-        if outer is not None and not _is_ours(outer[0]):
+        if outer is not None and not _is_own(outer[0]):
             # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
             self._over = self.watch_inner(*outer)
             _hook_stack.push(*self._over)
@@ -190,32 +190,32 @@ class SavedTensorHooks:
             self._set_aside = False
 
     @contextlib.contextmanager
-    def telling_of_saves(self) -> Iterator[None]:
+    def reporting_saves(self) -> Iterator[None]:
         """Report every save of this thread to ``_stale_reads``; those that inner hooks pack are reported
         anyway."""
         pack = self.pack
 
-        def pack_told(tensor: torch.Tensor) -> SavedTensor:
+        def pack_reported(tensor: torch.Tensor) -> SavedTensor:
             _stale_reads.saved(tensor)
             return pack(tensor)
 
-        self._exchange(pack, pack_told)
+        self._exchange(pack, pack_reported)
         try:
             yield
         finally:
-            self._exchange(pack_told, pack)
+            self._exchange(pack_reported, pack)
 
     def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
         """Let ``new`` pack instead of ``old`` if these hooks are this thread's innermost."""
-        lies_there = compat.top_hooks() == (old, self.unpack)
-        if lies_there:
+        was_on_top = compat.top_hooks() == (old, self.unpack)
+        if was_on_top:
             _hook_stack.pop()
         elif self._pushed or not self._innermost():
             return
         self.pack = new
         # The native core's hooks are not on the stack: the first exchange pushes ``new``, and the second
         # only pops it.
-        if self._pushed or not lies_there:
+        if self._pushed or not was_on_top:
             compat.mark_hooks_below(new)
             _hook_stack.push(new, self.unpack)
 
@@ -247,7 +247,7 @@ class SavedTensorHooks:
         recomputation gets an alias, which carries the record, because it drops its results and other hooks
         return the tensors.
         """
-        ours = self
+        hooks = self
         recomputes = type(pack) is not StandIn and compat.recomputes(pack)
         if compat.detaches_twice(pack):
             pack = _detached_once(pack)
@@ -261,24 +261,24 @@ class SavedTensorHooks:
             records = []
             for part in _parts(kept):
                 if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
-                    record = ours.pack(part)
+                    record = hooks.pack(part)
                     record.__class__ = UncheckedSave
                     if recomputes:
-                        setattr(part, _RIDES, record)
+                        setattr(part, _SAVE_RECORD_ATTRIBUTE, record)
                     else:
                         records.append((part, record))
             return PackedWithRecords(kept, records) if records else kept
 
         def watched_unpack(kept: Any) -> torch.Tensor:
             """Unpack by the inner hook, and check the record of the tensor that it returns."""
-            ours._see()  # the inner hook may run the program's code: a checkpoint's second forward
+            hooks._see()  # the inner hook may run the program's code: a checkpoint's second forward
             tensor = unpack(kept.kept if type(kept) is PackedWithRecords else kept)
-            for part, record in records_beside(kept):
+            for part, record in records_of(kept):
                 if part is tensor:
-                    value = ours.unpack(record)
+                    value = hooks.unpack(record)
                     return tensor if value is record.alias or value is record.held else value
-            riding = getattr(tensor, "__dict__", _NOTHING).get(_RIDES)
-            return tensor if riding is None else ours.unpack(riding)
+            attached = getattr(tensor, "__dict__", _NOTHING).get(_SAVE_RECORD_ATTRIBUTE)
+            return tensor if attached is None else hooks.unpack(attached)
 
         # A likeness, because a checkpoint's hook has attributes, and torch sets some while it is entered.
         return StandIn(pack, watched_pack), compat.recognizable(StandIn(unpack, watched_unpack))
@@ -296,12 +296,12 @@ class PackedWithRecords:
         """Its tensors that share the saved one's memory, each with its save record."""
 
 
-def _is_ours(pack: Pack) -> bool:
+def _is_own(pack: Pack) -> bool:
     """Return whether ``pack`` is a session's hook that is entered in this thread, not the program's."""
     return any(pack is hooks.pack for hooks in _threads.hooks)
 
 
-def records_beside(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
+def records_of(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
     """Return the save records of the tensors in an inner hook's result, each after its tensor."""
     return kept.records if type(kept) is PackedWithRecords else ()
 
@@ -576,7 +576,7 @@ class _HookStack:
         patches.at_undo(self._originals.clear)
         patches.at_undo(compat.forget_pushed)
         patches.at_undo(_forget_natively)
-        patches.when_awake(lambda: _let_go)
+        patches.while_active(lambda: _let_go)
 
     def push(self, pack: Pack, unpack: Unpack) -> None:
         """Push a pair by torch's own function, past the replacement, which would wrap it."""

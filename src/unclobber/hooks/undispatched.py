@@ -40,11 +40,11 @@ def install(
     """
 
     # A program may have wrapped a replacement, and calls it after the session has ended.
-    def told(of: Callable[..., None]) -> Callable[..., None]:
-        return lambda *args: of(*args) if patches.awake else None
+    def if_active(of: Callable[..., None]) -> Callable[..., None]:
+        return lambda *args: of(*args) if patches.active else None
 
-    swapped, detached, shrunk = told(swapped), told(detached), told(shrunk)
-    replayed, written, exported = told(replayed), told(written), told(exported)
+    swapped, detached, shrunk = if_active(swapped), if_active(detached), if_active(shrunk)
+    replayed, written, exported = if_active(replayed), if_active(written), if_active(exported)
 
     patches.stand_in(threading.Thread, "start", _start)
     patches.replace(torch.Tensor, "data", _data(torch.Tensor.data, swapped))

@@ -30,8 +30,8 @@ class Unmarked:
     """An input that was overwritten; lives as long as the node that made its old values."""
 
     __slots__ = (
-        "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "number", "output", "thread",
-        "told", "where",
+        "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "number", "output", "reported",
+        "thread", "where",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +58,7 @@ class Unmarked:
         """Nodes from this number on were made after the Function had run, by the same thread."""
         self.thread = threading.get_ident()
         self.armed = True
-        self.told = False
+        self.reported = False
 
     def ran(self, *_: Any) -> None:
         """Do nothing. As a hook of the node, this method makes the node hold the object.
@@ -69,14 +69,14 @@ class Unmarked:
     def arrived(self, gradient: torch.Tensor | None) -> None:
         """Report the conflict if the gradient of the input, from a later reader, is not zero for a changed
         element."""
-        if self.told or gradient is None or gradient.shape != self.where.shape:
+        if self.reported or gradient is None or gradient.shape != self.where.shape:
             return
         if not compat.is_plain(gradient):
             return
         with torch.no_grad(), compat.unseen_by_torch():
             wrong = bool((gradient.ne(0) & self.where).any())
         if wrong:
-            self.told = True
+            self.reported = True
             self.conflicts.on(self.conflict)
 
 
@@ -90,14 +90,14 @@ class _LookAhead:
     def begin(self, call: EngineCall) -> Callable[[], None] | None:
         return None if call.is_internal or not _alive else look_ahead(call)
 
-    def end(self, begun: Callable[[], None] | None, call: EngineCall) -> None:
-        if begun is not None:
-            begun()
+    def end(self, stop: Callable[[], None] | None, call: EngineCall) -> None:
+        if stop is not None:
+            stop()
 
 
 def install(patches: Patches) -> None:
     """Subscribe to backward calls while a client is notified."""
-    patches.when_awake(_begin)
+    patches.while_active(_begin)
 
 
 def _begin() -> Callable[[], None]:
@@ -135,7 +135,7 @@ def note(
         outputs: The result of ``apply``.
     """
     operator = compat.operator_of(function)
-    marked = {storage_of(one) for one in dirty if any(one is arg for arg in args)}
+    marked = {storage_of(given) for given in dirty if any(given is arg for arg in args)}
     for position, tensor in enumerate(args):
         if not isinstance(tensor, torch.Tensor) or not _is_computed(tensor):
             continue
@@ -159,9 +159,9 @@ def note(
             frames.of_program(),
             returned,
         )
-        one = Unmarked(conflicts, conflict, _base(tensor), where)
+        overwritten = Unmarked(conflicts, conflict, _base(tensor), where)
         with _lock:
-            _alive.add(one)
+            _alive.add(overwritten)
 
 
 def _base(tensor: torch.Tensor) -> torch.Tensor:
@@ -213,12 +213,12 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
         return None
     thread = threading.get_ident()
     with _lock:
-        waiting = [one for one in _alive if one.armed and one.thread == thread]
+        waiting = [mark for mark in _alive if mark.armed and mark.thread == thread]
     graph = reachable(call) if waiting else None
     if not graph:
         return None
     running = needed(graph, call.inputs) if call.inputs else graph.keys()
-    numbers = {one.number for one in waiting}
+    numbers = {mark.number for mark in waiting}
     handles = []
     for node in graph.values():
         for position, (child, output) in enumerate(node.next_functions):
@@ -226,23 +226,25 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
             if child is None or compat.sequence_number(child) not in numbers or id(child) not in running:
                 continue
             key, number = compat.node_key(child), compat.sequence_number(node)
-            for one in waiting:
-                if one.node == key and one.output == output and number >= one.moment:
-                    one.told = False
-                    handles.append(node.register_hook(_noticed(one, position)))
+            for mark in waiting:
+                if mark.node == key and mark.output == output and number >= mark.moment:
+                    mark.reported = False
+                    handles.append(node.register_hook(_noticed(mark, position)))
 
     def end() -> None:
         for handle in handles:
             handle.remove()
         if call.creates_graph:
-            for one in waiting:  # nodes that backward makes read what was saved, not what is there
-                one.armed = False
+            # Nodes that backward makes read saved values, not the memory now
+            # (test_the_second_derivative_of_what_was_saved_is_no_read).
+            for mark in waiting:
+                mark.armed = False
 
     return end
 
 
-def _noticed(one: Unmarked, position: int) -> Callable[[Any, Any], None]:
+def _noticed(mark: Unmarked, position: int) -> Callable[[Any, Any], None]:
     def arrived(gradients: Sequence[torch.Tensor | None], _: Any) -> None:
-        one.arrived(gradients[position])
+        mark.arrived(gradients[position])
 
     return arrived

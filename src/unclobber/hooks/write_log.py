@@ -137,7 +137,7 @@ _follower = _Follower()
 
 def install(patches: Patches) -> None:
     """Listen to writes while a client is notified."""
-    patches.when_awake(_begin)
+    patches.while_active(_begin)
 
 
 def _begin() -> Callable[[], None]:

@@ -645,7 +645,7 @@ class _Installation:
                 self._install()
             fallback.listen(ledger)
             if not self._ledgers:
-                self._patches.wake()
+                self._patches.activate()
             self._ledgers = (*self._ledgers, ledger)
 
     def release(self, ledger: InstallationClient) -> None:
@@ -653,7 +653,7 @@ class _Installation:
         with self._lock:
             self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
             if not self._ledgers:
-                self._patches.sleep()
+                self._patches.deactivate()
                 self._dormant_since = time.monotonic()
             fallback.unlisten(ledger)
 
@@ -703,7 +703,7 @@ class _Installation:
             batch_norm.install(patches)
             for stage in _BEYOND_SAVES:
                 stage.install(patches)
-            patches.when_awake(lambda: self.view_writes.forget)
+            patches.while_active(lambda: self.view_writes.forget)
         except BaseException:
             self._take_away()
             raise

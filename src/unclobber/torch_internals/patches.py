@@ -177,8 +177,8 @@ installed: list[Patch] = []
 class Patches:
     """Replacements that are undone together, the newest first; as a context, at its end.
 
-    Costly parts, such as a place among torch's listeners, are given to ``when_awake``. Between ``sleep`` and
-    the next ``wake`` the replacements stay, and pass every call on.
+    Costly parts, such as a place among torch's listeners, are given to ``while_active``. After ``deactivate``
+    the replacements stay, and pass every call on until the next ``activate``.
 
     Example:
         >>> with Patches() as patches:
@@ -195,8 +195,8 @@ class Patches:
         self._newest: dict[tuple[int, str], tuple[Mapping[str, Any], str, Any]] = {}
         """The newest replacement of each place: the home's ``__dict__``, the name, and the wrapper."""
         self._begins: list[Callable[[], Callable[[], None]]] = []
-        self._sleeps: list[Callable[[], None]] = []
-        self.awake = False
+        self._deactivations: list[Callable[[], None]] = []
+        self.active = False
         """Whether any client is notified now."""
 
     def replace(self, home: Any, name: str, wrapper: Any) -> None:
@@ -235,8 +235,8 @@ class Patches:
         """Call ``end`` at ``undo``, after all later replacements have been undone."""
         self._ends.append(end)
 
-    def when_awake(self, begin: Callable[[], Callable[[], None]]) -> None:
-        """Call ``begin`` at each ``wake``, and what it returns at the ``sleep`` that follows."""
+    def while_active(self, begin: Callable[[], Callable[[], None]]) -> None:
+        """Call ``begin`` at each ``activate``, and what it returns at the ``deactivate`` that follows."""
         self._begins.append(begin)
 
     def intact(self) -> bool:
@@ -246,21 +246,21 @@ class Patches:
                 return False
         return True
 
-    def wake(self) -> None:
-        """Begin what was given to ``when_awake``, the oldest first, because a client needs it now."""
-        self.awake = True
+    def activate(self) -> None:
+        """Begin what was given to ``while_active``, the oldest first, because a client needs it now."""
+        self.active = True
         for begin in self._begins:
-            self._sleeps.append(begin())
+            self._deactivations.append(begin())
 
-    def sleep(self) -> None:
-        """End what ``wake`` started, the newest first, because no client is left."""
-        self.awake = False
-        while self._sleeps:
-            self._sleeps.pop()()
+    def deactivate(self) -> None:
+        """End what ``activate`` started, the newest first, because no client is left."""
+        self.active = False
+        while self._deactivations:
+            self._deactivations.pop()()
 
     def undo(self) -> None:
         """Undo all replacements, except where the program has put its own over one."""
-        self.sleep()
+        self.deactivate()
         self._begins.clear()
         self._newest.clear()
         while self._ends:
