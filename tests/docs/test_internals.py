@@ -14,6 +14,7 @@ NOT_OURS = {"add_", "exp", "check", "fix", "memory"}
 
 def unknown(page: str) -> set[str]:
     """Return the paths and names in backticks that the package doesn't have."""
+    page = re.sub(r"^```.*?^```$", "", page, flags=re.M | re.S)
     files = {path: path.read_text(encoding="utf-8") for path in PACKAGE.rglob("*.py")}
     defined = set(re.findall(r"^ *(?:class|def) (\w+)", "\n".join(files.values()), re.M))
     missing = {path for path in PATH.findall(page) if not (PACKAGE / path).exists()}
