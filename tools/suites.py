@@ -220,6 +220,8 @@ class Compared:
     """Tests that passed plain, and did not when they ran plain again."""
     collected: int = 0
     """How many tests there are, run or not."""
+    longest: float = float("inf")
+    """Seconds; tests that took longer plain do not count."""
 
     @property
     def ran(self) -> int:
@@ -228,8 +230,8 @@ class Compared:
 
     @property
     def counted(self) -> Results:
-        """The tests that pass plain."""
-        return passes(self.plain)
+        """The tests that pass plain, in time."""
+        return {test: line for test, line in passes(self.plain).items() if line["seconds"] <= self.longest}
 
     @property
     def seconds(self) -> float:
@@ -258,12 +260,13 @@ def differing(plain: Results, ran: Results) -> list[str]:
     return [t for t, line in passes(plain).items() if ran.get(t, {}).get("outcome") != line["outcome"]]
 
 
-def compare(runner: Runner, suite: Suite, modes: Iterable[str]) -> Compared:
+def compare(runner: Runner, suite: Suite, modes: Iterable[str], longest: float = float("inf")) -> Compared:
     """Run a suite plain and in each mode. What differs runs again, plain and in the mode."""
-    compared = Compared(suite.name, runner.run(suite, "plain"), collected=runner.collected(suite))
+    plain = runner.run(suite, "plain")
+    compared = Compared(suite.name, plain, collected=runner.collected(suite), longest=longest)
     for mode in modes:
         ran = compared.modes[mode] = runner.run(suite, mode, compared.counted)
-        if not (suspects := differing(compared.plain, ran)):
+        if not (suspects := differing(compared.counted, ran)):
             continue
         plain_again = runner.run(suite, "plain", suspects, f"-again-{mode}")
         again = runner.run(suite, mode, suspects, "-again")
@@ -387,6 +390,9 @@ def options(description: str, state: str, limit: float) -> argparse.ArgumentPars
     parser.add_argument("--mode", action="append", choices=MODES, help="run these alone; no page is written")
     parser.add_argument("--hours", type=float, default=float("inf"), help="begin no suite after these")
     parser.add_argument("--limit", type=float, default=limit, help=f"seconds for a test ({limit:.0f})")
+    parser.add_argument(
+        "--longest", type=float, default=60, help="seconds; what takes longer plain is not compared (60)"
+    )
     parser.add_argument("--state", type=Path, default=ROOT / "build" / state, help="the folder of results")
     return parser
 
@@ -400,7 +406,7 @@ def main(given: argparse.Namespace, suites: list[Suite], head: Callable[[], str]
     def one(suite: Suite) -> Compared | None:
         if time.monotonic() > until:
             return None
-        compared = compare(runner, suite, modes)
+        compared = compare(runner, suite, modes, given.longest)
         counts = ", ".join(f"{m} {sum(d.mode == m for d in compared.differences)}" for m in modes)
         print(f"{suite.name}: {len(compared.counted)} pass plain; differ: {counts}", flush=True)
         return compared
