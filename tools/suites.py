@@ -373,6 +373,8 @@ def _apart(all_compared: list[Compared], left: Iterable[str]) -> list[str]:
         f"- {c.suite}: `{test}` does not pass plain each time" for c in all_compared for test in c.flaky
     ]
     for compared in all_compared:
+        if slow := len(passes(compared.plain)) - len(compared.counted):
+            lines.append(f"- {compared.suite}: {slow} that take more than {compared.longest:.0f} s plain")
         for test, line in compared.plain.items():
             if line["outcome"] in ("uncollected", "crashed"):
                 lines.append(f"- {compared.suite}: `{test}` {line['outcome']} plain: {line['error']}")
