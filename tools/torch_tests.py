@@ -19,8 +19,8 @@ sys.path.append(str(ROOT / "benchmarks"))
 FILES = (
     "test_autograd.py", "test_nn.py", "test_optim.py", "test_modules.py", "test_view_ops.py",
     "test_indexing.py", "test_functionalization.py", "test_shape_ops.py", "test_torch.py",
-    "nn/test_embedding.py", "nn/test_convolution.py", "test_namedtensor.py", "nn/test_module_hooks.py",
-    "nn/test_lazy_modules.py", "test_native_mha.py", "test_utils_checkpoint_api.py",
+    "nn/test_embedding.py", "test_namedtensor.py", "nn/test_module_hooks.py", "nn/test_lazy_modules.py",
+    "nn/test_convolution.py", "test_native_mha.py", "test_utils_checkpoint_api.py",
     "autograd/test_*.py", "nn/test_*.py", "optim/test_*.py",
     "dynamo/test_activation_checkpointing.py", "dynamo/test_autograd_function.py",
     "dynamo/test_aot_autograd.py", "dynamo/test_python_autograd.py", "dynamo/test_higher_order_ops.py",
