@@ -10,7 +10,6 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "src" / "unclobber"
 
 _FACTS = ("model", "parsing", "torch_internals")
-_TELLING = ("judge", "report")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "parsing": (),
@@ -21,12 +20,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "static": ("model", "parsing"),
     "report": ("model", "parsing"),
     "derivatives": _FACTS,
-    "source": (*_FACTS, "derivatives"),
+    "source": _FACTS,
     "record": ("model", "torch_internals", "source"),
     "native": ("model", "torch_internals", "source", "record"),
     "hooks": ("torch_internals", "source", "record", "native"),
-    "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
-    "judge": _FACTS,
+    "explain": (*_FACTS, "derivatives", "source", "record", "hooks"),
     "session": (
         "model",
         "settings",
@@ -35,8 +33,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "record",
         "native",
         "hooks",
-        "evidence",
-        *_TELLING,
+        "explain",
+        "report",
     ),
     "repair": (*_FACTS, "main_module", "agreement", "static", "derivatives", "source", "record", "session"),
     "footprint": (*_FACTS, "agreement", "derivatives", "source"),
@@ -52,7 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         *("model", "main_module", "settings", "static", "derivatives", "native"),
-        *(*_TELLING, "session", "repair", "footprint"),
+        *("report", "session", "repair", "footprint"),
     ),
 }
 """For each room the rooms that it may import; each of them stands above it."""
@@ -63,7 +61,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "parsing", "main_module", "settings", "static", "report", "judge"}
+WITHOUT_TORCH = {"model", "parsing", "main_module", "settings", "static", "report"}
 
 
 def room_of(module: str) -> str:

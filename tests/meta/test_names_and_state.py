@@ -31,7 +31,7 @@ STATE = {
         "hooks.backward._thread", "hooks.fallback._thread", "hooks.functions._thread",
         "hooks.gradients._thread", "hooks.handed.unpacked",
         "hooks.saves._threads",
-        "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._unpacking",
+        "hooks._stale_reads._active", "source.frames.newest", "explain.reads._unpacking",
         "record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
         "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._reading",
     },

@@ -9,7 +9,7 @@ import pytest
 
 import unclobber
 from oracles.scripts import Script, random_script, run
-from unclobber.evidence import ahead, reads, sentence
+from unclobber.explain import ahead, reads, sentence
 from unclobber.hooks import backward
 from unclobber.session.session import Session
 from unclobber.source import sites

@@ -374,10 +374,10 @@ def test_sampling_is_deterministic_and_proportional():
     def found(rate: float) -> list[int]:
         chosen = []
         with Session(fingerprint=rate, warn=False) as session:
-            real = session._silent.on
-            session._silent.on = lambda changed: chosen.append(changed.fingerprint.good.stack[1])
+            real = session.on
+            session.on = lambda changed: chosen.append(changed.fingerprint.good.stack[1])
             Program.of(body).run()
-            session._silent.on = real
+            session.on = real
         return chosen
 
     first, second = found(0.25), found(0.25)

@@ -12,8 +12,8 @@ from _pytest._io import TerminalWriter
 
 from ..model import Report
 from ..repair.edits import with_edits
+from ..report import text_of
 from ..report.story import offending
-from ..session.story_boundary import text_of
 
 if TYPE_CHECKING:
     import pytest

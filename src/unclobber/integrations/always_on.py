@@ -18,11 +18,10 @@ from typing import Any
 from ..main_module import is_default_hook
 from ..model import Finding, InplaceError, Report, UnclobberError
 from ..repair.edits import with_edits
-from ..report import options_for, report_to_text
+from ..report import options_for, rendered, report_to_text, text_of
 from ..session.entered import settings_here
 from ..session.inside import depth
 from ..session.session import Session, put_back
-from ..session.story_boundary import rendered, text_of
 from ..settings import Suppression
 from ..source import sites
 from ._saying import say, say_restored

@@ -30,9 +30,8 @@ from IPython.display import display
 
 from ..model import PACKAGE, Finding, Frame, Report, Site, or_default
 from ..repair.edits import with_edits
-from ..report import ReportDisplay
+from ..report import ReportDisplay, error_of, line_of
 from ..session.session import Session
-from ..session.story_boundary import error_of, line_of
 from ..settings import ProjectSettings, SettingsError, Suppression
 from ..settings.pyproject import settings_for
 from ._every_cell import EveryCell

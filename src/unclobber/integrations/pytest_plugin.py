@@ -211,7 +211,7 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
         return
     # `pytest_runtest_makereport` shows all of them, though the raised error names one.
     item.stash[_findings] = tuple(silent)
-    from ..session.story_boundary import error_of
+    from ..report import error_of
 
     raise error_of(silent[0])
 

@@ -9,21 +9,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 import torch
 
-from ..evidence import save, write
+from ..explain import of_frozen
 from ..hooks import Listener, saves
-from ..judge import judge_frozen
-from ..model import Finding, InplaceError, UnclobberError
+from ..model import UnclobberError
 from ..record import METADATA_ONLY, SavedTensor, overlap, region_of
-from ..source import Stack, frames, sites, spelling
+from ..report import error_of
+from ..source import Stack, frames
 from ..torch_internals import compat
 from .session import _installation
-from .story_boundary import KnownFacts, error_of, finding_or_fallback
 
 _STORAGE_SWAPS = frozenset(("set_", "set_data"))
 """Operations that give the tensor itself other memory."""
@@ -146,7 +144,7 @@ class _Keeper(Listener):
             if storage_swapped or (
                 region is not None and entry.region is not None and overlap(entry.region, region)
             ):
-                raise _refusal(entry, operation)
+                raise error_of(of_frozen(entry.tensor, entry.stack, operation))
 
     def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """Refuse ``tensor.data = …`` if ``tensor`` is frozen."""
@@ -166,7 +164,7 @@ class _Keeper(Listener):
         """Refuse ``storage.resize_(…)`` if it would free an element of a frozen tensor."""
         for entry in self.watched.get(compat.key_of_storage(storage), ()):
             if entry.region is not None and entry.region.hi > size:
-                raise _refusal(entry, "resize_")
+                raise error_of(of_frozen(entry.tensor, entry.stack, "resize_"))
 
     def anything_alive(self) -> bool:
         """Return whether any tensor is frozen, so that an optimizer's writes must be observed."""
@@ -179,26 +177,6 @@ class _Keeper(Listener):
 
 
 _keeper = _Keeper()
-
-
-def _refusal(entry: _Entry, operation: str) -> InplaceError:
-    """Return the error for an operation of the program's current line on a frozen tensor."""
-    stack = frames.of_program()
-    # Outside of `make`, because the finding without an explanation shows these facts, too.
-    facts = replace(save.unplaced(entry.tensor), operation="freeze")
-
-    def make() -> Finding:
-        written = write.by(operation, stack)
-        place, expression = sites.resolve(entry.stack), written.expression
-        extent = None if expression is None else spelling.mention(entry.stack, expression)
-        return judge_frozen(replace(facts, site=place, expression=expression, extent=extent), written)
-
-    message = "a tensor was written to while it is frozen"
-    finding = finding_or_fallback(
-        make, lambda: KnownFacts("UC101", message=message, saved=facts, variant="frozen")
-    )
-    assert finding is not None
-    return error_of(finding)
 
 
 def freeze(tensor: torch.Tensor) -> Frozen:

@@ -1,28 +1,11 @@
-"""Maps from a code object and an instruction to the source there: site, expression, owner, origin.
+"""Maps from a code object and an instruction to the source there, and from a tensor to its owner.
 
 ``frames`` takes stacks while a program runs and is the one file here that must be fast. Everything else runs
-only for a report: ``sites`` finds the program's line, ``syntax`` the node of its tree, ``spelling`` the
-program's words for a tensor, ``owners`` the module that holds the tensor. ``places`` evaluates an expression
-in a live frame, ``makers`` recognises expressions that make a tensor, ``assignments`` finds the code that
-sets an attribute, and ``origins`` the expression that made a value.
+only for a report: ``sites`` finds the program's line, ``syntax`` the node of its tree, ``values`` the value of an
+expression in a live frame, ``between`` the statement between two calls, ``owners`` the module that holds a
+tensor.
 """
 
 from ._stack import Stack
 
-__all__ = [
-    "Stack",
-    "assignments",
-    "between",
-    "callables",
-    "compiled",
-    "frames",
-    "makers",
-    "operands",
-    "origins",
-    "owners",
-    "places",
-    "sites",
-    "spelling",
-    "syntax",
-    "values",
-]
+__all__ = ["Stack", "between", "frames", "owners", "sites", "syntax", "values"]

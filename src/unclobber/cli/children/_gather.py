@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ...judge import outcome
-from ...model import ProcessEnd, Report
+from ...model import ProcessEnd, Report, outcome
 from ...session.session import Session, finding_of
 from .._merge_keys import joined, joined_suppressed, merge_key, total
 from .._records import Folder, ProcessRecord

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from ...judge import outcome
-from ...model import Finding, Outcome, RankEnd, Report
+from ...model import Finding, Outcome, RankEnd, Report, outcome
 from .._merge_keys import joined, joined_suppressed, total
 from .._records import ProcessRecord
 
