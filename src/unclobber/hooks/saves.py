@@ -249,8 +249,6 @@ class SavedTensorHooks:
         """
         hooks = self
         recomputes = type(pack) is not StandIn and compat.recomputes(pack)
-        if compat.detaches_twice(pack):
-            pack = _detached_once(pack)
 
         def watched_pack(tensor: torch.Tensor) -> Any:
             """Pack ``tensor`` by the inner hook, and record each kept tensor that shares its memory."""
@@ -311,23 +309,6 @@ def _parts(kept: Any) -> Sequence[Any]:
     if type(kept) is PackedWithRecords:  # another session's hooks are between
         return _parts(kept.kept)
     return kept if isinstance(kept, (tuple, list)) else (kept,)
-
-
-def _detached_once(pack: Pack) -> Pack:
-    """Wrap ``pack`` so that ``tensor.detach()`` returns the tensor itself.
-
-    torch 2.4's ``_recomputation_hook`` keeps one alias and returns another; the record must be on both.
-    """
-
-    def pack_itself(tensor: torch.Tensor) -> Any:
-        # An attribute of the tensor hides the method, and only for the hook's own call.
-        tensor.detach = lambda: tensor  # type: ignore[method-assign]
-        try:
-            return pack(tensor)
-        finally:
-            del tensor.detach
-
-    return pack_itself
 
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:

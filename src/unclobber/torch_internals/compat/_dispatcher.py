@@ -74,7 +74,7 @@ foreach_add_ = torch._foreach_add_
 
 
 def fused_step(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Run ``SGD(lr=1, fused=True)`` on one parameter (on the CPU since 2.4), for the self-test."""
+    """Run ``SGD(lr=1, fused=True)`` on one parameter, for the self-test."""
     torch._fused_sgd_(
         [parameter], [gradient], [], weight_decay=0.0, momentum=0.0, lr=1.0, dampening=0.0,
         nesterov=False, maximize=False, is_first_step=True,

@@ -86,13 +86,10 @@ def top_hooks() -> tuple[Any, Any] | None:
 def engine_may_need_threads() -> bool:
     """Return whether backward may run in the engine's own threads: it has one for each device but the CPU.
 
-    ``torch.accelerator`` came with 2.6. The device count starts no driver that would break a child which is
-    forked later (torch.cuda.device_count, in its documentation).
+    The device count starts no driver that would break a child which is forked later (torch.cuda.device_count,
+    in its documentation).
     """
-    accelerator = getattr(torch, "accelerator", None)
-    if accelerator is None:
-        return True
-    current = accelerator.current_accelerator()
+    current = torch.accelerator.current_accelerator()
     if current is None:
         return False
     return current.type != "cuda" or torch.cuda.device_count() > 0
@@ -202,17 +199,6 @@ def recomputes(pack: Any) -> bool:
     Such a hook keeps its tensors for the hooks of the first forward.
     """
     return str(getattr(pack, "__qualname__", "")).startswith("_recomputation_hook.")
-
-
-def detaches_twice(pack: Any) -> bool:
-    """Return whether a pack hook is that of torch's recomputation, and keeps one alias and returns another.
-
-    torch 2.4's does. Later versions keep and return the same tensor, if it requires no grad.
-    """
-    code = getattr(pack, "__code__", None)
-    if code is None or not recomputes(pack):
-        return False
-    return "detach" in code.co_names and "requires_grad" not in code.co_names
 
 
 def checkpoint_home() -> tuple[Any, str]:

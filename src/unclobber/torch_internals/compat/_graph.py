@@ -196,14 +196,12 @@ is the operation's; the profiler joins forward and backward by it. Private, sinc
 """
 
 
-def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype] | None:
-    """Return shape and type of the result of a node's operation; None if torch doesn't show them.
+def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype]:
+    """Return shape and type of the result of a node's operation.
 
-    ``_input_metadata``, which describes the node's incoming gradient, is in 2.6 and not in 2.4.
+    ``_input_metadata``, which describes the node's incoming gradient, is there since 2.6.
     """
-    described = getattr(node, "_input_metadata", None)
-    if described is None:
-        return None
+    described = node._input_metadata
     return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
 
 

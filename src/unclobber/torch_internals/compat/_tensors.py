@@ -10,24 +10,8 @@ from typing import Any
 import torch
 
 
-def _increment_each(tensors: Iterable[torch.Tensor]) -> None:
-    for tensor in tensors:
-        torch._C._increment_version(tensor)
-
-
-def _increments_several() -> bool:
-    try:
-        torch._C._increment_version(())
-    except RuntimeError:
-        return False
-    return True
-
-
-# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper. torch 2.4
-# takes one tensor at a time: delete the two functions above with it.
-increment_version: Callable[[Iterable[torch.Tensor]], None] = (
-    torch._C._increment_version if _increments_several() else _increment_each
-)
+# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
+increment_version: Callable[[Iterable[torch.Tensor]], None] = torch._C._increment_version
 
 
 def count_write(tensors: Iterable[torch.Tensor]) -> None:
