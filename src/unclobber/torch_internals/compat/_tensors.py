@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-
 # torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
 increment_version: Callable[[Iterable[torch.Tensor]], None] = torch._C._increment_version
 
