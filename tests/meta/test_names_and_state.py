@@ -21,7 +21,7 @@ SHARED_NAMES = {
 
 STATE = {
     "one a process, because torch is patched once a process": {
-        "session.session._installation", "hooks.kernels.running", "hooks.saves._hook_stack",
+        "hooks.installation.installation", "hooks.kernels.running", "hooks.saves._hook_stack",
         "hooks.saves._observation", "hooks.backward._calls", "hooks.write_log._follower",
         "session.freeze._keeper", "torch_internals.engine.engine", "torch_internals.patches.installed",
         "hooks.functions._classes", "lightning._fits", "transformers._train",

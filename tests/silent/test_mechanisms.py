@@ -86,7 +86,7 @@ def take_away(monkeypatch):
     def take(which):
         session.put_back()  # what sleeps since an earlier session was installed with it
         AWAY[which](monkeypatch)
-        monkeypatch.setattr(session._installation, "_off", None)
+        monkeypatch.setattr(session.installation, "_off", None)
         session._warn_once.cache_clear()
 
     yield take
@@ -94,11 +94,11 @@ def take_away(monkeypatch):
 
 
 def off() -> tuple[mechanisms.Off, ...]:
-    return session._installation.off()
+    return session.installation.off()
 
 
 def test_nothing_is_off_on_this_torch(monkeypatch):
-    monkeypatch.setattr(session._installation, "_off", None)
+    monkeypatch.setattr(session.installation, "_off", None)
     assert off() == ()
 
 
@@ -142,7 +142,7 @@ def test_guard_does_not_begin_without(which, take_away):
     take_away(which)
     with pytest.raises(unclobber.UnclobberError, match="guard refuses to begin"), unclobber.guard():
         pass
-    assert not session._installation._ledgers
+    assert not session.installation._clients.now
 
 
 def scaled():

@@ -51,7 +51,7 @@ def warm(*works: Callable[[], object]) -> Iterator[None]:
     The kernels by a ledger alone: a session around the programs would be told of them, too, and warn of some.
     """
     ledger = Ledger()
-    session._installation.acquire(ledger)
+    session.installation.acquire(ledger)
     try:
         for work in works:
             work()
@@ -59,7 +59,7 @@ def warm(*works: Callable[[], object]) -> Iterator[None]:
             gc.freeze()
         yield
     finally:
-        session._installation.release(ledger)
+        session.installation.release(ledger)
         gc.unfreeze()
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "gradients",
     "graph",
     "handed",
+    "installation",
     "kernels",
     "mechanisms",
     "module_hooks",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.optim.optimizer import (
@@ -32,28 +32,16 @@ from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
 from . import backward
 from . import saves as _saves
-
-
-class LiveSaves(Protocol):
-    """Function that returns the live saves."""
-
-    def __call__(self, *, queued: bool = True) -> list[SavedTensor]: ...
+from .clients import Clients
 
 
 class PauseInBackward:
     """Subscriber that pauses observation in a backward that runs no Python of the program's and adds to no
-    save.
+    save."""
 
-    Args:
-        live_saves: Returns all live saves, or those that are not in a queue. Hooks of leaves among them may
-            be older
-            than the session.
-        can_pause_observation: The native core's answer to the same question, for its queue (``SaveQueue``).
-    """
-
-    def __init__(self, live_saves: LiveSaves, can_pause_observation: Callable[[], bool | str | None]) -> None:
-        self._live_saves = live_saves
-        self._can_pause_observation = can_pause_observation
+    def __init__(self, clients: Clients) -> None:
+        """Make a subscriber that looks at the saves of ``clients``: leaves' hooks may be older than these."""
+        self._clients = clients
         self._hooks_known = False
         """Whether any Python hook was registered in this session, or was found on a leaf."""
 
@@ -61,19 +49,19 @@ class PauseInBackward:
         """Return whether backward may run unobserved now."""
         if self._hooks_known or _saves.always_observed():
             return False
-        answer = self._can_pause_observation()
+        answer = self._clients.can_pause_observation()
         if answer == "hook":
             self._hooks_known = True
             return False
         if answer is not None:
-            others = self._live_saves(queued=False)
+            others = self._clients.saves(queued=False)
             if not others:
                 return bool(answer)
             # A storage shared by a queued and a logged save looks foreign to each check alone, so a No is not
             # final: check all saves together.
             if answer and self._can_pause_for(others):
                 return True
-        return not self._hooks_known and self._can_pause_for(self._live_saves())
+        return not self._hooks_known and self._can_pause_for(self._clients.saves())
 
     def _can_pause_for(self, saves: Iterable[SavedTensor]) -> bool:
         """Return whether none of ``saves`` is of a leaf with hooks, or may be a gradient."""
@@ -115,24 +103,16 @@ class PauseInBackward:
         return engine.subscription(self)
 
 
-def install(
-    patches: Patches,
-    anything_alive: Callable[[], bool],
-    live_saves: LiveSaves,
-    can_pause_observation: Callable[[], bool | str | None],
-    view_writes: ViewWrites,
-) -> None:
+def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:
     """Pause when that is safe, while a client is notified; ``backward`` must be installed after this.
 
     Args:
         patches: Ends all pauses when it becomes dormant.
-        anything_alive: Returns whether any save is alive.
-        live_saves: Returns all live saves, or those that are not in a queue.
-        can_pause_observation: The native core's answer for its queue (``SaveQueue``).
+        clients: Their saves must not be written unobserved.
         view_writes: Gets the steps whose writes were not observed.
     """
-    pause = PauseInBackward(live_saves, can_pause_observation)
-    _pause_in_steps(patches, anything_alive, view_writes)
+    pause = PauseInBackward(clients)
+    _pause_in_steps(patches, clients, view_writes)
     for home, name in compat.hook_registrations():
         patches.stand_in(home, name, _preceded_by, pause.hook_registered)
     patches.while_active(pause.subscribe)
@@ -193,7 +173,7 @@ def _preceded_by(original: Callable[..., Any], before: Callable[[], None]) -> Ca
     return wrapper
 
 
-def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_writes: ViewWrites) -> None:
+def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:
     """Register global optimizer hooks that pause observation in a step without live saves."""
     paused = threading.local()
 
@@ -202,7 +182,7 @@ def _pause_in_steps(patches: Patches, anything_alive: Callable[[], bool], view_w
         # With a closure the step runs forward and backward itself, and saves while it does.
         # Accelerate passes a closure to every step, which is None (tests/trainers/test_accelerate.py).
         closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
-        paused.now = not closure and compat.sees_writes() and not anything_alive()
+        paused.now = not closure and compat.sees_writes() and not clients.anything_alive()
         if paused.now:
             with compat.unseen_by_functions():
                 paused.stack, paused.before = frames.of_program(), _counters(optimizer)

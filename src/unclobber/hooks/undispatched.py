@@ -14,48 +14,22 @@ import torch
 from ..torch_internals import compat
 from ..torch_internals.patches import AttributeStandIn, Patches
 from . import saves
+from .clients import Clients
 
 
-def install(
-    patches: Patches,
-    swapped: Callable[[torch.Tensor, torch.Tensor], None],
-    detached: Callable[[torch.Tensor, Any], None],
-    shrunk: Callable[[torch.UntypedStorage, int], None],
-    replayed: Callable[[], None],
-    written: Callable[[torch.Tensor, str], None],
-    exported: Callable[[], None],
-) -> None:
+def install(patches: Patches, clients: Clients) -> None:
     """Observe new threads, ``.data =``, ``detach_()``, ``storage.resize_()``, CUDA graphs, ``apply_()`` and
-    DLPack.
-
-    Args:
-        patches: Puts all of it back.
-        swapped: Called with a tensor whose memory is about to be replaced by ``.data =``, and the tensor
-            whose memory it gets.
-        detached: Called with a tensor that has lost its history, and the node that had made it.
-        shrunk: Called with a storage that is about to lose memory, and the bytes that it will have left.
-        replayed: Called before a CUDA graph is replayed, which writes memory past every operation.
-        written: Called with a tensor that is about to be written past every operation, and the method.
-        exported: Called when a tensor is about to hand its memory out through DLPack.
-    """
-
-    # A program may have wrapped a replacement, and calls it after the session has ended.
-    def if_active(of: Callable[..., None]) -> Callable[..., None]:
-        return lambda *args: of(*args) if patches.active else None
-
-    swapped, detached, shrunk = if_active(swapped), if_active(detached), if_active(shrunk)
-    replayed, written, exported = if_active(replayed), if_active(written), if_active(exported)
-
+    DLPack, and notify ``clients``."""
     patches.stand_in(threading.Thread, "start", _start)
-    patches.replace(torch.Tensor, "data", _data(torch.Tensor.data, swapped))
+    patches.replace(torch.Tensor, "data", _data(torch.Tensor.data, clients))
     for home in (torch, torch.Tensor):
-        patches.stand_in(home, "detach_", _detach_, detached)
-    patches.stand_in(torch.UntypedStorage, "resize_", _resize_, shrunk)
-    patches.stand_in(torch.cuda.CUDAGraph, "replay", _replay, replayed)
+        patches.stand_in(home, "detach_", _detach_, clients)
+    patches.stand_in(torch.UntypedStorage, "resize_", _resize_, clients)
+    patches.stand_in(torch.cuda.CUDAGraph, "replay", _replay, clients)
     for name in compat.WRITES_PAST_OPERATIONS:
-        patches.stand_in(torch.Tensor, name, _elementwise, name, written)
+        patches.stand_in(torch.Tensor, name, _elementwise, name, clients)
     for home, name in compat.exports():
-        patches.stand_in(home, name, _export, exported)
+        patches.stand_in(home, name, _export, clients)
 
 
 def _start(original: Callable[..., None]) -> Callable[..., None]:
@@ -93,21 +67,20 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
     return start
 
 
-def _data(inherited: Any, swapped: Callable[[torch.Tensor, torch.Tensor], None]) -> AttributeStandIn:
+def _data(inherited: Any, clients: Clients) -> AttributeStandIn:
     """Wrap ``t.data = other``, which swaps a tensor's memory without any dispatch and moves no counter."""
 
     def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
         if isinstance(new, torch.Tensor):
             with compat.unseen_by_functions():
-                swapped(tensor, new)
+                for client in clients.now:
+                    client.before_storage_swap(tensor, new)
         inherited.__set__(tensor, new)
 
     return AttributeStandIn(inherited, set_data)
 
 
-def _detach_(
-    original: Callable[..., Any], detached: Callable[[torch.Tensor, Any], None]
-) -> Callable[..., Any]:
+def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
     """Wrap ``t.detach_()``, which ends in autograd: no kernel below sees it, and no counter moves."""
 
     def detach_(tensor: torch.Tensor) -> torch.Tensor:
@@ -117,53 +90,56 @@ def _detach_(
         result: torch.Tensor = original(tensor)
         if node is not None:
             with compat.unseen_by_functions():
-                detached(tensor, node)
+                for client in clients.now:
+                    client.after_detach(tensor, node)
         return result
 
     return detach_
 
 
-def _elementwise(
-    inherited: Any, name: str, written: Callable[[torch.Tensor, str], None]
-) -> Callable[..., Any]:
+def _elementwise(inherited: Any, name: str, clients: Clients) -> Callable[..., Any]:
     """Wrap ``t.apply_(f)`` and its like, which write element by element without dispatch, and move no
     counter."""
 
     def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         with compat.unseen_by_functions():
             if not tensor.requires_grad:  # else torch refuses (test_torchs_refusal_is_its_own)
-                written(tensor, name)
+                for client in clients.now:
+                    client.before_write(tensor, name, False, (), {})
         return inherited(tensor, *args, **kwargs)
 
     return method
 
 
-def _resize_(inherited: Any, shrunk: Callable[[torch.UntypedStorage, int], None]) -> Callable[..., Any]:
+def _resize_(inherited: Any, clients: Clients) -> Callable[..., Any]:
     """Wrap ``storage.resize_(0)``, which gives memory back without dispatch, and moves no counter."""
 
     def resize_(storage: torch.UntypedStorage, size: int) -> Any:
         if isinstance(size, int) and size < storage.nbytes():
-            shrunk(storage, size)
+            for client in clients.now:
+                client.before_shrink(storage, size)
         return inherited(storage, size)
 
     return resize_
 
 
-def _export(original: Callable[..., Any], exported: Callable[[], None]) -> Callable[..., Any]:
+def _export(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
     """Wrap an export by DLPack: another storage is made over the memory, and the tensor doesn't show it."""
 
     def export(*args: Any, **kwargs: Any) -> Any:
-        exported()
+        for client in clients.now:
+            client.before_export()
         return original(*args, **kwargs)
 
     return export
 
 
-def _replay(original: Callable[..., None], replayed: Callable[[], None]) -> Callable[..., None]:
+def _replay(original: Callable[..., None], clients: Clients) -> Callable[..., None]:
     """Wrap ``graph.replay()``, which runs recorded kernels past the dispatcher."""
 
     def replay(graph: Any) -> None:
-        replayed()
+        for client in clients.now:
+            client.before_replay()
         original(graph)
 
     return replay

@@ -592,10 +592,6 @@ class Ledger:
             self.watched.clear()
             return False
 
-    def can_pause_observation(self) -> Any:
-        """Return the queue's own answer to whether backward may run unobserved (``SaveQueue``)."""
-        return self.pending.can_pause_observation()
-
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
         """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
