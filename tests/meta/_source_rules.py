@@ -22,23 +22,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "report": ("model", "parsing"),
     "derivatives": _FACTS,
     "source": (*_FACTS, "derivatives"),
-    "record": ("model", "torch_internals", "source"),
-    "native": ("model", "torch_internals", "source", "record"),
-    "hooks": ("torch_internals", "source", "record", "native"),
-    "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
+    "watch": ("model", "torch_internals", "source"),
+    "evidence": (*_FACTS, "derivatives", "source", "watch"),
     "judge": _FACTS,
     "session": (
         "model",
         "settings",
         "torch_internals",
         "source",
-        "record",
-        "native",
-        "hooks",
+        "watch",
         "evidence",
         *_TELLING,
     ),
-    "repair": (*_FACTS, "main_module", "agreement", "static", "derivatives", "source", "record", "session"),
+    "repair": (*_FACTS, "main_module", "agreement", "static", "derivatives", "source", "watch", "session"),
     "footprint": (*_FACTS, "agreement", "derivatives", "source"),
     "integrations": (
         "model",
@@ -51,7 +47,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "footprint",
     ),
     "cli": (
-        *("model", "main_module", "settings", "static", "derivatives", "native"),
+        *("model", "main_module", "settings", "static", "derivatives", "watch"),
         *(*_TELLING, "session", "repair", "footprint"),
     ),
 }
@@ -84,7 +80,7 @@ def forbidden_imports(source: str, module: str, *, is_package: bool = False) -> 
         if target.partition(".")[0] != "unclobber" or other == room:
             continue
         inner = target.split(".")[2:]
-        if other not in allowed or not {*inner[:1], *([] if inner else [name])} <= face(other):
+        if other not in allowed or not shown(other, *inner, name):
             found.add(f"{target}.{name}" if name else target)
     return found
 
@@ -108,9 +104,18 @@ def imported_from(source: str, module: str, *, is_package: bool = False) -> Iter
                 yield (inside, "") if base == "unclobber" and alias.name in ROOMS else (base, alias.name)
 
 
+def shown(package: str, *names: str) -> bool:
+    """Whether each name on the way from a room to a file, or to what it holds, is in the face above it."""
+    for name in names:
+        if (PACKAGE / package).is_dir() and name and face(package) and name not in face(package):
+            return False
+        package = f"{package}/{name}"
+    return True
+
+
 @cache
 def face(room: str) -> frozenset[str]:
-    """What a room shows to the others: ``__all__`` of its ``__init__``."""
+    """What a room, or a package in it, shows to the others: ``__all__`` of its ``__init__``."""
     tree = ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":

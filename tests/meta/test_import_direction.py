@@ -94,13 +94,14 @@ def test_a_look_at_a_history_is_caught():
         ("unclobber.model._save", "from .. import session", "unclobber.session"),
         ("unclobber.judge.rules.uc101", "def f():\n    import torch", "torch"),
         ("unclobber.judge._words", "from torch import Tensor", "torch"),
-        ("unclobber.judge._words", "from ..hooks import saves", "unclobber.hooks.saves"),
+        ("unclobber.judge._words", "from ..watch.hooks import saves", "unclobber.watch.hooks.saves"),
         ("unclobber.report._text", "from unclobber.repair import plan", "unclobber.repair.plan"),
         ("unclobber.repair.fixers.scatter", "from ...report import to_text", "unclobber.report.to_text"),
-        ("unclobber.record._undo", "from ..judge import judge", "unclobber.judge.judge"),
+        ("unclobber.watch.record._undo", "from ..judge import judge", "unclobber.judge.judge"),
         ("unclobber.attic._box", "from ..model import Save", "unclobber.model.Save"),
-        ("unclobber.hooks.saves", "from ..record._undo import keep", "unclobber.record._undo.keep"),
-        ("unclobber.hooks.saves", "from ..record import keep", "unclobber.record.keep"),
+        ("unclobber.evidence.save", "from ..source._definitions import x", "unclobber.source._definitions.x"),
+        ("unclobber.evidence.save", "from ..watch.record._undo import x", "unclobber.watch.record._undo.x"),
+        ("unclobber.evidence.save", "from ..watch.record import keep", "unclobber.watch.record.keep"),
     ],
 )
 def test_a_planted_import_is_caught(module, planted, expected):
@@ -152,7 +153,9 @@ def test_relative_imports_are_resolved():
     assert [*imported_from("from . import x", "a.b.c")] == [("a.b", "x")]
     assert [*imported_from("from .d import x", "a.b", is_package=True)] == [("a.b.d", "x")]
     assert [*imported_from("from ..d import x", "a.b.c")] == [("a.d", "x")]
-    assert [*imported_from("from .. import hooks", "unclobber.session.session")] == [("unclobber.hooks", "")]
+    assert [*imported_from("from .. import hooks", "unclobber.session.session")] == [
+        ("unclobber.watch.hooks", "")
+    ]
 
 
 def _rooms_in(text):

@@ -21,28 +21,28 @@ SHARED_NAMES = {
 
 STATE = {
     "one a process, because torch is patched once a process": {
-        "hooks.installation.installation", "hooks.kernels.running", "hooks.saves._hook_stack",
-        "hooks.saves._observation", "hooks.backward._calls", "hooks.write_log._follower",
-        "session.freeze._keeper", "torch_internals.engine.engine", "torch_internals.patches.installed",
-        "hooks.functions._classes", "lightning._fits", "transformers._train",
+        "watch.hooks.installation.installation", "watch.hooks.kernels.running",
+        "watch.hooks.saves._hook_stack", "watch.hooks.saves._observation", "watch.hooks.backward._calls",
+        "watch.hooks.write_log._follower", "session.freeze._keeper", "torch_internals.engine.engine", "torch_internals.patches.installed",
+        "watch.hooks.functions._classes", "lightning._fits", "transformers._train",
         "cli.children._settings.following", "integrations.always_on._installed",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
-        "hooks.backward._thread", "hooks.fallback._thread", "hooks.functions._thread",
-        "hooks.gradients._thread", "hooks.handed.unpacked",
-        "hooks.saves._threads",
-        "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._unpacking",
-        "record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
+        "watch.hooks.backward._thread", "watch.hooks.fallback._thread", "watch.hooks.functions._thread",
+        "watch.hooks.gradients._thread", "watch.hooks.handed.unpacked",
+        "watch.hooks.saves._threads",
+        "watch.hooks._stale_reads._active", "source.frames.newest", "evidence.reads._unpacking",
+        "watch.record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
         "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._reading",
     },
-    "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
-    "beside torch's nodes, of the last backward calls": {"hooks.backward.started_at"},
+    "read by the unpack hook at each saved tensor": {"watch.hooks.backward.marker"},
+    "beside torch's nodes, of the last backward calls": {"watch.hooks.backward.started_at"},
     "holds only what is alive elsewhere": {
-        "hooks.unmarked._alive", "hooks.functions._classes", "integrations.notebook._magics",
-        "hooks.functions._stashes", "hooks.module_hooks._hooked", "record.saved._lives",
+        "watch.hooks.unmarked._alive", "watch.hooks.functions._classes", "integrations.notebook._magics",
+        "watch.hooks.functions._stashes", "watch.hooks.module_hooks._hooked", "watch.record.saved._lives",
     },
     "a cache": {
-        "source.sites._known", "source.owners._settled", "hooks.fallback._calls",
+        "source.sites._known", "source.owners._settled", "watch.hooks.fallback._calls",
         "repair._syntax._field_names",
     },
     "what was warned of, as in Python's own registries": {
@@ -54,7 +54,7 @@ STATE = {
     },
     "a lock": {
         "source.owners._looking",
-        "hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
+        "watch.hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
         "derivatives.torch_table._lock", "torch_internals.compat._graph._lock",
     },
     "nothing of it changes": {"torch_internals.compat._kept.no_memory"},

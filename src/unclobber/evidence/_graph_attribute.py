@@ -10,8 +10,6 @@ from typing import Any
 
 import torch
 
-from ..hooks import BackwardCall
-from ..hooks.graph import node_of, reachable
 from ..model import Frame
 from ..source import owners
 from ..source.assignments import assignments
@@ -20,6 +18,8 @@ from ..source.sites import path_of
 from ..source.syntax import source_of, text_of
 from ..source.values import contents, is_a
 from ..torch_internals import compat
+from ..watch.hooks import BackwardCall
+from ..watch.hooks.graph import node_of, reachable
 
 
 @dataclass(frozen=True)

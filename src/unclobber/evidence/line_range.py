@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from ..model import Site, Write
 from ..parsing import parse
-from ..record import ProgramPoint
 from ..source import Stack, sites
 from ..source.between import called
 from ..source.syntax import lines_of, locate, source_of, statement_text
+from ..watch.record import ProgramPoint
 from . import write
 
 _REACHES_MEMORY = re.compile(

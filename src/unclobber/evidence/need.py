@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..hooks import BackwardCall, BackwardMark, backward
 from ..model import Need
 from ..source import Stack, frames, sites
 from ..source.places import LiveFrame
+from ..watch.hooks import BackwardCall, BackwardMark, backward
 from . import reads
 from ._live import stack_of
 

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 
 from ..derivatives import by_operation, may_save_result_again
-from ..hooks import backward
-from ..hooks.graph import reachable
 from ..model import or_default
-from ..record import History, SavedTensor, SaveState, life_of, same_memory
 from ..source import frames, sites, syntax
 from ..source.operands import callee
 from ..torch_internals import compat
+from ..watch.hooks import backward
+from ..watch.hooks.graph import reachable
+from ..watch.record import History, SavedTensor, SaveState, life_of, same_memory
 from . import reads
 
 _WHAT = "one of the variables needed for gradient computation has been modified by an inplace operation"

@@ -16,13 +16,13 @@ from typing import Any
 import torch
 
 from ..evidence import save, write
-from ..hooks import Listener, saves
-from ..hooks.installation import installation
 from ..judge import judge_frozen
 from ..model import Finding, InplaceError, UnclobberError
-from ..record import METADATA_ONLY, SavedTensor, overlap, region_of
 from ..source import Stack, frames, sites, spelling
 from ..torch_internals import compat
+from ..watch.hooks import Listener, saves
+from ..watch.hooks.installation import installation
+from ..watch.record import METADATA_ONLY, SavedTensor, overlap, region_of
 from .story_boundary import KnownFacts, error_of, finding_or_fallback
 
 _STORAGE_SWAPS = frozenset(("set_", "set_data"))

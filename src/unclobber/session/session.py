@@ -22,9 +22,6 @@ from ..evidence import ahead, describe, reads, sentence
 from ..evidence import refused as _refused
 from ..evidence.notices import notices
 from ..evidence.refusals import kind_of
-from ..hooks import backward, conflicts, fallback, mechanisms, write_log
-from ..hooks import saves as _saves
-from ..hooks.installation import installation
 from ..judge import judge, judge_without_story, outcome
 from ..judge.refusals import judge_refusal
 from ..model import (
@@ -36,11 +33,14 @@ from ..model import (
     UnclobberError,
     or_default,
 )
-from ..native import core
-from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState
 from ..settings import Suppression
 from ..source import compiled, sites
 from ..torch_internals import compat, versions
+from ..watch.hooks import backward, conflicts, fallback, mechanisms, write_log
+from ..watch.hooks import saves as _saves
+from ..watch.hooks.installation import installation
+from ..watch.native import core
+from ..watch.record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState
 from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.record import overlap, region_of
-from unclobber.record.selection import select
+from unclobber.watch.record import overlap, region_of
+from unclobber.watch.record.selection import select
 
 T = torch.tensor
 ONES = torch.ones

@@ -1,0 +1,7 @@
+"""All that runs while a program runs: the hooks, the ledger that they fill, and the native core.
+
+The package imports nothing, because ``unclobber --version`` asks ``native`` without torch. Each of the three
+packages shows the names in its ``__all__``; inside of ``watch`` they use each other's files.
+"""
+
+__all__ = ["hooks", "native", "record"]
