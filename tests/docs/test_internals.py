@@ -29,7 +29,5 @@ def test_every_file_and_function_exists():
 
 
 def test_a_wrong_name_is_noticed():
-    page = (
-        "`watch/record/ledger.py` `Ledger.state_of`, `watch/nowhere.py` and `Ledger.standing_of` see `add_`"
-    )
+    page = "`watch/__init__.py` `Ledger.state_of`, `watch/nowhere.py` and `Ledger.standing_of` see `add_`"
     assert unknown(page) == {"watch/nowhere.py", "Ledger.standing_of"}

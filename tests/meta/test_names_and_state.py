@@ -23,7 +23,8 @@ STATE = {
     "one a process, because torch is patched once a process": {
         "watch.hooks.installation.installation", "watch.hooks.kernels.running",
         "watch.hooks.saves._hook_stack", "watch.hooks.saves._observation", "watch.hooks.backward._calls",
-        "watch.hooks.write_log._follower", "session.freeze._keeper", "torch_internals.engine.engine", "torch_internals.patches.installed",
+        "watch.hooks.write_log._follower", "session.freeze._keeper",
+        "torch_internals.engine.engine", "torch_internals.patches.installed",
         "watch.hooks.functions._classes", "lightning._fits", "transformers._train",
         "cli.children._settings.following", "integrations.always_on._installed",
     },
