@@ -39,7 +39,7 @@ def surroundings():
         ),
         "kernels": kernels.installed(),
         "sees writes": compat.sees_writes(),
-        "saved tensor hooks": (compat.top_hooks(), saves.active()),
+        "saved tensor hooks": (compat.hook_stack.top(), saves.active()),
         "modes": compat.dispatch_modes(),
         "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
     }

@@ -22,7 +22,7 @@ SHARED_NAMES = {
 STATE = {
     "one a process, because torch is patched once a process": {
         "watch.hooks.installation.installation", "watch.hooks.kernels.running",
-        "watch.hooks.saves._hook_stack", "watch.hooks.saves._observation", "watch.hooks.backward._calls",
+        "watch.hooks.saves._observation", "watch.hooks.backward._calls",
         "watch.hooks.write_log._follower", "session.freeze._keeper",
         "torch_internals.engine.engine", "torch_internals.patches.installed",
         "watch.hooks.functions._classes", "lightning._fits", "transformers._train",
@@ -34,7 +34,7 @@ STATE = {
         "watch.hooks.saves._threads",
         "watch.hooks._stale_reads._active", "source.frames.newest", "evidence.reads._unpacking",
         "watch.record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
-        "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._reading",
+        "torch_internals.compat._hook_stack.hook_stack", "torch_internals.compat._kept._reading",
     },
     "read by the unpack hook at each saved tensor": {"watch.hooks.backward.marker"},
     "beside torch's nodes, of the last backward calls": {"watch.hooks.backward.started_at"},

@@ -345,7 +345,7 @@ def test_sessions_use_it(native, monkeypatch):
 
     with unclobber.guard() as guarded:
         assert type(saves.innermost().pack) is native.Pack
-        if compat.HANDS_OUT_DATA:  # else it is wrapped
+        if compat.behaviour.shows_packed:  # else it is wrapped
             assert type(saves.innermost().unpack) is native.Unpack
         right = overwrite()
         thread = threading.Thread(target=overwrite)

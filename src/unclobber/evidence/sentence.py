@@ -252,7 +252,7 @@ def _said(node: Any) -> str | None:
 
 def _said_of(name: str) -> str:
     """Return ``Exp`` for ``ExpBackward0``, or ``name`` itself if this torch names backward nodes."""
-    return _forward_name(name) if compat.names_forward_operations() else name
+    return _forward_name(name) if compat.behaviour.names_forward_operations else name
 
 
 def _strided() -> str:

@@ -14,6 +14,7 @@ import torch
 # (docs: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-native-api).
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
+from ._behaviour import behaviour
 from ._compilers import tree_map
 from ._tensors import count_write
 
@@ -307,8 +308,8 @@ def torchs_kernel(op: OperatorHandle, written: Callable[..., Any]) -> Callable[.
     Returns:
         The call. None if another library's kernel is registered there, of which nothing is known.
     """
-    get_kernel = getattr(torch.library, "get_kernel", None)
-    if get_kernel is not None and op.name.startswith("aten::"):
+    get_kernel: Any = getattr(torch.library, "get_kernel", None)
+    if behaviour.finds_kernels and op.name.startswith("aten::"):
         kernel: Callable[..., Any] = get_kernel(op.name, VERSION_KEY).call_boxed
         return kernel
     from torch._library.custom_ops import OPDEFS
@@ -321,7 +322,7 @@ def torchs_kernel(op: OperatorHandle, written: Callable[..., Any]) -> Callable[.
         count_write(written(args, kwargs))
         return result
 
-    if get_kernel is None:
+    if not behaviour.finds_kernels:
         return run_and_count if op.name.startswith("aten::") or op.name in OPDEFS else None
     programs: Callable[..., Any] = get_kernel(op.name, VERSION_KEY).call_boxed
     if op.name not in OPDEFS:

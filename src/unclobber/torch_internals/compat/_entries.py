@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
 import torch
-import torch.utils.checkpoint  # torch 2.6 and earlier don't import it themselves
+import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
 
+from ._behaviour import behaviour
 from ._kept import raw_saved
 
 MODULE_HOOK = "BackwardHookFunction"
@@ -29,60 +29,6 @@ def own_batch_norm() -> Any:
     return functional.batch_norm if code is not None and code.co_filename == functional.__file__ else None
 
 
-# Inner hooks (checkpoint, save_on_cpu, the user's) replace unclobber's for the saves below them. Both
-# public entries call these two functions, so wrapping them shows the tensors that inner hooks keep.
-HOOKS_HOME = torch._C._autograd
-PUSH_HOOKS = "_push_saved_tensors_default_hooks"
-POP_HOOKS = "_pop_saved_tensors_default_hooks"
-DISABLE_HOOKS = "_saved_tensors_hooks_disable"
-ENABLE_HOOKS = "_saved_tensors_hooks_enable"
-
-
-TELLS_TOP_HOOKS = hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
-"""Whether torch shows the innermost hooks (since 2.8). If not, callers that push or pop hooks call ``pushed``
-and ``popped``. Delete these with 2.7."""
-
-
-class _PushedHere(threading.local):
-    def __init__(self) -> None:
-        self.pairs: list[tuple[Any, Any]] = []
-
-
-class _Pushed:
-    """The hooks of each thread that were noted by ``pushed``."""
-
-    def __init__(self) -> None:
-        self.here = _PushedHere()
-
-
-_pushed = _Pushed()
-
-
-def pushed(pack: Any, unpack: Any) -> None:
-    """Note a pair of hooks that was pushed in this thread."""
-    _pushed.here.pairs.append((pack, unpack))
-
-
-def popped() -> None:
-    """Note that this thread's innermost pair was popped."""
-    # A pair that is older than the first call of `pushed` was never noted.
-    if _pushed.here.pairs:
-        _pushed.here.pairs.pop()
-
-
-def forget_pushed() -> None:
-    """Drop the notes of :func:`pushed` and :func:`popped` in every thread, because their callers are gone."""
-    _pushed.here = _PushedHere()
-
-
-def top_hooks() -> tuple[Any, Any] | None:
-    """Return the innermost pair of saved-tensor hooks of this thread; None if there is none."""
-    if not TELLS_TOP_HOOKS:
-        return _pushed.here.pairs[-1] if _pushed.here.pairs else None
-    top = torch._C._autograd._top_saved_tensors_default_hooks(False)
-    return None if top is None else (top[0], top[1])
-
-
 def engine_may_need_threads() -> bool:
     """Return whether backward may run in the engine's own threads: it has one for each device but the CPU.
 
@@ -93,23 +39,6 @@ def engine_may_need_threads() -> bool:
     if current is None:
         return False
     return current.type != "cuda" or torch.cuda.device_count() > 0
-
-
-def mark_hooks_below(pack: Any) -> None:
-    """Let a selective checkpoint find the program's hooks below unclobber's, which are about to be pushed.
-
-    Since 2.14 it searches for the program's hooks, and warns of a coming change if it finds some. Its own
-    hooks have these two attributes, which lead to the hooks below (torch/utils/checkpoint.py,
-    ``_current_user_saved_tensors_hooks``). Delete when they are gone, or when it searches no more.
-    """
-    pack._checkpoint_internal = True
-    pack._user_hooks = top_hooks()
-
-
-def clear_hooks_below(pack: Any) -> None:
-    """Forget the hooks below ``pack``, which was popped: a graph that holds ``pack`` must not keep them alive
-    (test_a_left_session_keeps_the_programs_hooks_no_longer_than_torch_does)."""
-    pack._user_hooks = None
 
 
 def hook_registrations() -> tuple[tuple[Any, str], ...]:
@@ -184,13 +113,9 @@ def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:
     """
     if codes and codes[0].co_qualname.startswith("_CheckpointFrame.save_inputs"):
         return True
-    return [code.co_qualname for code in codes[:2]] == ["Function.apply", _CHECKPOINTS] and (
-        not _SAVES_BY_METHOD
+    return not behaviour.saves_checkpoint_inputs_by_method and (
+        [code.co_qualname for code in codes[:2]] == ["Function.apply", behaviour.checkpoint]
     )
-
-
-_CHECKPOINTS = "_checkpoint_without_reentrant_generator"
-_SAVES_BY_METHOD = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
 
 
 def recomputes(pack: Any) -> bool:
@@ -205,11 +130,9 @@ def checkpoint_home() -> tuple[Any, str]:
     """Return (home, name) of the function that gets the code which a non-reentrant checkpoint runs again.
 
     ``checkpoint`` looks it up when it is called, so a ``from … import checkpoint`` made earlier
-    goes through a replacement, too. 2.14 gave the function another name, and the old one to a shim that
-    calls it; delete the old one with 2.13.
+    goes through a replacement, too.
     """
-    home = torch.utils.checkpoint
-    return home, f"{_CHECKPOINTS}_impl" if hasattr(home, f"{_CHECKPOINTS}_impl") else _CHECKPOINTS
+    return torch.utils.checkpoint, behaviour.checkpoint
 
 
 def reentrant_checkpoint() -> Any:

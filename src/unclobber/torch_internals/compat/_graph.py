@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from ._tensors import increment_version, is_functorch_wrapper
+from ._tensors import is_functorch_wrapper
 
 # The node whose backward runs in this thread, None outside. Until a public one exists.
 current_node = torch._C._current_autograd_node
@@ -90,23 +89,6 @@ def renewed_grad_fn(tensor: torch.Tensor) -> Any:
         return tensor.grad_fn
     except RuntimeError:
         return None
-
-
-@functools.cache
-def names_forward_operations() -> bool:
-    """Return whether torch's sentences say ``Unbind`` for ``UnbindBackward0``, as they do since 2.13.
-
-    Tried with a view that torch refuses to follow; nothing is written. Delete with 2.12.
-    """
-    with torch.inference_mode(False), torch.enable_grad():
-        leaf = torch.zeros(1, requires_grad=True)
-        (view,) = leaf.unbind()
-        increment_version((leaf,))
-        try:
-            _ = view.grad_fn
-        except RuntimeError as error:
-            return "Backward" not in str(error)
-    raise AssertionError("torch refuses one of several views whose memory was written")
 
 
 def why_unusable(view: torch.Tensor) -> str | None:

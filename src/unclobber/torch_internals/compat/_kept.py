@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from ._behaviour import behaviour
 from ._dispatcher import unseen_by_torch, without_modes
 from ._tensors import storage_key_or_none
 
@@ -35,8 +36,6 @@ PACK_WRITES_SENTENCE = (
 with torch._C.DisableTorchFunction():
     no_memory = torch.empty(0, dtype=torch.bool, device="cpu")
 """Stand-in for a tensor that is not kept."""
-HANDS_OUT_DATA = _DATA is not None
-"""Whether torch shows the pack hook's result."""
 
 
 def packed(raw: Any) -> Any:
@@ -55,7 +54,7 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
     """
     for attribute in raw_attributes(node):
         role = attribute.removeprefix("_raw_saved_")
-        if not HANDS_OUT_DATA:
+        if not behaviour.shows_packed:
             yield from _kept_under(node, role)
             continue
         try:
@@ -75,7 +74,7 @@ def is_freed(node: Any, attribute: str) -> bool:
     """Return whether a node has freed the tensors of one of its ``raw_attributes``."""
     role = attribute.removeprefix("_raw_saved_")
     try:
-        if HANDS_OUT_DATA:
+        if behaviour.shows_packed:
             raw = getattr(node, attribute)
             if isinstance(raw, (tuple, list)) or packed(raw) is not None:
                 return False
@@ -115,7 +114,7 @@ _reading = _NodeQuestion()
 
 def recognizable(unpack: Unpack) -> Unpack:
     """Wrap ``unpack`` so that ``raw_saved`` can read its argument without running the hook."""
-    if HANDS_OUT_DATA:
+    if behaviour.shows_packed:
         return unpack
 
     def recognized(kept: Any) -> torch.Tensor:

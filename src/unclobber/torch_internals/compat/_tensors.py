@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+
+from ._behaviour import behaviour
 
 # torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
 increment_version: Callable[[Iterable[torch.Tensor]], None] = torch._C._increment_version
@@ -162,7 +162,7 @@ def references_by_torch(tensor: torch.Tensor) -> int:
     One while C++ owners hold the tensor, too (torch/csrc/autograd/python_variable.cpp, since 2.10); none
     before.
     """
-    return int(_owners_refer() and use_count(tensor) > 1)
+    return int(behaviour.owners_refer and use_count(tensor) > 1)
 
 
 def python_owners() -> int:
@@ -170,14 +170,4 @@ def python_owners() -> int:
 
     Zero before, because C++ owners may have outlived the last name, which can't be detected.
     """
-    return int(_owners_refer())
-
-
-@functools.cache
-def _owners_refer() -> bool:
-    """Return whether a C++ owner refers to the Python object, as tried with a view that owns its base."""
-    with torch.inference_mode(False):
-        tensor = torch.zeros(1)
-        before = sys.getrefcount(tensor)
-        view = tensor[:]
-        return sys.getrefcount(tensor) > before and view._base is tensor
+    return int(behaviour.owners_refer)

@@ -20,7 +20,7 @@ from . import saves
 
 def install(patches: Patches) -> None:
     """Replace ``register_hooks`` and ``data`` of raw saved tensors, if torch shows the save record there."""
-    if compat.HANDS_OUT_DATA:
+    if compat.behaviour.shows_packed:
         home = compat.raw_saved_class
         patches.stand_in(home, "register_hooks", _register_hooks)
         patches.replace(home, "data", AttributeStandIn(vars(home)["data"], getter=_data))

@@ -17,6 +17,7 @@ import torch
 
 from ...source import frames
 from ...torch_internals import compat
+from ...torch_internals.compat import hook_stack
 from ...torch_internals.patches import Patches, StandIn
 from ..native import core
 from ..record import (
@@ -114,11 +115,11 @@ class SavedTensorHooks:
         The program's hooks that are entered already are still called, unless ``over_programs``: then they
         stay below these, unused, until ``leave``.
         """
-        outer = None if over_programs else compat.top_hooks()
+        outer = None if over_programs else hook_stack.top()
         self._pushed = self._native is None or not self._native.hook(True)
         if self._pushed:
-            compat.mark_hooks_below(self.pack)
-            _hook_stack.push(self.pack, self.unpack)
+            hook_stack.mark_hooks_below(self.pack)
+            _push(self.pack, self.unpack)
         else:
             backward.marker.mirror_to(self._native)
             self._native.enter(self._ledger.pending, self._see is compat.see_writes)
@@ -126,7 +127,7 @@ class SavedTensorHooks:
         if outer is not None and not _is_own(outer[0]):
             # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
             self._over = self.watch_inner(*outer)
-            _hook_stack.push(*self._over)
+            _push(*self._over)
         fallback.enter()
         self._see()
         if self._fingerprints is not None:
@@ -143,14 +144,14 @@ class SavedTensorHooks:
         # has popped the copy over these, so its own are popped in their place
         # (test_hooks_left_in_another_order).
         if self._over is not None:
-            _hook_stack.pop()
+            hook_stack.pop()
             self._over = None
         fallback.leave()
         if not self._pushed:
             self._native.leave(self._ledger.pending)
         elif not self._set_aside:
-            _hook_stack.pop()
-            compat.clear_hooks_below(self.pack)
+            hook_stack.pop()
+            hook_stack.clear_hooks_below(self.pack)
         if not _threads.hooks and not _observation.always:
             compat.ignore_writes()
 
@@ -166,7 +167,7 @@ class SavedTensorHooks:
     def _innermost(self) -> bool:
         """Return whether these hooks get what this thread saves first."""
         if self._pushed:
-            return compat.top_hooks() == (self.pack, self.unpack)
+            return hook_stack.top() == (self.pack, self.unpack)
         return bool(self._native.is_innermost(self._ledger.pending))
 
     def set_aside(self, because: str) -> None:
@@ -178,7 +179,7 @@ class SavedTensorHooks:
         if self._set_aside or not self._innermost():
             return
         if self._pushed:
-            _hook_stack.pop()
+            hook_stack.pop()
             self._set_aside = True
         if self._ledger.transform is None and "torch.func" in because:
             self._ledger.transform = frames.of_program()
@@ -186,7 +187,7 @@ class SavedTensorHooks:
     def resume(self) -> None:
         """Push the hooks again, because the code that refuses hooks has ended."""
         if self._set_aside:
-            _hook_stack.push(self.pack, self.unpack)
+            _push(self.pack, self.unpack)
             self._set_aside = False
 
     @contextlib.contextmanager
@@ -207,17 +208,17 @@ class SavedTensorHooks:
 
     def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
         """Let ``new`` pack instead of ``old`` if these hooks are this thread's innermost."""
-        was_on_top = compat.top_hooks() == (old, self.unpack)
+        was_on_top = hook_stack.top() == (old, self.unpack)
         if was_on_top:
-            _hook_stack.pop()
+            hook_stack.pop()
         elif self._pushed or not self._innermost():
             return
         self.pack = new
         # The native core's hooks are not on the stack: the first exchange pushes ``new``, and the second
         # only pops it.
         if self._pushed or not was_on_top:
-            compat.mark_hooks_below(new)
-            _hook_stack.push(new, self.unpack)
+            hook_stack.mark_hooks_below(new)
+            _push(new, self.unpack)
 
     def _with_fingerprints(
         self, fingerprints: Fingerprints, pack: Callable[[torch.Tensor], SavedTensor], unpack: Unpack
@@ -328,7 +329,7 @@ def new_queue() -> SaveQueue:
     Engine threads of other devices call hooks on torch's stack only.
     """
     native = core.loaded().module
-    if native is None or not compat.HANDS_OUT_DATA or compat.engine_may_need_threads():
+    if native is None or not compat.behaviour.shows_packed or compat.engine_may_need_threads():
         return PythonQueue()
     queue: SaveQueue = native.Queue()
     return queue
@@ -534,63 +535,35 @@ def innermost() -> SavedTensorHooks | None:
     return _threads.hooks[-1] if _threads.hooks else None
 
 
-class _HookStack:
-    """torch's functions that push, pop, forbid and allow hooks, and their replacements."""
+def install(patches: Patches) -> None:
+    """Replace torch's functions for hooks until ``patches`` is undone."""
+    hook_stack.install(patches, _on_push, _on_disable, _on_enable)
+    patches.at_undo(_forget_natively)
+    patches.while_active(lambda: _let_go)
 
-    def __init__(self) -> None:
-        self._originals: dict[str, Any] = {}
 
-    def install(self, patches: Patches) -> None:
-        """Replace torch's functions until ``patches`` is undone."""
-        home = compat.HOOKS_HOME
-        wrappers: dict[str, Callable[..., Any]] = {
-            compat.PUSH_HOOKS: self._push_wrapper,
-            compat.DISABLE_HOOKS: self._disable_wrapper,
-            compat.ENABLE_HOOKS: self._enable_wrapper,
-        }
-        if not compat.TELLS_TOP_HOOKS:
-            # torch before 2.8 doesn't say which hooks are on top, so pops are counted, too.
-            wrappers[compat.POP_HOOKS] = self._pop_wrapper
-        for name, wrapper in wrappers.items():
-            self._originals[name] = getattr(home, name)
-            patches.replace(home, name, StandIn(self._originals[name], wrapper))
-        patches.at_undo(self._originals.clear)
-        patches.at_undo(compat.forget_pushed)
-        patches.at_undo(_forget_natively)
-        patches.while_active(lambda: _let_go)
+def _push(pack: Pack, unpack: Unpack) -> None:
+    native = core.loaded().module
+    if native is not None:
+        native.pushes()
+    hook_stack.push(pack, unpack)
 
-    def push(self, pack: Pack, unpack: Unpack) -> None:
-        """Push a pair by torch's own function, past the replacement, which would wrap it."""
-        native = core.loaded().module
-        if native is not None:
-            native.pushes()
-        push = self._originals.get(compat.PUSH_HOOKS) or getattr(compat.HOOKS_HOME, compat.PUSH_HOOKS)
-        push(pack, unpack)
-        if not compat.TELLS_TOP_HOOKS:
-            compat.pushed(pack, unpack)
 
-    def pop(self) -> None:
-        getattr(compat.HOOKS_HOME, compat.POP_HOOKS)()
+def _on_push(pack: Pack, unpack: Unpack) -> None:
+    if _threads.hooks:
+        pack, unpack = _threads.hooks[-1].watch_inner(pack, unpack)
+    _push(pack, unpack)
 
-    def _pop_wrapper(self) -> None:
-        self._originals[compat.POP_HOOKS]()
-        compat.popped()
 
-    def _push_wrapper(self, pack: Pack, unpack: Unpack) -> None:
-        if _threads.hooks:
-            pack, unpack = _threads.hooks[-1].watch_inner(pack, unpack)
-        self.push(pack, unpack)
+def _on_disable(message: str) -> None:
+    """Set this thread's innermost hooks aside, because torch.func transforms refuse any active hooks."""
+    if _threads.hooks:
+        _threads.hooks[-1].set_aside(message)
 
-    def _disable_wrapper(self, message: str) -> None:
-        """Set this thread's innermost hooks aside, because torch.func transforms refuse any active hooks."""
-        if _threads.hooks:
-            _threads.hooks[-1].set_aside(message)
-        self._originals[compat.DISABLE_HOOKS](message)
 
-    def _enable_wrapper(self) -> None:
-        self._originals[compat.ENABLE_HOOKS]()
-        if _threads.hooks:
-            _threads.hooks[-1].resume()
+def _on_enable() -> None:
+    if _threads.hooks:
+        _threads.hooks[-1].resume()
 
 
 def _let_go() -> None:
@@ -604,7 +577,3 @@ def _forget_natively() -> None:
     native = core.loaded().module
     if native is not None:
         native.forget()
-
-
-_hook_stack = _HookStack()
-install = _hook_stack.install

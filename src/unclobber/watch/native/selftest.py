@@ -79,7 +79,7 @@ def _unpushed(module: Any) -> str | None:
 
     Return the failure, or None.
     """
-    if not compat.HANDS_OUT_DATA:
+    if not compat.behaviour.shows_packed:
         return None  # before torch 2.10 the core pushes its hooks, and this way is never used
     queue, needed = module.Queue(), []
 
