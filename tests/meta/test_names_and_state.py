@@ -58,7 +58,9 @@ STATE = {
         "watch.hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
         "derivatives.torch_table._lock", "torch_internals.compat._graph._lock",
     },
-    "nothing of it changes": {"torch_internals.compat._kept.no_memory"},
+    "nothing of it changes": {
+        "torch_internals.compat._kept.no_memory", "torch_internals.compat._behaviour.behaviour",
+    },
     "lent to torch under that lock": {
         "torch_internals.compat._graph._with_hooks",
     },

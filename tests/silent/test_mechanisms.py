@@ -37,11 +37,11 @@ def no_hooks(monkeypatch):
 
 
 def no_backward(monkeypatch):
-    monkeypatch.setattr(compat, "backward_homes", lambda: ())
+    monkeypatch.setattr(compat.EntryPoints, "BACKWARD", ())
 
 
 def no_data(monkeypatch):
-    monkeypatch.setattr(undispatched, "_data", lambda inherited, swapped: inherited)
+    monkeypatch.setattr(undispatched, "_data", lambda inherited, clients: inherited)
 
 
 def no_optimizer(monkeypatch):
@@ -56,7 +56,7 @@ def no_functions(monkeypatch):
 def no_checkpoint(monkeypatch):
     """As on 2.14, where the function that we knew is called no more."""
     monkeypatch.setattr(torch.utils.checkpoint, "_old", lambda *args: None, raising=False)
-    monkeypatch.setattr(compat, "checkpoint_home", lambda: (torch.utils.checkpoint, "_old"))
+    monkeypatch.setattr(compat.EntryPoints, "CHECKPOINT", (torch.utils.checkpoint, "_old"))
 
 
 def no_reentrant_checkpoint(monkeypatch):
@@ -65,7 +65,7 @@ def no_reentrant_checkpoint(monkeypatch):
         def forward(ctx, function, *args):
             return None
 
-    monkeypatch.setattr(compat, "reentrant_checkpoint", lambda: Unused)
+    monkeypatch.setattr(compat.EntryPoints, "REENTRANT_CHECKPOINT", (Unused, "forward"))
 
 
 AWAY = {

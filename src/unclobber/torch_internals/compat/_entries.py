@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
+import torch.utils.dlpack
+import torch.utils.hooks
 
 from ._behaviour import behaviour
 from ._kept import raw_saved
@@ -17,8 +19,44 @@ MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
 
 
-batch_norm_class: Any = torch.nn.modules.batchnorm._BatchNorm
-"""The class from which torch's batch norm modules inherit their ``forward``."""
+class EntryPoints:
+    """What a session replaces in torch: classes, and pairs of a home and a name."""
+
+    BACKWARD: tuple[tuple[Any, str], ...] = (
+        (torch.autograd, "_engine_run_backward"),
+        (torch.autograd.graph, "_engine_run_backward"),
+    )
+    """The function that ``backward()`` and ``autograd.grad()`` call, in the modules that have it."""
+    BATCH_NORM: tuple[Any, str] = torch.nn.modules.batchnorm._BatchNorm, "forward"
+    CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint, behaviour.checkpoint
+    """The function that gets the code which a non-reentrant checkpoint runs again. ``checkpoint`` looks it up
+    when it is called, so a ``from … import checkpoint`` made earlier goes through a replacement, too."""
+    CONTEXT: Any = torch.autograd.function.BackwardCFunction
+    """The class above the ``ctx`` of every custom Function, which is its node, too."""
+    EXPORTS: tuple[tuple[Any, str], ...] = (
+        (torch.Tensor, "__dlpack__"),
+        (torch.utils.dlpack, "to_dlpack"),
+        (torch, "to_dlpack"),
+    )
+    """The functions that export a tensor's memory by DLPack; all are public."""
+    FUNCTION_BACKWARD = tuple(
+        name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
+    )
+    """Methods of ``CONTEXT`` that the engine calls (torch/autograd/function.py, stable since 2.0;
+    ``apply_boxed`` since 2.12)."""
+    HOOK_REGISTRATIONS: tuple[tuple[Any, str], ...] = (
+        (torch.Tensor, "register_hook"),
+        (torch.Tensor, "register_post_accumulate_grad_hook"),
+        (torch.utils.hooks.BackwardHook, "__init__"),
+    )
+    """Python functions through which hooks come to run inside backward. Full module hooks make a
+    ``BackwardHook`` at each call of the module, whenever they were registered."""
+    LOAD_LIBRARY: tuple[Any, str] = type(torch.ops), "load_library"
+    RAW_SAVED: Any = torch._C._autograd.SavedTensor
+    """The class of the ``_raw_saved_*`` attributes: ``register_hooks(pack, unpack)``, and ``data`` since
+    2.10."""
+    REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
+    """The method of a custom Function that gets the code to run again."""
 
 
 def own_batch_norm() -> Any:
@@ -41,40 +79,9 @@ def engine_may_need_threads() -> bool:
     return current.type != "cuda" or torch.cuda.device_count() > 0
 
 
-def hook_registrations() -> tuple[tuple[Any, str], ...]:
-    """Return the Python entries through which hooks come to run inside backward, as (home, name).
-
-    Full module hooks make a ``BackwardHook`` at each call of the module, whenever they were
-    registered.
-    """
-    from torch.utils.hooks import BackwardHook
-
-    return (
-        (torch.Tensor, "register_hook"),
-        (torch.Tensor, "register_post_accumulate_grad_hook"),
-        (BackwardHook, "__init__"),
-    )
-
-
 def post_accumulate_hooks(leaf: torch.Tensor) -> Any:
     """Return the hooks of ``register_post_accumulate_grad_hook``, which no public name shows."""
     return leaf._post_accumulate_grad_hooks
-
-
-def backward_homes() -> tuple[tuple[Any, str], ...]:
-    """Return the (home, name) pairs of the function that ``backward()`` and ``autograd.grad()`` call."""
-    return (
-        (torch.autograd, "_engine_run_backward"),
-        (torch.autograd.graph, "_engine_run_backward"),
-    )
-
-
-# Each custom Function has a class of its own for its node and `ctx`, below BackwardCFunction; the
-# engine calls these two of its methods. Seen in torch/autograd/function.py, stable since 2.0
-# (`apply_boxed` since 2.12).
-BACKWARD_METHODS = tuple(
-    name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
-)
 
 
 def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -82,11 +89,6 @@ def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
     (half a second)."""
     run: Any = torch.autograd.graph._engine_run_backward
     run((output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
-
-
-def context_home() -> Any:
-    """Return the class above the ``ctx`` of every custom Function."""
-    return torch.autograd.function.BackwardCFunction
 
 
 _NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
@@ -124,20 +126,6 @@ def recomputes(pack: Any) -> bool:
     Such a hook keeps its tensors for the hooks of the first forward.
     """
     return str(getattr(pack, "__qualname__", "")).startswith("_recomputation_hook.")
-
-
-def checkpoint_home() -> tuple[Any, str]:
-    """Return (home, name) of the function that gets the code which a non-reentrant checkpoint runs again.
-
-    ``checkpoint`` looks it up when it is called, so a ``from … import checkpoint`` made earlier
-    goes through a replacement, too.
-    """
-    return torch.utils.checkpoint, behaviour.checkpoint
-
-
-def reentrant_checkpoint() -> Any:
-    """Return the custom Function of reentrant checkpoints, whose ``forward`` gets the code to run again."""
-    return torch.utils.checkpoint.CheckpointFunction
 
 
 def checkpoint_at_once() -> Callable[..., Any]:

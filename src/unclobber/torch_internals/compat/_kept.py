@@ -24,9 +24,7 @@ from ._tensors import storage_key_or_none
 
 Unpack = Callable[[Any], torch.Tensor]
 
-raw_saved_class: Any = torch._C._autograd.SavedTensor
-"""The class of the ``_raw_saved_*`` attributes: ``register_hooks(pack, unpack)``, and ``data`` since 2.10."""
-_DATA = vars(raw_saved_class).get("data")
+_DATA = vars(torch._C._autograd.SavedTensor).get("data")
 PACK_WRITES_SENTENCE = (
     "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot "
     "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "

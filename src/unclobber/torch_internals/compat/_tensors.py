@@ -145,13 +145,6 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return not is_functorch_wrapper(tensor)
 
 
-def exports() -> tuple[tuple[Any, str], ...]:
-    """Return (home, name) of the functions that export a tensor's memory by DLPack; all are public."""
-    import torch.utils.dlpack
-
-    return (torch.Tensor, "__dlpack__"), (torch.utils.dlpack, "to_dlpack"), (torch, "to_dlpack")
-
-
 use_count: Callable[[torch.Tensor], int] = torch._C.TensorBase._use_count  # type: ignore[attr-defined]
 """Return the number of a tensor's C++ owners; all Python names together count once."""
 

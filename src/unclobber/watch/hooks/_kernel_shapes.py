@@ -17,6 +17,7 @@ import torch
 
 from ...source import frames
 from ...torch_internals import compat
+from ...torch_internals.compat import Key, Operator
 from ._culprit import Culprit
 from ._overrides import Override
 from ._written import (
@@ -164,13 +165,13 @@ def kernel_for(
         if made is not None:
             return made
     try:
-        op = compat.operator_handle(name, schema)
+        op = Operator.named(name, schema)
     except RuntimeError:
         return None  # Python can't call it
     if op_name in UNDECLARED:
         positions, _ = UNDECLARED[op_name]
         notifying = _general_kernel(op, op_name, listeners, WrittenArguments(positions, ()), bumps=False)
-        after, redispatch = compat.after_write_key, op.redispatch
+        after, redispatch = Key.WRITE.after, op.redispatch
 
         def plain(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             return redispatch(keyset & after, *args, **kwargs)
@@ -186,24 +187,22 @@ def kernel_for(
     if has and (not is_torchs(name) or name in _BUILDING_BLOCKS_WITH_OUT):
         # `torch.library.custom_op` has a kernel there that bumps the counter before it writes, so a kernel
         # below it comes too late (test_custom_operation_that_declares_its_write).
-        original = compat.torchs_kernel(op, written.tensors)
+        original = op.torchs_kernel(written.tensors)
         if original is not None:
             notifying = _general_kernel(
                 op, op_name, listeners, written, bumps=is_torchs(name), original=original
             )
-            return _override(
-                name, compat.VERSION_KEY, lock, lambda mine: _dormant_or(mine, original, notifying)
-            )
+            return _override(name, Key.VERSION, lock, lambda mine: _dormant_or(mine, original, notifying))
     if written.positions == (0,) and not written.names and has and is_tensor(op.schema, 0):
         if op_name in _BUILDING_BLOCKS:
             make = functools.partial(_overriding_kernel, op, op_name, listeners)
-            return _override(name, compat.VERSION_KEY, lock, make)
+            return _override(name, Key.VERSION, lock, make)
         return _plain_kernel(op, op_name, listeners)
     return _general_kernel(op, op_name, listeners, written, bumps=has)
 
 
 def _override(
-    name: str, key: str, lock: threading.RLock, make: Callable[[Override], Callable[..., Any]]
+    name: str, key: Key, lock: threading.RLock, make: Callable[[Override], Callable[..., Any]]
 ) -> Override:
     """Return a kernel in Python over the one that an operation has at a dispatch key.
 
@@ -214,7 +213,7 @@ def _override(
     def register(override: Override) -> Any:
         if not kernels:
             kernels.append(make(override))
-        return compat.register(name, key, kernels[0])
+        return key.register(name, kernels[0])
 
     return Override(lock, register)
 
@@ -291,11 +290,11 @@ def written_by(schema: Any, namespace: str, op_name: str) -> WrittenArguments:
     return written
 
 
-def _plain_kernel(op: compat.OperatorHandle, op_name: str, listeners: Listeners) -> Callable[..., Any]:
+def _plain_kernel(op: Operator, op_name: str, listeners: Listeners) -> Callable[..., Any]:
     """Return the kernel of ``x.op_(…)``, the most frequent shape."""
     redispatch = op.redispatch
-    after = compat.after_write_key
-    below = compat.below(op)
+    after = Key.WRITE.after
+    below = op.below()
     see, ignore = compat.see_writes, compat.ignore_writes
     slots = tuple(slot - 1 for slot in tensor_slots(op.schema, (0,)))
 
@@ -338,13 +337,13 @@ def _dormant_or(
 
 
 def _overriding_kernel(
-    op: compat.OperatorHandle, op_name: str, listeners: Listeners, override: Override
+    op: Operator, op_name: str, listeners: Listeners, override: Override
 ) -> Callable[..., Any]:
     """Return the kernel of a building block, which replaces torch's own kernel and calls it."""
-    below = compat.below(op)
-    original: Any = compat.torchs_kernel(op, WrittenArguments((0,), ()).tensors)
+    below = op.below()
+    original: Any = op.torchs_kernel(WrittenArguments((0,), ()).tensors)
     takes_tensor = bool(tensor_slots(op.schema, (0,)))
-    may_be_lazy, conjugate, negative = op_name == "copy_", compat.CONJUGATE, compat.NEGATIVE
+    may_be_lazy, conjugate, negative = op_name == "copy_", Key.CONJUGATE.parsed, Key.NEGATIVE.parsed
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners of the write to ``target``, then run torch's kernel."""
@@ -376,7 +375,7 @@ def _overriding_kernel(
 
 
 def _general_kernel(
-    op: compat.OperatorHandle,
+    op: Operator,
     op_name: str,
     listeners: Listeners,
     written: WrittenArguments,
@@ -396,8 +395,8 @@ def _general_kernel(
         original: The kernel that this one replaces; None if there is none at this key.
     """
     redispatch = op.redispatch
-    after = compat.after_write_key
-    below = compat.below(op)
+    after = Key.WRITE.after
+    below = op.below()
     slots: tuple[int, ...] | None = None  # looked for when it is called: there are a thousand of these
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -426,10 +425,10 @@ def _general_kernel(
     return kernel
 
 
-def _private_kernel(op: compat.OperatorHandle, listeners: Listeners) -> Callable[..., Any]:
+def _private_kernel(op: Operator, listeners: Listeners) -> Callable[..., Any]:
     """Return the kernel of an operation that writes only its own temporaries."""
     redispatch = op.redispatch
-    after = compat.after_write_key
+    after = Key.WRITE.after
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         compat.ignore_writes()
@@ -442,11 +441,11 @@ def _private_kernel(op: compat.OperatorHandle, listeners: Listeners) -> Callable
     return kernel
 
 
-def _below_write_key(op: compat.OperatorHandle) -> Run:
+def _below_write_key(op: Operator) -> Run:
     """Return a function that runs ``op`` with the keys below the free one."""
     redispatch = op.redispatch
-    after = compat.after_write_key
-    below = compat.below(op)
+    after = Key.WRITE.after
+    below = op.below()
     slots = tensor_slots(op.schema, ())
 
     def run(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -497,14 +496,14 @@ def unverified_kernel(
     return kernel
 
 
-def write_back_kernel(key: str, listeners: Listeners, lock: threading.RLock) -> Override:
+def write_back_kernel(key: Key, listeners: Listeners, lock: threading.RLock) -> Override:
     """Return the kernel of ``copy_`` into a tensor whose conjugation or negation is lazy.
 
     Such a tensor's in-place operations work on a resolved copy, which torch then copies back
     (aten/src/ATen/native/MathBitsFallback.h): this is where the program's memory is written.
     """
-    redispatch = compat.operator_handle("aten::copy_").redispatch
-    after = compat.keys_after(key)
+    redispatch = Operator.named("aten::copy_").redispatch
+    after = key.after
     written = WrittenArguments((0,), ())
 
     def make(override: Override) -> Callable[..., Any]:

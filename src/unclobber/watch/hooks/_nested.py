@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...source.values import contents, is_a
-from ...torch_internals import compat
+from ...torch_internals.compat import EntryPoints
 
 MOST = 1000
 """Number of values looked at on one ``ctx``; further ones are not followed."""
@@ -29,7 +29,7 @@ ATOMS = frozenset(
 """Types in which no tensor can lie."""
 
 _NOT_FOLLOWED = (
-    type, types.ModuleType, torch.nn.Module, torch.optim.Optimizer, compat.context_home(),
+    type, types.ModuleType, torch.nn.Module, torch.optim.Optimizer, EntryPoints.CONTEXT,
 )  # fmt: skip
 """Objects that a program keeps for what they are at the time of backward."""
 

@@ -20,6 +20,7 @@ import torch
 from ...source import frames
 from ...source.sites import is_library
 from ...torch_internals import compat
+from ...torch_internals.compat import EntryPoints
 from ...torch_internals.patches import Patches
 from ..record import SavedTensor, SaveState
 from . import saves
@@ -33,8 +34,8 @@ _LONGEST = 1000
 
 def install(patches: Patches) -> None:
     """Replace torch's two functions that get the code to run again."""
-    patches.stand_in(*compat.checkpoint_home(), _generator)
-    patches.stand_in(compat.reentrant_checkpoint(), "forward", _forward)
+    patches.stand_in(*EntryPoints.CHECKPOINT, _generator)
+    patches.stand_in(*EntryPoints.REENTRANT_CHECKPOINT, _forward)
 
 
 def _generator(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ import torch
 
 from ...source import Stack, frames
 from ...torch_internals import compat
+from ...torch_internals.compat import EntryPoints
 from ...torch_internals.patches import Patches, hide_frames
 from ..record import SavedTensor, SaveState, each_once
 from . import _nested, handed, pause, saves, unmarked
@@ -173,10 +174,10 @@ _thread = _RunningForwards()
 
 def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
-    context = compat.context_home()
+    context = EntryPoints.CONTEXT
     patches.replace(context, "__init__", _begin(context.__init__))
     patches.replace(context, "__setattr__", _set_attribute(context))
-    for name in compat.BACKWARD_METHODS:
+    for name in EntryPoints.FUNCTION_BACKWARD:
         patches.stand_in(context, name, _run_backward, patches)
     handed.install(patches)
     patches.while_active(lambda: _take_away)

@@ -33,6 +33,7 @@ import torch
 
 from ...source import frames
 from ...torch_internals import compat, libraries
+from ...torch_internals.compat import Key
 from ..native import core
 from ._kernel_shapes import (
     AnyKernel,
@@ -196,9 +197,8 @@ class Kernels:
         loads = None if libraries.loads is None else libraries.loads()
         if self._complete and self._follows and loads == self._loads and loads is not None:
             return
-        names = set(compat.all_op_names())
-        mutating = compat.mutating_schemas()
-        composite, counting = compat.with_kernel(compat.COMPOSITE), compat.with_kernel(compat.VERSION_KEY)
+        names, mutating = compat.operations()
+        composite, counting = Key.COMPOSITE.with_kernel(), Key.VERSION.with_kernel()
         for name in names - self._table.keys():
             if is_torchs(name):
                 needed = may_write(name, mutating) and name not in composite
@@ -213,7 +213,7 @@ class Kernels:
         self._loads, self._complete = loads or 0, True
         for name, kernel in self._table.items():
             self._register(name, kernel)
-        for key in compat.LAZY_KEYS:
+        for key in (Key.CONJUGATE, Key.NEGATIVE):
             name = f"{key} of copy_"
             if name not in self._overrides:
                 self._overrides[name] = write_back_kernel(key, self.listeners, self._lock)
@@ -223,8 +223,8 @@ class Kernels:
         """Make kernels for the program's operations that have come, or changed."""
         while self._to_be_made:
             name = self._to_be_made.pop()
-            needed = not compat.has_kernel(name, compat.COMPOSITE)
-            self._table[name] = self._made(name, compat.has_kernel(name)) if needed else None
+            needed = not Key.COMPOSITE.has_kernel(name)
+            self._table[name] = self._made(name, Key.VERSION.has_kernel(name)) if needed else None
             self._register(name, self._table[name])
 
     def _made(self, name: str, has: bool, schema: Any = None) -> AnyKernel | None:
@@ -247,7 +247,7 @@ class Kernels:
         elif kernel is not None and name not in self._registered:
             self._registering = True
             try:
-                self._registered[name] = compat.register(name, compat.WRITE_KEY, kernel)
+                self._registered[name] = Key.WRITE.register(name, kernel)
             finally:
                 self._registering = False
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from ...torch_internals import compat
+from ...torch_internals.compat import EntryPoints
 from ..record import Ledger, SavedTensor
 from . import backward
 from .conflicts import Conflict
@@ -256,7 +257,7 @@ def _recomputed(probe: StandInSession) -> str | None:
     if compat.has_dynamo():
         return _ends(probe, "recompute", *_checkpointed(False), 3)
     # test_neither_dynamo_nor_sympy_is_imported_for_it
-    home, name = compat.checkpoint_home()
+    home, name = EntryPoints.CHECKPOINT
     return None if compat.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
 
 

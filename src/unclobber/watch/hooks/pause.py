@@ -26,6 +26,7 @@ from torch.optim.optimizer import (
 
 from ...source import frames
 from ...torch_internals import compat
+from ...torch_internals.compat import EntryPoints
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..native import core
@@ -113,7 +114,7 @@ def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None
     """
     pause = PauseInBackward(clients)
     _pause_in_steps(patches, clients, view_writes)
-    for home, name in compat.hook_registrations():
+    for home, name in EntryPoints.HOOK_REGISTRATIONS:
         patches.stand_in(home, name, _preceded_by, pause.hook_registered)
     patches.while_active(pause.subscribe)
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
+from ...torch_internals.compat import EntryPoints
 from ...torch_internals.patches import Patches
 from . import kernels
 
@@ -23,7 +24,7 @@ def install(patches: Patches) -> None:
     kernels.follow_registrations()
     patches.stand_in(torch.library.Library, "define", _followed_by, _define)
     patches.stand_in(torch.library.Library, "impl", _followed_by, _impl)
-    patches.stand_in(compat.loader_home(), "load_library", _followed_by, _load)
+    patches.stand_in(*EntryPoints.LOAD_LIBRARY, _followed_by, _load)
 
 
 def _followed_by(original: Callable[..., Any], after: Callable[..., None]) -> Callable[..., Any]:

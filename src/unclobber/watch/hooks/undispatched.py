@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
+from ...torch_internals.compat import EntryPoints
 from ...torch_internals.patches import AttributeStandIn, Patches
 from . import saves
 from .clients import Clients
@@ -28,7 +29,7 @@ def install(patches: Patches, clients: Clients) -> None:
     patches.stand_in(torch.cuda.CUDAGraph, "replay", _replay, clients)
     for name in compat.WRITES_PAST_OPERATIONS:
         patches.stand_in(torch.Tensor, name, _elementwise, name, clients)
-    for home, name in compat.exports():
+    for home, name in EntryPoints.EXPORTS:
         patches.stand_in(home, name, _export, clients)
 
 
