@@ -324,14 +324,8 @@ def _core_of(ledger: Ledger) -> Any:
 
 
 def new_queue() -> SaveQueue:
-    """Create a session's save queue: the native core's only if every save reaches it, else a ``PythonQueue``.
-
-    Engine threads of other devices call hooks on torch's stack only.
-    """
-    native = core.loaded().module
-    if native is None or not compat.behaviour.shows_packed or compat.engine_may_need_threads():
-        return PythonQueue()
-    queue: SaveQueue = native.Queue()
+    """Create a session's save queue: the native core's only if its engine gets every save."""
+    queue: SaveQueue = core.loaded().module.Queue() if core.choose().saves == "engine" else PythonQueue()
     return queue
 
 

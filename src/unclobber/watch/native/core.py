@@ -1,4 +1,7 @@
-"""The choice of the core: the native one if it is compiled and passes its self-test, else the Python core."""
+"""The choice of the core: the native one if it is compiled and passes its self-test, else the Python core.
+
+Read from top to bottom, each function adds a reason for the slower way.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import functools
 import importlib.util
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from ...model import UnclobberError
 from .place import MODULE, compiled
@@ -82,6 +85,34 @@ def loaded() -> Loaded:
     except Exception as error:
         return Loaded(None, f"loading it failed ({type(error).__name__}: {error})")
     return Loaded(None, f"its self-test failed: {problem}") if problem else Loaded(module, "")
+
+
+class Core(NamedTuple):
+    """How saves are seen in a session."""
+
+    saves: Literal["engine", "compiled hooks", "Python hooks"]
+    """What torch calls for a saved tensor: the core's engine, which wraps torch's, or hooks on torch's stack."""
+    why: str
+    """Why it is no faster one, as one clause; empty for the engine."""
+
+
+def choose() -> Core:
+    """Return how a session that starts now sees saves: the first of these ways that reaches all of them.
+
+    A session that counts bytes or takes fingerprints needs a Python object at each save, and pushes hooks in
+    any case. Writes are seen by kernels of the same core, or by modes if ``hooks.selftest`` finds them broken.
+    """
+    from ...torch_internals import compat
+
+    module, why_not = loaded()
+    if module is None:
+        return Core("Python hooks", why_not)
+    # Two cases need hooks in C++: torch 2.6 to 2.9, and every program on a machine with a GPU.
+    if not compat.behaviour.shows_packed:
+        return Core("compiled hooks", "this torch does not show what a pack hook has returned")
+    if compat.engine_may_need_threads():
+        return Core("compiled hooks", "threads of another device's engine call hooks on torch's stack only")
+    return Core("engine", "")
 
 
 def missed() -> str | None:
