@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -168,6 +168,23 @@ def trains(node: Any) -> bool:
         return False
     name = type(node).__name__
     return any(getattr(node, flag, False) for flag in _TRAINS) or any(kind in name for kind in _TRAINS_ALWAYS)
+
+
+def nodes_below(starts: Iterable[Any], but: Container[Any] = ()) -> Iterator[Any]:
+    """Yield the nodes that a backward can come to, each once: ``starts``, and what their edges lead to.
+
+    Args:
+        starts: Nodes; None among them is left out.
+        but: Nodes that are left out, with those that only they lead to.
+    """
+    seen: set[Any] = set()
+    todo = [node for node in starts if node is not None]
+    while todo:
+        node = todo.pop()
+        if node not in seen and node not in but:
+            seen.add(node)
+            yield node
+            todo += [child for child, _ in node.next_functions if child is not None]
 
 
 next_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]

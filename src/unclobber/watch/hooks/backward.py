@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -173,16 +174,8 @@ def hands_out_what_hooks_leave(hook: Any) -> bool:
         return False
     first = compat.grad_fn(tensor)
     others = [each for each in call.inputs if each is not tensor]
-    todo, seen = [first] if first is not None and others else [], set()
-    while todo:
-        for node, _ in todo.pop().next_functions:
-            if node is None or node in seen:
-                continue
-            if any(_is_of(node, other) for other in others):
-                return False
-            seen.add(node)
-            todo.append(node)
-    return True
+    below = islice(compat.nodes_below([first] if others else []), 1, None)
+    return not any(_is_of(node, other) for node in below for other in others)
 
 
 def _is_on(hook: Any, tensor_or_edge: Any) -> bool:

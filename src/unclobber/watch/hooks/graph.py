@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ MOST = 100_000
 
 def reachable(call: BackwardCall | EngineCall) -> dict[int, Any] | None:
     """Return all nodes that a backward can come to, by id; None if they are more than ``MOST``."""
-    return reachable_from([node for node in map(node_of, call.roots) if node is not None])
+    return reachable_from(map(node_of, call.roots))
 
 
 def node_of(root: Any) -> Any:
@@ -31,18 +32,10 @@ def children(node: Any) -> Iterator[Any]:
     return (child for child, _ in node.next_functions if child is not None)
 
 
-def reachable_from(starts: Sequence[Any]) -> dict[int, Any] | None:
+def reachable_from(starts: Iterable[Any]) -> dict[int, Any] | None:
     """Return all nodes that can be reached from ``starts``, by id; None if they are more than ``MOST``."""
-    every = {id(node): node for node in starts}
-    todo = list(starts)
-    while todo:
-        for child in children(todo.pop()):
-            if id(child) not in every:
-                every[id(child)] = child
-                todo.append(child)
-        if len(every) > MOST:
-            return None
-    return every
+    every = {id(node): node for node in islice(compat.nodes_below(starts), MOST + 1)}
+    return every if len(every) <= MOST else None
 
 
 def needed(every: dict[int, Any], inputs: Sequence[Any]) -> set[int]:

@@ -91,7 +91,7 @@ class Core(NamedTuple):
     """How saves are seen in a session."""
 
     saves: Literal["engine", "compiled hooks", "Python hooks"]
-    """What torch calls for a saved tensor: the core's engine, which wraps torch's, or hooks on torch's stack."""
+    """What gets a saved tensor: the core's engine, which wraps torch's, or hooks on torch's stack."""
     why: str
     """Why it is no faster one, as one clause; empty for the engine."""
 
@@ -100,7 +100,7 @@ def choose() -> Core:
     """Return how a session that starts now sees saves: the first of these ways that reaches all of them.
 
     A session that counts bytes or takes fingerprints needs a Python object at each save, and pushes hooks in
-    any case. Writes are seen by kernels of the same core, or by modes if ``hooks.selftest`` finds them broken.
+    any case. Kernels of the same core see writes, or modes if ``hooks.selftest`` finds those broken.
     """
     from ...torch_internals import compat
 
