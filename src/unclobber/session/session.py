@@ -36,11 +36,11 @@ from ..model import (
 from ..settings import Suppression
 from ..source import compiled, sites
 from ..torch_internals import compat, versions
-from ..watch.hooks import backward, conflicts, fallback, mechanisms, write_log
+from ..watch.hooks import backward, conflicts, fallback, mechanisms
 from ..watch.hooks import saves as _saves
 from ..watch.hooks.installation import installation
 from ..watch.native import core
-from ..watch.record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState
+from ..watch.record import SavedTensor, SaveState
 from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen
@@ -101,16 +101,9 @@ class Session:
         self.fingerprint = fingerprint
         self.command = command
         self.warn = warn
-        originals = policy != "guard"
-        # The native queue makes no Python object at a save, which fingerprints and byte counts need.
-        plain = not fingerprint and policy != "audit"
-        self.ledger = Ledger(keeps_originals=originals, queue=_saves.new_queue() if plain else None)
-        if fingerprint:
-            fingerprints = Fingerprints(fingerprint, write_log.storage_of)
-            self.ledger = FingerprintedLedger(fingerprints, keeps_originals=originals)
-        self.ledger.view_writes = installation.view_writes
-        if policy == "audit":
-            self.ledger.saved_bytes = SavedBytes()
+        self.ledger = installation.new_ledger(
+            keeps_originals=policy != "guard", fingerprint=fingerprint, counts_bytes=policy == "audit"
+        )
         self.findings: list[Finding] = []
         self.on_finding: Callable[[Finding], None] | None = None
         """Called with each new finding, unless suppression lets it pass."""

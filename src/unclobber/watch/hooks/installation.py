@@ -11,7 +11,7 @@ import time
 
 from ...torch_internals.engine import engine
 from ...torch_internals.patches import Patches
-from ..record import ViewWrites
+from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, ViewWrites
 from . import (
     backward,
     batch_norm,
@@ -61,6 +61,28 @@ class Installation:
             if self._off is None:
                 self._off = mechanisms.off(self.acquire, self.release)
             return self._off
+
+    def new_ledger(self, *, keeps_originals: bool, fingerprint: float, counts_bytes: bool) -> Ledger:
+        """Return an empty ledger for a session that is about to be entered.
+
+        Args:
+            keeps_originals: As for ``Ledger``.
+            fingerprint: Share of saved tensors (0 to 1) that get a content hash.
+            counts_bytes: Whether to count the bytes that each line keeps.
+        """
+        ledger: Ledger
+        if fingerprint:
+            fingerprints = Fingerprints(fingerprint, write_log.storage_of)
+            ledger = FingerprintedLedger(fingerprints, keeps_originals=keeps_originals)
+        else:
+            # The native queue makes no Python object at a save, which fingerprints and byte counts need.
+            ledger = Ledger(
+                keeps_originals=keeps_originals, queue=None if counts_bytes else saves.new_queue()
+            )
+        if counts_bytes:
+            ledger.saved_bytes = SavedBytes()
+        ledger.view_writes = self.view_writes
+        return ledger
 
     def acquire(self, client: Client) -> None:
         """Notify ``client`` of writes from now on. Install the kernels and wrappers if they are missing."""
