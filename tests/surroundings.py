@@ -7,8 +7,8 @@ import torch
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 import unclobber
+from unclobber.observe.hooks import kernels, saves
 from unclobber.torch_internals import compat, patches
-from unclobber.watch.hooks import kernels, saves
 
 MISSING = object()
 

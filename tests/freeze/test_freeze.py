@@ -176,9 +176,9 @@ def test_what_cannot_be_frozen_is_refused():
 
 
 def test_nothing_stays_installed():
+    from unclobber.observe.hooks import kernels
+    from unclobber.observe.hooks.installation import installation
     from unclobber.torch_internals import compat
-    from unclobber.watch.hooks import kernels
-    from unclobber.watch.hooks.installation import installation
 
     with unclobber.freeze(torch.zeros(3)):
         assert kernels.installed()

@@ -13,8 +13,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
+from unclobber.observe.hooks import kernels
 from unclobber.torch_internals import compat, patches
-from unclobber.watch.hooks import kernels
 
 OVERRIDDEN = ("aten::copy_", "aten::fill_.Scalar", "aten::zero_", "aten::normal_", "aten::sum.IntList_out")
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import unclobber
+from unclobber.observe.hooks.pause import PauseInBackward
 from unclobber.torch_internals.engine import engine
-from unclobber.watch.hooks.pause import PauseInBackward
 
 
 def can_pause_observation():

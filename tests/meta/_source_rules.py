@@ -22,19 +22,19 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "report": ("model", "parsing"),
     "derivatives": _FACTS,
     "source": (*_FACTS, "derivatives"),
-    "watch": ("model", "torch_internals", "source"),
-    "evidence": (*_FACTS, "derivatives", "source", "watch"),
+    "observe": ("model", "torch_internals", "source"),
+    "evidence": (*_FACTS, "derivatives", "source", "observe"),
     "judge": _FACTS,
     "session": (
         "model",
         "settings",
         "torch_internals",
         "source",
-        "watch",
+        "observe",
         "evidence",
         *_TELLING,
     ),
-    "repair": (*_FACTS, "main_module", "agreement", "static", "derivatives", "source", "watch", "session"),
+    "repair": (*_FACTS, "main_module", "agreement", "static", "derivatives", "source", "observe", "session"),
     "footprint": (*_FACTS, "agreement", "derivatives", "source"),
     "integrations": (
         "model",
@@ -47,7 +47,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "footprint",
     ),
     "cli": (
-        *("model", "main_module", "settings", "static", "derivatives", "watch"),
+        *("model", "main_module", "settings", "static", "derivatives", "observe"),
         *(*_TELLING, "session", "repair", "footprint"),
     ),
 }

@@ -21,29 +21,30 @@ SHARED_NAMES = {
 
 STATE = {
     "one a process, because torch is patched once a process": {
-        "watch.hooks.installation.installation", "watch.hooks.kernels.running",
-        "watch.hooks.saves._observation", "watch.hooks.backward._calls",
-        "watch.hooks.write_log._follower", "session.freeze._keeper",
+        "observe.hooks.installation.installation", "observe.hooks.kernels.running",
+        "observe.hooks.saves._observation", "observe.hooks.backward._calls",
+        "observe.hooks.write_log._follower", "session.freeze._keeper",
         "torch_internals.engine.engine", "torch_internals.patches.installed",
-        "watch.hooks.functions._classes", "lightning._fits", "transformers._train",
+        "observe.hooks.functions._classes", "lightning._fits", "transformers._train",
         "cli.children._settings.following", "integrations.always_on._installed",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
-        "watch.hooks.backward._thread", "watch.hooks.fallback._thread", "watch.hooks.functions._thread",
-        "watch.hooks.gradients._thread", "watch.hooks.handed.unpacked",
-        "watch.hooks.saves._threads",
-        "watch.hooks._stale_reads._active", "source.frames.newest", "evidence.reads._unpacking",
-        "watch.record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
+        "observe.hooks.backward._thread", "observe.hooks.fallback._thread", "observe.hooks.functions._thread",
+        "observe.hooks.gradients._thread", "observe.hooks.handed.unpacked",
+        "observe.hooks.saves._threads",
+        "observe.hooks._stale_reads._active", "source.frames.newest", "evidence.reads._unpacking",
+        "observe.record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
         "torch_internals.compat._hook_stack.hook_stack", "torch_internals.compat._kept._reading",
     },
-    "read by the unpack hook at each saved tensor": {"watch.hooks.backward.marker"},
-    "beside torch's nodes, of the last backward calls": {"watch.hooks.backward.started_at"},
+    "read by the unpack hook at each saved tensor": {"observe.hooks.backward.marker"},
+    "beside torch's nodes, of the last backward calls": {"observe.hooks.backward.started_at"},
     "holds only what is alive elsewhere": {
-        "watch.hooks.unmarked._alive", "watch.hooks.functions._classes", "integrations.notebook._magics",
-        "watch.hooks.functions._stashes", "watch.hooks.module_hooks._hooked", "watch.record.saved._lives",
+        "observe.hooks.unmarked._alive", "observe.hooks.functions._classes", "integrations.notebook._magics",
+        "observe.hooks.functions._stashes", "observe.hooks.module_hooks._hooked",
+        "observe.record.saved._lives",
     },
     "a cache": {
-        "source.sites._known", "source.owners._settled", "watch.hooks.fallback._calls",
+        "source.sites._known", "source.owners._settled", "observe.hooks.fallback._calls",
         "repair._syntax._field_names",
     },
     "what was warned of, as in Python's own registries": {
@@ -55,7 +56,7 @@ STATE = {
     },
     "a lock": {
         "source.owners._looking",
-        "watch.hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
+        "observe.hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
         "derivatives.torch_table._lock", "torch_internals.compat._graph._lock",
     },
     "nothing of it changes": {

@@ -9,9 +9,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
+from unclobber.observe.hooks import batch_norm
+from unclobber.observe.native import core, place
 from unclobber.torch_internals import compat
-from unclobber.watch.hooks import batch_norm
-from unclobber.watch.native import core, place
 
 FILE = place.compiled()
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="no native core: unclobber build-native")

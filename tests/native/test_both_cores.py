@@ -11,11 +11,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
+from unclobber.observe.hooks import backward, saves
+from unclobber.observe.native import core, place, selftest
+from unclobber.observe.record import SavedTensor
 from unclobber.source import frames, sites
 from unclobber.torch_internals import compat
-from unclobber.watch.hooks import backward, saves
-from unclobber.watch.native import core, place, selftest
-from unclobber.watch.record import SavedTensor
 
 FILE = place.compiled()
 pytestmark = pytest.mark.skipif(not FILE.exists(), reason="no native core: unclobber build-native")
@@ -369,7 +369,7 @@ def called_from(file, depth, then):
     return then()
 
 
-LIBRARY, OURS = torch.__file__, frames.OURS + "watch/hooks/kernels.py"
+LIBRARY, OURS = torch.__file__, frames.OURS + "observe/hooks/kernels.py"
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 import unclobber
+from unclobber.observe.hooks import backward, kernels, saves
+from unclobber.observe.native import core, place
 from unclobber.session.session import Session
 from unclobber.torch_internals import compat
-from unclobber.watch.hooks import backward, kernels, saves
-from unclobber.watch.native import core, place
 
 FILE = place.compiled()
 pytestmark = [

@@ -31,7 +31,7 @@ from oracles.probed import (
     watched_difference,
 )
 from probed_programs import KNOWN_ENTRIES, START, probed_programs
-from unclobber.watch.native import core
+from unclobber.observe.native import core
 
 pytestmark = pytest.mark.timeout(900)  # a failure takes minutes to shrink, and the small one is the news
 

@@ -10,10 +10,10 @@ import pytest
 import unclobber
 from oracles.scripts import Script, random_script, run
 from unclobber.evidence import ahead, reads, sentence
+from unclobber.observe.hooks import backward
 from unclobber.session.session import Session
 from unclobber.source import sites
 from unclobber.torch_internals import compat
-from unclobber.watch.hooks import backward
 
 SCRIPTS = 60
 

@@ -7,9 +7,9 @@ from torch.utils.checkpoint import checkpoint
 import unclobber
 import warm
 from torch_features import needs
+from unclobber.observe.hooks import functions, gradients, mechanisms, undispatched
 from unclobber.session import _unseen, session
 from unclobber.torch_internals import compat, versions
-from unclobber.watch.hooks import functions, gradients, mechanisms, undispatched
 
 
 def leaf() -> torch.Tensor:

@@ -5,10 +5,10 @@ import torch
 from _programs import Program, assert_told, watched
 
 import unclobber
+from unclobber.observe.hooks import unmarked
 from unclobber.report import to_text
 from unclobber.torch_internals import compat
 from unclobber.torch_internals.engine import engine
-from unclobber.watch.hooks import unmarked
 
 FUNCTION = """\
     class Scale(torch.autograd.Function):

@@ -19,9 +19,9 @@ from conflict_programs import PROGRAMS, Run
 
 import unclobber
 from unclobber.model import Report
+from unclobber.observe.record import Ledger
 from unclobber.session import session, story_boundary
 from unclobber.session.session import Session
-from unclobber.watch.record import Ledger
 
 BOUNDARY = frozenset(
     one.__code__

@@ -8,8 +8,8 @@ import traceback
 import pytest
 import torch
 
+from unclobber.observe.hooks import kernels, saves
 from unclobber.session.session import Session
-from unclobber.watch.hooks import kernels, saves
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

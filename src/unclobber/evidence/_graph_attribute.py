@@ -11,6 +11,8 @@ from typing import Any
 import torch
 
 from ..model import Frame
+from ..observe.hooks import BackwardCall
+from ..observe.hooks.graph import node_of, reachable
 from ..source import owners
 from ..source.assignments import assignments
 from ..source.frames import code_of
@@ -18,8 +20,6 @@ from ..source.sites import path_of
 from ..source.syntax import source_of, text_of
 from ..source.values import contents, is_a
 from ..torch_internals import compat
-from ..watch.hooks import BackwardCall
-from ..watch.hooks.graph import node_of, reachable
 
 
 @dataclass(frozen=True)

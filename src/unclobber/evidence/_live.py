@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+from ..observe.hooks import backward
 from ..source import Stack, sites
 from ..source.places import LiveFrame
-from ..watch.hooks import backward
 
 
 def user_frames(*, of_forward: bool = False) -> list[FrameType]:

@@ -9,11 +9,11 @@ from typing import Any, Literal
 import torch
 
 from ..model import PastCounter, Site, Write
+from ..observe.hooks import kernels as _writes_table
+from ..observe.record import METADATA_ONLY, Ledger, SaveState, WriteEvent
 from ..source import owners, sites, spelling
 from ..torch_internals import compat
 from ..torch_internals.own_writes import adds_gradients, syncs_buffers
-from ..watch.hooks import kernels as _writes_table
-from ..watch.record import METADATA_ONLY, Ledger, SaveState, WriteEvent
 from . import write
 
 

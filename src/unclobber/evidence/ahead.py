@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..observe.hooks import backward
+from ..observe.hooks.graph import needed, reachable
+from ..observe.record import Ledger, SavedTensor
 from ..torch_internals import compat
-from ..watch.hooks import backward
-from ..watch.hooks.graph import needed, reachable
-from ..watch.record import Ledger, SavedTensor
 
 
 class Awaited(NamedTuple):

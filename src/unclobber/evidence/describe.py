@@ -11,12 +11,12 @@ from types import FrameType
 from typing import Any, Literal
 
 from ..model import Evidence, GradientMemory, Save, Site, Write
+from ..observe.hooks import backward
+from ..observe.hooks.graph import reachable
+from ..observe.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
 from ..source import Stack, owners, sites
 from ..source import frames as program_frames
 from ..torch_internals import compat
-from ..watch.hooks import backward
-from ..watch.hooks.graph import reachable
-from ..watch.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
 from . import line_range, need, reads, sentence, write
 from ._live import user_frames
 from ._written import writes

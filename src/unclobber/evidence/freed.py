@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..observe.hooks import BackwardCall, BackwardMark, backward
+from ..observe.hooks.graph import MOST, children, needed, node_of, reachable_from
 from ..source import Stack
 from ..torch_internals import compat
-from ..watch.hooks import BackwardCall, BackwardMark, backward
-from ..watch.hooks.graph import MOST, children, needed, node_of, reachable_from
 
 
 class Note(NamedTuple):

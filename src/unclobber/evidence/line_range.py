@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..model import Site, Write
+from ..observe.record import ProgramPoint
 from ..parsing import parse
 from ..source import Stack, sites
 from ..source.between import called
 from ..source.syntax import lines_of, locate, source_of, statement_text
-from ..watch.record import ProgramPoint
 from . import write
 
 _REACHES_MEMORY = re.compile(

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..model import Need
+from ..observe.hooks import BackwardCall, BackwardMark, backward
 from ..source import Stack, frames, sites
 from ..source.places import LiveFrame
-from ..watch.hooks import BackwardCall, BackwardMark, backward
 from . import reads
 from ._live import stack_of
 

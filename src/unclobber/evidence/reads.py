@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from ..derivatives import reads_shape_alone
+from ..observe.hooks import kernels as _writes_table
+from ..observe.hooks import saves
+from ..observe.record import Ledger, SavedTensor
 from ..source import frames
 from ..torch_internals import compat
-from ..watch.hooks import kernels as _writes_table
-from ..watch.hooks import saves
-from ..watch.record import Ledger, SavedTensor
 
 
 def is_own_result(saved: SavedTensor) -> bool:

@@ -21,12 +21,12 @@ from ..model import (
     Subject,
     Write,
 )
+from ..observe.hooks import module_hooks
+from ..observe.record import ViewWrites
 from ..source import Stack, makers, owners, sites, syntax
 from ..source.origins import Finder, Origin
 from ..source.places import LiveFrame, Place
 from ..torch_internals import compat
-from ..watch.hooks import module_hooks
-from ..watch.record import ViewWrites
 from . import _modules, _second_backward, _targets, need, save, write
 from ._live import stack_of, user_depth, user_frames_of
 from ._targets import WriteTarget

@@ -10,9 +10,9 @@ from typing import Any, Literal
 import torch
 
 from ..model import Extent, Save
+from ..observe.record import SavedTensor
 from ..source import Stack, owners, sites, spelling
 from ..torch_internals import compat
-from ..watch.record import SavedTensor
 from . import freed, reads
 from ._live import user_frames
 

@@ -17,12 +17,12 @@ import torch
 
 from ..derivatives import by_operation, may_save_result_again
 from ..model import or_default
+from ..observe.hooks import backward
+from ..observe.hooks.graph import reachable
+from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
 from ..source import frames, sites, syntax
 from ..source.operands import callee
 from ..torch_internals import compat
-from ..watch.hooks import backward
-from ..watch.hooks.graph import reachable
-from ..watch.record import History, SavedTensor, SaveState, life_of, same_memory
 from . import reads
 
 _WHAT = "one of the variables needed for gradient computation has been modified by an inplace operation"

@@ -17,9 +17,9 @@ from typing import Any
 
 import torch
 
+from ..observe.record import SavedTensor, overlap, region_of
 from ..source.owners import variables_of
 from ..torch_internals import compat
-from ..watch.record import SavedTensor, overlap, region_of
 from ._job import HeldBy
 from ._probes import PASSED, PLACE, WriteStatement
 

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
+from ..observe.record import same_bits
 from ..torch_internals import compat, views
 from ..torch_internals.compat import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
-from ..watch.record import same_bits
 from . import _candidate as names
 
 Context = Callable[[], Any]

@@ -23,11 +23,11 @@ from ..judge import (
     judge_without_story,
 )
 from ..model import Finding, Save, Write, or_default
+from ..observe.hooks import conflicts
+from ..observe.hooks.conflicts import Conflict
+from ..observe.hooks.write_log import FollowedWrite
+from ..observe.record import Ledger, SavedTensor, SaveState
 from ..source import frames, sites, spelling
-from ..watch.hooks import conflicts
-from ..watch.hooks.conflicts import Conflict
-from ..watch.hooks.write_log import FollowedWrite
-from ..watch.record import Ledger, SavedTensor, SaveState
 from .story_boundary import KnownFacts, internal_error_in
 
 C = TypeVar("C", bound=Conflict)

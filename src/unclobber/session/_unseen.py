@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ..judge import judge_without_story
+from ..observe.hooks import saves
+from ..observe.hooks.graph import reachable
+from ..observe.hooks.mechanisms import Off
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
-from ..watch.hooks import saves
-from ..watch.hooks.graph import reachable
-from ..watch.hooks.mechanisms import Off
 from .story_boundary import error_of
 
 _CODES = {"functions": "UC103", "checkpoint": "UC105"}

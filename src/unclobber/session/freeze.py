@@ -18,11 +18,11 @@ import torch
 from ..evidence import save, write
 from ..judge import judge_frozen
 from ..model import Finding, InplaceError, UnclobberError
+from ..observe.hooks import Listener, saves
+from ..observe.hooks.installation import installation
+from ..observe.record import METADATA_ONLY, SavedTensor, overlap, region_of
 from ..source import Stack, frames, sites, spelling
 from ..torch_internals import compat
-from ..watch.hooks import Listener, saves
-from ..watch.hooks.installation import installation
-from ..watch.record import METADATA_ONLY, SavedTensor, overlap, region_of
 from .story_boundary import KnownFacts, error_of, finding_or_fallback
 
 _STORAGE_SWAPS = frozenset(("set_", "set_data"))

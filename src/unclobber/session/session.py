@@ -33,14 +33,14 @@ from ..model import (
     UnclobberError,
     or_default,
 )
+from ..observe.hooks import backward, conflicts, fallback, mechanisms
+from ..observe.hooks import saves as _saves
+from ..observe.hooks.installation import installation
+from ..observe.native import core
+from ..observe.record import SavedTensor, SaveState
 from ..settings import Suppression
 from ..source import compiled, sites
 from ..torch_internals import compat, versions
-from ..watch.hooks import backward, conflicts, fallback, mechanisms
-from ..watch.hooks import saves as _saves
-from ..watch.hooks.installation import installation
-from ..watch.native import core
-from ..watch.record import SavedTensor, SaveState
 from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen

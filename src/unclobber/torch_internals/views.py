@@ -77,9 +77,9 @@ def tied() -> frozenset[str]:
 
     The remaining ones are composed of one slice for each view.
     """
-    from .compat import Key, view_overloads
+    from .compat import DispatchKey, view_overloads
 
-    counts = Key.VERSION.has_kernel
+    counts = DispatchKey.VERSION.has_kernel
     return frozenset(name for name in several() if any(map(counts, view_overloads(name, "List[Tensor]"))))
 
 

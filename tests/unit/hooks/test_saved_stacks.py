@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from torch_features import needs
+from unclobber.observe.native import core
 from unclobber.session.session import Session
 from unclobber.source import frames, sites
-from unclobber.watch.native import core
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from unclobber.observe.hooks import backward
+from unclobber.observe.native import core
 from unclobber.session.session import Session
 from unclobber.source import frames
-from unclobber.watch.hooks import backward
-from unclobber.watch.native import core
 
 
 def _notes(nodes):

@@ -32,7 +32,7 @@ def test_it_is_torchs(name):
 
 def test_it_runs_with_the_keys_that_are_given():
     x = torch.ones(2)
-    keys = torch._C._dispatch_keys(x) & compat.Key.WRITE.after
+    keys = torch._C._dispatch_keys(x) & compat.DispatchKey.WRITE.after
     compat.Operator.named("aten::add_.Tensor").redispatch(keys, x, torch.ones(2))
     assert x.tolist() == [2.0, 2.0]
     assert x._version == 0  # the kernel that counts comes before
@@ -49,6 +49,6 @@ def test_what_is_none_is_refused():
         compat.Operator.named("aten::no_such_operation")
 
 
-@pytest.mark.parametrize("key", [compat.Key.VERSION, compat.Key.COMPOSITE])
+@pytest.mark.parametrize("key", [compat.DispatchKey.VERSION, compat.DispatchKey.COMPOSITE])
 def test_one_answer_for_all_is_the_answer_for_each(key):
     assert key.with_kernel() == {name for name in compat.operations().names if key.has_kernel(name)}

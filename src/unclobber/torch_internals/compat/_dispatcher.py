@@ -20,7 +20,7 @@ from ._compilers import tree_map
 from ._tensors import count_write
 
 
-class Key(StrEnum):
+class DispatchKey(StrEnum):
     """A dispatch key, by torch's name for it (c10/core/DispatchKey.h)."""
 
     VERSION = "ADInplaceOrView"
@@ -70,11 +70,11 @@ class Key(StrEnum):
         return handle
 
 
-_write_key = Key.WRITE.parsed
+_write_key = DispatchKey.WRITE.parsed
 
 
 def _stays(*_: Any) -> bool:
-    """Stand in for a function that a newer torch may lack: no thread's dispatch keys include ``Key.WRITE``.
+    """Stand in for a function that a newer torch may lack: no thread observes ``DispatchKey.WRITE``.
 
     The self-test then finds that the kernels see no write, and the dispatch fallback is used
     (tests/programs/test_without_kernels.py).
@@ -161,7 +161,7 @@ class OwnMode(TorchDispatchMode):
         return operator(*args, **kwargs)
 
 
-class Operations(NamedTuple):
+class OperationTable(NamedTuple):
     """All operations that are registered now."""
 
     names: frozenset[str]
@@ -170,7 +170,7 @@ class Operations(NamedTuple):
     """The schemas of those that declare a write, by full name."""
 
 
-def operations() -> Operations:
+def operations() -> OperationTable:
     """Return all operations in two queries, because single ones take 100 ms."""
     schemas = torch._C._jit_get_all_schemas()
     mutating = {
@@ -178,7 +178,7 @@ def operations() -> Operations:
         for schema in schemas
         if schema.is_mutable
     }
-    return Operations(frozenset(torch._C._dispatch_get_all_op_names()), mutating)
+    return OperationTable(frozenset(torch._C._dispatch_get_all_op_names()), mutating)
 
 
 def view_overloads(name: str, kind: str) -> list[str]:
@@ -283,7 +283,7 @@ class Operator(NamedTuple):
         return call
 
     def torchs_kernel(self, written: Callable[..., Any]) -> Callable[..., Any] | None:
-        """Return ``call(keyset, *args, **kwargs)`` of the kernel that torch has for it at ``Key.VERSION``.
+        """Return ``call(keyset, *args, **kwargs)`` of torch's kernel for it at ``DispatchKey.VERSION``.
 
         Before ``torch.library.get_kernel`` this function does the work of such a kernel: it runs
         the operation below that key, and moves the counters of the written tensors
@@ -302,11 +302,11 @@ class Operator(NamedTuple):
         name, redispatch = self.name, self.redispatch
         get_kernel: Any = getattr(torch.library, "get_kernel", None)
         if behaviour.finds_kernels and name.startswith("aten::"):
-            kernel: Callable[..., Any] = get_kernel(name, Key.VERSION.value).call_boxed
+            kernel: Callable[..., Any] = get_kernel(name, DispatchKey.VERSION.value).call_boxed
             return kernel
         from torch._library.custom_ops import OPDEFS
 
-        after = Key.VERSION.after
+        after = DispatchKey.VERSION.after
 
         def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             with below_adinplaceorview():
@@ -316,7 +316,7 @@ class Operator(NamedTuple):
 
         if not behaviour.finds_kernels:
             return run_and_count if name.startswith("aten::") or name in OPDEFS else None
-        programs: Callable[..., Any] = get_kernel(name, Key.VERSION.value).call_boxed
+        programs: Callable[..., Any] = get_kernel(name, DispatchKey.VERSION.value).call_boxed
         if name not in OPDEFS:
             return programs
 
@@ -356,7 +356,7 @@ def _made_below(op: Operator) -> Any:
 
 
 class _PassedBy:
-    """Registration by which every operation without a kernel falls through ``Key.WRITE``, until ``reset``.
+    """Registration by which operations without a kernel fall through ``DispatchKey.WRITE``, until ``reset``.
 
     Higher-order operators (``cond``, ``scan``, ``flex_attention``) are not dispatched in C++: torch looks in
     Python for a kernel at the thread's first key that is in their ``non_fallthrough_keys``, and refuses if
@@ -364,8 +364,8 @@ class _PassedBy:
     """
 
     def __init__(self) -> None:
-        self._handle: Any = torch._C._dispatch_library("IMPL", "_", Key.WRITE.value, __file__, 0)
-        self._handle.fallback_fallthrough(Key.WRITE.value)
+        self._handle: Any = torch._C._dispatch_library("IMPL", "_", DispatchKey.WRITE.value, __file__, 0)
+        self._handle.fallback_fallthrough(DispatchKey.WRITE.value)
         # The list, too, because operators that are made later copy its keys.
         torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_write_key)
         for operator in _higher_order_operators():
@@ -383,7 +383,7 @@ def _higher_order_operators() -> list[Any]:
 
 
 def fall_through_by_default() -> Any:
-    """Make every operation without a kernel fall through ``Key.WRITE``.
+    """Make every operation without a kernel fall through ``DispatchKey.WRITE``.
 
     Returns:
         A handle, whose ``reset()`` ends this.

@@ -1,5 +1,5 @@
 // The last unpack of each node: where its operation ran, and which backward unpacked. The Python core keeps this
-// in unclobber/watch/hooks/_node_notes.py, which takes the interpreter's lock.
+// in unclobber/observe/hooks/_node_notes.py, which takes the interpreter's lock.
 #pragma once
 #include "common.h"
 #include "stacks.h"

@@ -87,7 +87,7 @@ def loaded() -> Loaded:
     return Loaded(None, f"its self-test failed: {problem}") if problem else Loaded(module, "")
 
 
-class Core(NamedTuple):
+class WatchCore(NamedTuple):
     """How saves are seen in a session."""
 
     saves: Literal["engine", "compiled hooks", "Python hooks"]
@@ -96,7 +96,7 @@ class Core(NamedTuple):
     """Why it is no faster one, as one clause; empty for the engine."""
 
 
-def choose() -> Core:
+def choose() -> WatchCore:
     """Return how a session that starts now sees saves: the first of these ways that reaches all of them.
 
     A session that counts bytes or takes fingerprints needs a Python object at each save, and pushes hooks in
@@ -106,13 +106,15 @@ def choose() -> Core:
 
     module, why_not = loaded()
     if module is None:
-        return Core("Python hooks", why_not)
+        return WatchCore("Python hooks", why_not)
     # Two cases need hooks in C++: torch 2.6 to 2.9, and every program on a machine with a GPU.
     if not compat.behaviour.shows_packed:
-        return Core("compiled hooks", "this torch does not show what a pack hook has returned")
+        return WatchCore("compiled hooks", "this torch does not show what a pack hook has returned")
     if compat.engine_may_need_threads():
-        return Core("compiled hooks", "threads of another device's engine call hooks on torch's stack only")
-    return Core("engine", "")
+        return WatchCore(
+            "compiled hooks", "threads of another device's engine call hooks on torch's stack only"
+        )
+    return WatchCore("engine", "")
 
 
 def missed() -> str | None:

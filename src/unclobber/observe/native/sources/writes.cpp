@@ -1,4 +1,4 @@
-// The write kernels of `unclobber.watch.hooks._kernel_shapes` for torch's own operations, as far as Python need not inspect
+// The write kernels of `unclobber.observe.hooks._kernel_shapes` for torch's own operations, as far as Python need not inspect
 // a tensor: a kernel in Python takes some microseconds for each operation.
 #include "writes.h"
 
@@ -34,7 +34,7 @@ constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
 void see(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
 
-// A listener, by the containers of `unclobber.watch.hooks.kernels.Listener`.
+// A listener, by the containers of `unclobber.observe.hooks.kernels.Listener`.
 struct Listener {
   PyObject* listener;
   PyObject* pending;
@@ -88,7 +88,7 @@ bool is_known(PyObject* container, PyObject* key) {
   return in == 1;
 }
 
-// Whether a view may miss a write to `target`: as `concerns` in unclobber/watch/record/_view_writes.py.
+// Whether a view may miss a write to `target`: as `concerns` in unclobber/observe/record/_view_writes.py.
 bool may_be_missed(const at::Tensor& target) {
   if (target.requires_grad()) return true;
   return target.is_view() && (c10::GradMode::is_enabled() || target._base().requires_grad());

@@ -1,4 +1,4 @@
-// Check of `unclobber.watch.hooks.batch_norm`, which runs in each training step of each batch norm module.
+// Check of `unclobber.observe.hooks.batch_norm`, which runs in each training step of each batch norm module.
 #pragma once
 #include "common.h"
 

@@ -1,7 +1,7 @@
 """Notes about backward nodes, kept apart from them because a program may look at a node's ``metadata``.
 
 A note refers to its node by a key and keeps no part of it alive, so it may outlive the node. The oldest are
-forgotten, as in the native core (watch/native/sources/notes.cpp).
+forgotten, as in the native core (observe/native/sources/notes.cpp).
 """
 
 from __future__ import annotations

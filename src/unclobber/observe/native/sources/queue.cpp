@@ -161,7 +161,7 @@ PyObject* prune(PyObject* self, PyObject*) {
 // take_own(tensors): remove the saves that the running operation just made of these, at most one of each. `extend`
 // takes the result, and puts them back.
 PyObject* take_own(PyObject* self, PyObject* tensors) {
-  constexpr int kNewest = 8;  // as in unclobber/watch/record/ledger.py
+  constexpr int kNewest = 8;  // as in unclobber/observe/record/ledger.py
   Owned list = must(PyList_New(0));
   stacks::Operation* operation = stacks::newest();
   if (operation == nullptr || operation->node != at::sequence_number::peek()) return list.release();

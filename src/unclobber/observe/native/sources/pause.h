@@ -1,4 +1,4 @@
-// Whether backward may run unobserved: the check of each save in `unclobber.watch.hooks.pause.PauseInBackward.allowed`.
+// Whether backward may run unobserved: the check of each save in `unclobber.observe.hooks.pause.PauseInBackward.allowed`.
 #pragma once
 #include "common.h"
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...torch_internals import compat
-from ...torch_internals.compat import Key
+from ...torch_internals.compat import DispatchKey
 from . import kernels, selftest
 from ._kernel_shapes import Listener, Run, notify, undeclared_kernel, unverified_kernel, written_by
 from ._written import UNDECLARED, WrittenArguments, is_torchs
@@ -117,7 +117,7 @@ def _made(func: Any) -> Callable[..., Any] | None:
         return undeclared_kernel(op_name, kernels.listeners, plain, notifying, plain)
     written = written_by(func._schema, namespace, op_name)
     if written.positions or written.names:
-        return _notifying(func, op_name, written, bumps=Key.VERSION.has_kernel(func.name()))
+        return _notifying(func, op_name, written, bumps=DispatchKey.VERSION.has_kernel(func.name()))
     if is_torchs(func._schema.name):
         return None
     run: Run = lambda _, args, kwargs: func(*args, **kwargs)  # noqa: E731

@@ -1,4 +1,4 @@
-// The unpack hook, with the results of `unclobber.watch.hooks.saves._make_unpack`.
+// The unpack hook, with the results of `unclobber.observe.hooks.saves._make_unpack`.
 #include "unpack.h"
 
 #include <ATen/core/Tensor.h>

@@ -33,7 +33,7 @@ import torch
 
 from ...source import frames
 from ...torch_internals import compat, libraries
-from ...torch_internals.compat import Key
+from ...torch_internals.compat import DispatchKey
 from ..native import core
 from ._kernel_shapes import (
     AnyKernel,
@@ -198,7 +198,7 @@ class Kernels:
         if self._complete and self._follows and loads == self._loads and loads is not None:
             return
         names, mutating = compat.operations()
-        composite, counting = Key.COMPOSITE.with_kernel(), Key.VERSION.with_kernel()
+        composite, counting = DispatchKey.COMPOSITE.with_kernel(), DispatchKey.VERSION.with_kernel()
         for name in names - self._table.keys():
             if is_torchs(name):
                 needed = may_write(name, mutating) and name not in composite
@@ -213,7 +213,7 @@ class Kernels:
         self._loads, self._complete = loads or 0, True
         for name, kernel in self._table.items():
             self._register(name, kernel)
-        for key in (Key.CONJUGATE, Key.NEGATIVE):
+        for key in (DispatchKey.CONJUGATE, DispatchKey.NEGATIVE):
             name = f"{key} of copy_"
             if name not in self._overrides:
                 self._overrides[name] = write_back_kernel(key, self.listeners, self._lock)
@@ -223,8 +223,8 @@ class Kernels:
         """Make kernels for the program's operations that have come, or changed."""
         while self._to_be_made:
             name = self._to_be_made.pop()
-            needed = not Key.COMPOSITE.has_kernel(name)
-            self._table[name] = self._made(name, Key.VERSION.has_kernel(name)) if needed else None
+            needed = not DispatchKey.COMPOSITE.has_kernel(name)
+            self._table[name] = self._made(name, DispatchKey.VERSION.has_kernel(name)) if needed else None
             self._register(name, self._table[name])
 
     def _made(self, name: str, has: bool, schema: Any = None) -> AnyKernel | None:
@@ -247,7 +247,7 @@ class Kernels:
         elif kernel is not None and name not in self._registered:
             self._registering = True
             try:
-                self._registered[name] = Key.WRITE.register(name, kernel)
+                self._registered[name] = DispatchKey.WRITE.register(name, kernel)
             finally:
                 self._registering = False
 

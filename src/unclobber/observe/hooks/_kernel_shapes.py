@@ -17,7 +17,7 @@ import torch
 
 from ...source import frames
 from ...torch_internals import compat
-from ...torch_internals.compat import Key, Operator
+from ...torch_internals.compat import DispatchKey, Operator
 from ._culprit import Culprit
 from ._overrides import Override
 from ._written import (
@@ -171,7 +171,7 @@ def kernel_for(
     if op_name in UNDECLARED:
         positions, _ = UNDECLARED[op_name]
         notifying = _general_kernel(op, op_name, listeners, WrittenArguments(positions, ()), bumps=False)
-        after, redispatch = Key.WRITE.after, op.redispatch
+        after, redispatch = DispatchKey.WRITE.after, op.redispatch
 
         def plain(keyset: Any, *args: Any, **kwargs: Any) -> Any:
             return redispatch(keyset & after, *args, **kwargs)
@@ -192,17 +192,19 @@ def kernel_for(
             notifying = _general_kernel(
                 op, op_name, listeners, written, bumps=is_torchs(name), original=original
             )
-            return _override(name, Key.VERSION, lock, lambda mine: _dormant_or(mine, original, notifying))
+            return _override(
+                name, DispatchKey.VERSION, lock, lambda mine: _dormant_or(mine, original, notifying)
+            )
     if written.positions == (0,) and not written.names and has and is_tensor(op.schema, 0):
         if op_name in _BUILDING_BLOCKS:
             make = functools.partial(_overriding_kernel, op, op_name, listeners)
-            return _override(name, Key.VERSION, lock, make)
+            return _override(name, DispatchKey.VERSION, lock, make)
         return _plain_kernel(op, op_name, listeners)
     return _general_kernel(op, op_name, listeners, written, bumps=has)
 
 
 def _override(
-    name: str, key: Key, lock: threading.RLock, make: Callable[[Override], Callable[..., Any]]
+    name: str, key: DispatchKey, lock: threading.RLock, make: Callable[[Override], Callable[..., Any]]
 ) -> Override:
     """Return a kernel in Python over the one that an operation has at a dispatch key.
 
@@ -293,7 +295,7 @@ def written_by(schema: Any, namespace: str, op_name: str) -> WrittenArguments:
 def _plain_kernel(op: Operator, op_name: str, listeners: Listeners) -> Callable[..., Any]:
     """Return the kernel of ``x.op_(…)``, the most frequent shape."""
     redispatch = op.redispatch
-    after = Key.WRITE.after
+    after = DispatchKey.WRITE.after
     below = op.below()
     see, ignore = compat.see_writes, compat.ignore_writes
     slots = tuple(slot - 1 for slot in tensor_slots(op.schema, (0,)))
@@ -343,7 +345,11 @@ def _overriding_kernel(
     below = op.below()
     original: Any = op.torchs_kernel(WrittenArguments((0,), ()).tensors)
     takes_tensor = bool(tensor_slots(op.schema, (0,)))
-    may_be_lazy, conjugate, negative = op_name == "copy_", Key.CONJUGATE.parsed, Key.NEGATIVE.parsed
+    may_be_lazy, conjugate, negative = (
+        op_name == "copy_",
+        DispatchKey.CONJUGATE.parsed,
+        DispatchKey.NEGATIVE.parsed,
+    )
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners of the write to ``target``, then run torch's kernel."""
@@ -395,7 +401,7 @@ def _general_kernel(
         original: The kernel that this one replaces; None if there is none at this key.
     """
     redispatch = op.redispatch
-    after = Key.WRITE.after
+    after = DispatchKey.WRITE.after
     below = op.below()
     slots: tuple[int, ...] | None = None  # looked for when it is called: there are a thousand of these
 
@@ -428,7 +434,7 @@ def _general_kernel(
 def _private_kernel(op: Operator, listeners: Listeners) -> Callable[..., Any]:
     """Return the kernel of an operation that writes only its own temporaries."""
     redispatch = op.redispatch
-    after = Key.WRITE.after
+    after = DispatchKey.WRITE.after
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         compat.ignore_writes()
@@ -444,7 +450,7 @@ def _private_kernel(op: Operator, listeners: Listeners) -> Callable[..., Any]:
 def _below_write_key(op: Operator) -> Run:
     """Return a function that runs ``op`` with the keys below the free one."""
     redispatch = op.redispatch
-    after = Key.WRITE.after
+    after = DispatchKey.WRITE.after
     below = op.below()
     slots = tensor_slots(op.schema, ())
 
@@ -496,7 +502,7 @@ def unverified_kernel(
     return kernel
 
 
-def write_back_kernel(key: Key, listeners: Listeners, lock: threading.RLock) -> Override:
+def write_back_kernel(key: DispatchKey, listeners: Listeners, lock: threading.RLock) -> Override:
     """Return the kernel of ``copy_`` into a tensor whose conjugation or negation is lazy.
 
     Such a tensor's in-place operations work on a resolved copy, which torch then copies back

@@ -1,4 +1,4 @@
-// `unclobber.watch.record`'s save queue as a Python object, in place of the Python core's `collections.deque`.
+// `unclobber.observe.record`'s save queue as a Python object, in place of the Python core's `collections.deque`.
 #pragma once
 #include "common.h"
 

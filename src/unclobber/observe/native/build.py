@@ -18,7 +18,7 @@ from .place import MODULE, SOURCES, compiled
 _SELF_TEST = """\
 import sys
 from pathlib import Path
-from unclobber.watch.native import core, selftest
+from unclobber.observe.native import core, selftest
 problem = selftest.why_it_fails(core.load(Path(sys.argv[1])))
 sys.exit(problem)
 """

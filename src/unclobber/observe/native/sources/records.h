@@ -1,4 +1,4 @@
-// The attributes of `unclobber.watch.record.SavedTensor`, read and written where the object keeps them.
+// The attributes of `unclobber.observe.record.SavedTensor`, read and written where the object keeps them.
 #pragma once
 #include "common.h"
 

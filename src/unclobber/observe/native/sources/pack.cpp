@@ -1,4 +1,4 @@
-// The pack hook: what `unclobber.watch.hooks.saves._make_pack` does, step by step, with the same results.
+// The pack hook: what `unclobber.observe.hooks.saves._make_pack` does, step by step, with the same results.
 #include "pack.h"
 
 #include <ATen/core/Tensor.h>
