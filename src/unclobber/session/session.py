@@ -296,7 +296,7 @@ class Session:
         self.note_internal_error(fault)
         torch_message = sentence.shortest(saved, version)
         if torch_message is None and self.policy == "watch" and _is_detached(saved):
-            torch_message = compat.DETACHED_SENTENCE
+            torch_message = compat.Sentence.DETACHED
         written = version != saved.version or (entry is not None and entry.written)
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias

@@ -254,14 +254,14 @@ def notify_natively(
     """Notify ``listener`` of a write, called by a native kernel.
 
     Returns:
-        The arguments of ``settle_natively`` if the operation moves counters by itself; None if there is
+        An argument of ``settle`` if the operation moves counters by itself; None if there is
         nothing to settle.
     """
     log = listener.before_write(tensor, operation, bumps, args, kwargs)
     return None if bumps or log is None else (tensor, tensor._version, log, log.bumps)
 
 
-def settle_natively(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
+def settle(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
     """Count the moves of the counters after the operation has run."""
     for tensor, version, log, before in marks:
         log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
@@ -414,7 +414,7 @@ def _general_kernel(
         # If torch has no kernel that bumps, the operation may bump or not. Foreach operations call in-place
         # ones; `_fused_*` write CPU memory and move no counter
         # (test_fused_optimizers_count_nothing_on_a_cpu).
-        marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
+        marks = [] if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         compat.ignore_writes()
         try:
             if original is not None:
@@ -425,8 +425,8 @@ def _general_kernel(
         finally:
             if listeners.now:
                 compat.see_writes()
-            for tensor, version, log, before in marks:
-                log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
+            if marks:
+                settle(marks)
 
     return kernel
 

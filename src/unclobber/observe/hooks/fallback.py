@@ -17,7 +17,7 @@ from typing import Any
 from ...torch_internals import compat
 from ...torch_internals.compat import DispatchKey
 from . import kernels, selftest
-from ._kernel_shapes import Listener, Run, notify, undeclared_kernel, unverified_kernel, written_by
+from ._kernel_shapes import Listener, Run, notify, settle, undeclared_kernel, unverified_kernel, written_by
 from ._written import UNDECLARED, WrittenArguments, is_torchs
 
 
@@ -138,14 +138,13 @@ def _notifying(func: Any, op_name: str, written: WrittenArguments, bumps: bool) 
     def call(_: Any, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners, run the operation, and count the moves of the counters."""
         watched = notify(kernels.listeners.now, op_name, bumps, written, args, kwargs)
-        marks = () if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
+        marks = [] if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
         try:
             result = func(*args, **kwargs)
             if moves_by_parts:
                 compat.increment_version([t for t in written.tensors(args, kwargs) if not t.is_inference()])
             return result
         finally:
-            for tensor, version, log, before in marks:
-                log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
+            settle(marks)
 
     return call

@@ -128,7 +128,7 @@ class _Forward:
         """Report a dirty tensor that is missing among the outputs, and stash the tensors on ``ctx``."""
         outputs = result if isinstance(result, tuple) else (result,)
         if self.dirty and _not_returned(self.dirty, outputs):
-            error = RuntimeError(compat.NOT_RETURNED_SENTENCE)
+            error = RuntimeError(compat.Sentence.NOT_RETURNED)
             name, writes = self.function.__name__, self.writes_to_dirty()
             self.conflicts.on(DirtyNotReturned(error, name, writes, frames.of_program()))
         for tensor in self.dirty:

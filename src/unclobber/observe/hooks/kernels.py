@@ -43,7 +43,7 @@ from ._kernel_shapes import (
     kernel_for,
     may_write,
     notify_natively,
-    settle_natively,
+    settle,
     write_back_kernel,
 )
 from ._overrides import Override
@@ -103,7 +103,7 @@ class Kernels:
     def _let_listen(self, listeners: tuple[Listener, ...]) -> None:
         self.listeners.now = listeners
         if self.native is not None:
-            self.native.listen(listeners, notify_natively, settle_natively)
+            self.native.listen(listeners, notify_natively, settle)
 
     def unlisten(self, listener: Listener) -> None:
         """Stop notifying ``listener``. After the last one the kernels become dormant."""

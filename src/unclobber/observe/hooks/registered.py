@@ -70,7 +70,7 @@ def _kept_by(
     with compat.unseen_by_functions():
         if tensor._version != before:
             # torch refuses a pack hook that writes to its input, in these words.
-            raise RuntimeError(compat.PACK_WRITES_SENTENCE)
+            raise RuntimeError(compat.Sentence.PACK_WRITES)
     return RegisteredHooks(kept, functools.partial(unpack, kept))
 
 

@@ -19,5 +19,6 @@ from ._entries import *
 from ._graph import *
 from ._hook_stack import *
 from ._kept import *
+from ._sentences import *
 from ._tensors import *
 from ._unseen import *

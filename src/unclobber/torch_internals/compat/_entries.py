@@ -100,13 +100,6 @@ def has_setup_context(function: Any) -> bool:
     return function.setup_context is not _NO_SETUP_CONTEXT
 
 
-NOT_RETURNED_SENTENCE = (
-    "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
-    "are modified inplace must all be outputs of the Function."
-)
-"""torch/csrc/autograd/custom_function.cpp, ``_process_backward_mode_ad``."""
-
-
 def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:
     """Return whether these frames' code, innermost first, keeps the inputs of a non-reentrant checkpoint.
 

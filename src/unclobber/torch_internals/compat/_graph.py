@@ -13,26 +13,6 @@ from ._tensors import is_functorch_wrapper
 # The node whose backward runs in this thread, None outside. Until a public one exists.
 current_node = torch._C._current_autograd_node
 
-DETACHED_SENTENCE = (
-    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
-    "This is not supported, please use out-of-place `.detach()` instead"
-)
-"""torch/csrc/autograd/saved_variable.cpp, ``SavedVariable::unpack``; the space is missing there, too."""
-STALE_VIEW_SENTENCE = (
-    "is a view and its base or another view of its base has been modified inplace. This view is the output "
-    "of a function that returns multiple views. Such functions do not allow the output views to be modified "
-    "inplace. You should replace the inplace operation by an out-of-place one."
-)
-"""torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``, after the view's name."""
-NO_GRAD_VIEW_SENTENCE = (
-    "created in no_grad mode and its base or another view of its base has been modified inplace with grad "
-    "mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify "
-    "your code by moving both the view and the inplace either both inside the no_grad block (if you don't "
-    "want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
-)
-"""torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``, after the view's name."""
-
-
 # How a view was made, which decides whether torch follows it after a write (variable.h, ``CreationMeta``; in
 # Python since 1.13, for functionalization). A public ``grad_fn`` without side effects would do instead.
 _creation = torch._C._autograd._get_creation_meta

@@ -25,12 +25,6 @@ from ._tensors import storage_key_or_none
 Unpack = Callable[[Any], torch.Tensor]
 
 _DATA = vars(torch._C._autograd.SavedTensor).get("data")
-PACK_WRITES_SENTENCE = (
-    "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot "
-    "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
-    "you need to perform in-place operations on the input to a pack hook."
-)
-"""torch/csrc/autograd/saved_variable.cpp, ``set_hooks_and_pack_data``; until 2.11 with "can not"."""
 with torch._C.DisableTorchFunction():
     no_memory = torch.empty(0, dtype=torch.bool, device="cpu")
 """Stand-in for a tensor that is not kept."""
