@@ -18,8 +18,8 @@ class Sentence:
     )
     """torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``, after the view's name."""
     NO_GRAD_VIEW = (
-        "created in no_grad mode and its base or another view of its base has been modified inplace with grad "
-        "mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can "
+        "created in no_grad mode and its base or another view of its base has been modified inplace with "
+        "grad mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can "
         "clarify your code by moving both the view and the inplace either both inside the no_grad block (if "
         "you don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
     )
