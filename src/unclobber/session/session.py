@@ -151,9 +151,7 @@ class Session:
         self.backwards_before = backward.count()
         self._started_at = compiled.now()
         try:
-            self._hooks = _saves.SavedTensorHooks(
-                self.ledger, self._need, self._silent, self.ledger.fingerprints
-            )
+            self._hooks = _saves.SavedTensorHooks(self._need, self._silent)
             self._hooks.enter()
         # Not `Exception` alone: Ctrl-C here would leave the kernels installed without a session.
         except BaseException:

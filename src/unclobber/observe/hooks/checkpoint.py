@@ -25,7 +25,7 @@ from ...torch_internals.patches import Patches
 from ..record import SavedTensor, SaveState
 from . import saves
 from ._stale_reads import StaleReads, StaleTensor
-from .conflicts import Conflicts, StaleInRecompute
+from .conflicts import StaleInRecompute
 
 _DEEPEST = 5
 _LONGEST = 1000
@@ -54,32 +54,28 @@ def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _recomputed(function: Callable[..., Any], recorded: bool) -> Callable[..., Any]:
     hooks = saves.innermost()
-    if hooks is None or hooks.conflicts is None or not recorded:
+    if hooks is None or not recorded:
         return function
-    return _Recomputed(function, hooks, hooks.conflicts, frames.of_program())
+    return _Recomputed(function, hooks, frames.of_program())
 
 
 class _Recomputed:
     """The code of a checkpoint, as torch runs it in both passes. The graph keeps this object alive."""
 
     def __init__(
-        self,
-        function: Callable[..., Any],
-        hooks: saves.SavedTensorHooks,
-        conflicts: Conflicts,
-        stack: frames.Stack,
+        self, function: Callable[..., Any], hooks: saves.SavedTensorHooks, stack: frames.Stack
     ) -> None:
         """Enter all tensors that ``function`` can reach in the ledger, at ``stack``."""
         self._function = function
         self._hooks = hooks
-        self._conflicts = conflicts
+        file = hooks.conflicts.ledger.file
         self._reached: list[tuple[torch.Tensor, SavedTensor]] = [
-            (tensor, conflicts.ledger.file(tensor, stack)) for tensor in reachable(function)
+            (tensor, file(tensor, stack)) for tensor in reachable(function)
         ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the code; if a tensor that it can reach has changed, report a read of it."""
-        conflicts = self._conflicts
+        conflicts = self._hooks.conflicts
         stale = []
         for tensor, saved in self._reached:
             state = conflicts.stale(saved, "recompute")

@@ -189,8 +189,7 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
     def __init__(ctx: Any) -> None:  # noqa: N807
         """Start a ``ctx`` as torch does; if a session observes conflicts, override the methods to come."""
         inherited(ctx)
-        hooks = saves.innermost()
-        conflicts = None if hooks is None else hooks.conflicts
+        conflicts = saves.receiver()
         if conflicts is None or compat.is_compilers_function(type(ctx)):
             return
         function = type(ctx)._forward_cls
@@ -276,8 +275,7 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
         pause.resume_in_backward()
         if not patches.active or compat.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
-        hooks = saves.innermost()
-        conflicts = None if hooks is None else hooks.conflicts
+        conflicts = saves.receiver()
         run: Callable[..., Any] = functools.partial(original, ctx)
         if conflicts is not None:
             run = functools.partial(_gradients.watched, conflicts, run)

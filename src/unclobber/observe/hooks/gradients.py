@@ -71,8 +71,8 @@ class _WatchedHook(Likeness):
     def __call__(self, gradient: torch.Tensor) -> Any:
         """Call the program's hook, and report its writes if another consumer waits for the gradient."""
         hook = original_of(self)
-        hooks = saves.innermost()
-        if hooks is None or hooks.conflicts is None:
+        conflicts = saves.receiver()
+        if conflicts is None:
             return hook(gradient)
         alone = unshared_counts().hook
         if alone is not None and _backward.hands_out_what_hooks_leave(self):
@@ -81,7 +81,7 @@ class _WatchedHook(Likeness):
         if not shared:
             return hook(gradient)
         node = compat.current_node()
-        return _run_shared(hooks.conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
+        return _run_shared(conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
 
 
 def _all_watched(hooks: Iterable[Any]) -> list[Any]:
@@ -94,8 +94,8 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def watched_hook(module: Any, gradients: Any, *more: Any) -> Any:
         """Call the program's hook, and report its writes to a gradient that another consumer waits for."""
-        hooks = saves.innermost()
-        if hooks is None or hooks.conflicts is None or not isinstance(gradients, tuple):
+        conflicts = saves.receiver()
+        if conflicts is None or not isinstance(gradients, tuple):
             return hook(module, gradients, *more)
         counts = unshared_counts()
         shared = _shared(gradients, counts.module_input if more else counts.module_output)
@@ -103,7 +103,7 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
         if not shared:
             return hook(*arguments)
         # No node is named: the one that runs is torch's own for the hook, which the program doesn't know.
-        return _run_shared(hooks.conflicts, hook, arguments, shared, None, stands_for_none=gradients)
+        return _run_shared(conflicts, hook, arguments, shared, None, stands_for_none=gradients)
 
     return watched_hook
 

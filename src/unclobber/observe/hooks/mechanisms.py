@@ -80,7 +80,7 @@ def off(acquire: Callable[[Ledger], None], release: Callable[[Ledger], None]) ->
     with _plain():
         acquire(probe.ledger)
         try:
-            hooks = SavedTensorHooks(probe.ledger, probe.need, probe)
+            hooks = SavedTensorHooks(probe.need, probe)
             hooks.enter(over_programs=True)
             try:
                 return tuple(_fails(probe))

@@ -63,22 +63,15 @@ _threads = _Threads()
 class SavedTensorHooks:
     """Pair of hooks of one session for one thread, with everything that ``leave`` must put back."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        need: Callable[[SavedTensor], torch.Tensor],
-        conflicts: Conflicts | None = None,
-        fingerprints: Fingerprints | None = None,
-    ) -> None:
+    def __init__(self, need: Callable[[SavedTensor], torch.Tensor], conflicts: Conflicts) -> None:
         """Make the pair; ``enter`` puts it to use.
 
         Args:
-            ledger: Gets the saves.
             need: Called with a save record that may have changed; returns the tensor for backward, or
                 raises.
-            conflicts: Receives conflicts that unpacking alone can't show. None: they are not reported.
-            fingerprints: The session's content hashes; None if it takes none.
+            conflicts: Its ledger gets the saves. It receives conflicts that unpacking alone can't show.
         """
+        ledger, fingerprints = conflicts.ledger, conflicts.ledger.fingerprints
         see = compat.see_writes if kernels.installed() else _nothing
         self._need = need
         need = _or_registered(need)
@@ -91,8 +84,7 @@ class SavedTensorHooks:
         self._over: tuple[Pack, Unpack] | None = None
         """The program's hooks that were entered before these: wrapped, and pushed again on top of these."""
         self.conflicts = conflicts
-        """Receiver of conflicts that unpacking alone can't show, such as changed content. None: they are not
-        reported."""
+        """Receiver of conflicts that unpacking alone can't show, such as changed content."""
         self._see = see
         self._set_aside = False
         self._fingerprints = fingerprints
@@ -107,7 +99,7 @@ class SavedTensorHooks:
 
     def for_another_thread(self) -> SavedTensorHooks:
         """Return new hooks on the same ledger and session, for a thread that the program starts."""
-        return SavedTensorHooks(self._ledger, self._need, self.conflicts, self._fingerprints)
+        return SavedTensorHooks(self._need, self.conflicts)
 
     def enter(self, *, over_programs: bool = False) -> None:
         """Push the hooks and observe this thread from now on.
@@ -233,7 +225,7 @@ class SavedTensorHooks:
         def unpack_printed(saved: SavedTensor) -> torch.Tensor:
             value = unpack(saved)
             changed = fingerprints.changed(saved, lambda: ProgramPoint(frames.of_program(), False))
-            if changed is not None and self.conflicts is not None:
+            if changed is not None:
                 self.conflicts.on(ContentChanged(saved, changed))
             return value
 
@@ -522,6 +514,11 @@ def observe_always(always: bool) -> None:
 def always_observed() -> bool:
     """Return whether every write must be observed, also in backward, because a tensor is frozen."""
     return _observation.always
+
+
+def receiver() -> Conflicts | None:
+    """Return the receiver of this thread's innermost session; None if the thread is not observed."""
+    return _threads.hooks[-1].conflicts if _threads.hooks else None
 
 
 def innermost() -> SavedTensorHooks | None:
