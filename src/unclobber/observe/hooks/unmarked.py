@@ -232,6 +232,7 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
                     handles.append(node.register_hook(_noticed(mark, position)))
 
     def end() -> None:
+        """Remove the hooks of this call, and disarm the marks if backward was recorded."""
         for handle in handles:
             handle.remove()
         if call.creates_graph:

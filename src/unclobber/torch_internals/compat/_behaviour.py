@@ -15,23 +15,22 @@ class Behaviour:
 
     @cached_property
     def shows_top_hooks(self) -> bool:
-        """Whether torch shows the innermost saved-tensor hooks of a thread: since 2.8."""
+        """Return whether torch shows the innermost saved-tensor hooks of a thread: since 2.8."""
         return hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
 
     @cached_property
     def finds_kernels(self) -> bool:
-        """Whether torch hands out the kernel of an operation at a key (``torch.library.get_kernel``): since
-        2.9."""
+        """Return whether torch hands out an operation's kernel (``torch.library.get_kernel``): since 2.9."""
         return hasattr(torch.library, "get_kernel")
 
     @cached_property
     def shows_packed(self) -> bool:
-        """Whether torch shows what a pack hook has returned (``SavedTensor.data``): since 2.10."""
+        """Return whether torch shows what a pack hook has returned (``SavedTensor.data``): since 2.10."""
         return hasattr(torch._C._autograd.SavedTensor, "data")
 
     @cached_property
     def owners_refer(self) -> bool:
-        """Whether a C++ owner of a tensor refers to its Python object: since 2.10.
+        """Return whether a C++ owner of a tensor refers to its Python object: since 2.10.
 
         Tried with a view that owns its base.
         """
@@ -43,20 +42,21 @@ class Behaviour:
 
     @cached_property
     def saves_checkpoint_inputs_by_method(self) -> bool:
-        """Whether a non-reentrant checkpoint saves its inputs by a method, without a custom Function: since
-        2.12."""
+        """Return whether a non-reentrant checkpoint saves its inputs without a custom Function: since 2.12."""
         return hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
 
     @cached_property
     def broadcasts_unseen(self) -> bool:
-        """Whether DistributedDataParallel leaves the counters of the buffers that it broadcasts as they were:
-        since 2.12. Before, torch refuses backward if a buffer was saved."""
+        """Return whether DistributedDataParallel broadcasts buffers without moving their counters: since 2.12.
+
+        Before, torch refuses backward if a buffer was saved.
+        """
         names = torch.nn.parallel.DistributedDataParallel._sync_buffers.__code__.co_names
         return "_unsafe_preserve_version_counter" in names
 
     @cached_property
     def names_forward_operations(self) -> bool:
-        """Whether torch's sentences say ``Unbind`` for ``UnbindBackward0``: since 2.13.
+        """Return whether torch's sentences say ``Unbind`` for ``UnbindBackward0``: since 2.13.
 
         Tried with a view that torch refuses to follow; nothing is written.
         """
@@ -72,7 +72,7 @@ class Behaviour:
 
     @cached_property
     def checkpoint(self) -> str:
-        """The name of the function that gets the code which a non-reentrant checkpoint runs again.
+        """Return the name of the function that gets the code which a non-reentrant checkpoint runs again.
 
         2.14 renamed it, and gave the old name to a shim that calls it.
         """
