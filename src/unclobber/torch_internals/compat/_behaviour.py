@@ -42,12 +42,12 @@ class Behaviour:
 
     @cached_property
     def saves_checkpoint_inputs_by_method(self) -> bool:
-        """Return whether a non-reentrant checkpoint saves its inputs without a custom Function: since 2.12."""
+        """Return whether checkpoints save their inputs without a custom Function: since 2.12."""
         return hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
 
     @cached_property
     def broadcasts_unseen(self) -> bool:
-        """Return whether DistributedDataParallel broadcasts buffers without moving their counters: since 2.12.
+        """Return whether DistributedDataParallel broadcasts buffers and moves no counter: since 2.12.
 
         Before, torch refuses backward if a buffer was saved.
         """
