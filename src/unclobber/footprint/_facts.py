@@ -7,8 +7,7 @@ from typing import Literal
 
 Kind = Literal["parameter", "buffer", "input", "activation", "gradient", "temporary"]
 """Kinds of storages. The first three live anyway; forward makes an ``activation``, backward a leaf's
-``gradient``, or a ``temporary`` for an inner gradient.
-"""
+``gradient``, or a ``temporary`` for an inner gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +205,7 @@ class Tried:
     seconds_before: float
     seconds_after: float
     """Seconds of forward and backward, unrecorded; the quicker of two runs. Processor time of all threads;
-    on a GPU, time on the clock.
-    """
+    on a GPU, time on the clock."""
     equal_loss: bool
     gradients: int
     rounded_gradients: int

@@ -26,8 +26,7 @@ Key = tuple[object, ...]
 
 ROUNDING = 64
 """Machine epsilons of the largest element by which two gradients may differ and still count as equal: a
-fused formula rounds at other places than its parts.
-"""
+fused formula rounds at other places than its parts."""
 
 
 class InPlaceMode(TorchFunctionMode):
@@ -69,8 +68,7 @@ class InPlaceMode(TorchFunctionMode):
 
     def _chosen(self, operation: str, operands: Sequence[Any]) -> int | None:
         """Return the position of the operand that this call is to write; None if the call is not a chosen
-        one.
-        """
+        one."""
         line = _places.key(frames.of_program())
         if line not in self._lines:
             return None

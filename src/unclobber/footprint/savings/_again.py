@@ -91,8 +91,7 @@ class KeepLess(SitesMode):
         self._running: _Running | None = None
         self._first: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         """The kept save of the first call with these arguments, by function, arguments and position in the
-        result.
-        """
+        result."""
         self._pack: Callable[[Tensor], Any] = Tensor.detach if recorder is None else recorder.pack
         self._unpack: Callable[[Any], Tensor] = _itself if recorder is None else recorder.unpack
         self.hooks = saved_tensors_hooks(self._keep, compat.recognizable(self._given_back))

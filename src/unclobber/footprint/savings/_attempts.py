@@ -73,8 +73,7 @@ class Attempts:
 
     def _perform(self, options: Sequence[Option], recorder: MemoryRecorder | StepClock) -> str | None:
         """Run the program with the changes under a recorder or a clock; return the reason why it failed,
-        or None.
-        """
+        or None."""
         self._restore()
         formulas = [formula for option in options for formula in option.formulas]
         keys = [key for option in options for key in option.in_place]
@@ -125,8 +124,7 @@ class Attempts:
 
     def _seconds(self, options: Sequence[Option]) -> float:
         """Return the seconds of the quicker of `_TIMED` runs with these changes; 0.0 if none came to its
-        end.
-        """
+        end."""
         taken = []
         for _ in range(_TIMED):
             clock = StepClock(self._step)

@@ -1,6 +1,5 @@
 """Keys and values that a model of Transformers caches for generating, though a training step doesn't read
-them.
-"""
+them."""
 
 from __future__ import annotations
 

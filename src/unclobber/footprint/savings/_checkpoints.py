@@ -46,8 +46,7 @@ class Group:
 
 def groups(trace: Trace) -> list[Group]:
     """Return modules of one name, numbers apart: all of them, and every other one if there are more than
-    three.
-    """
+    three."""
     by_name: dict[tuple[int, str, str], list[ModuleCall]] = {}
     for call in trace.calls:
         if not call.again and call.parent is not None and call.begin >= trace.start and call.end is not None:
@@ -65,8 +64,7 @@ def groups(trace: Trace) -> list[Group]:
 
 def _of_same_class(by_name: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
     """Return groups of all modules of a class that stand in several places, as the blocks of both halves
-    of a U-Net do.
-    """
+    of a U-Net do."""
     kinds: dict[tuple[int, str], list[ModuleCall]] = {}
     several: dict[tuple[int, str], set[str]] = {}
     for (tree, name, kind), calls in by_name.items():
@@ -100,8 +98,7 @@ class SecondForward:
 
     def of(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
         """Return the bytes that would not be alive, with their ticks, and the part of forward's work done
-        again, 0 to 1.
-        """
+        again, 0 to 1."""
         spans: list[Span] = []
         again = 0.0
         for call in calls:
@@ -141,8 +138,7 @@ class SecondForward:
 
     def _held(self, came_in: Iterable[int], window: int) -> Iterable[Span]:
         """Yield the module's inputs that died before its backward: they must stay until the second
-        forward.
-        """
+        forward."""
         for number in came_in:
             storage = self._trace.storages[number]
             if storage.kind == "activation" and storage.died is not None and storage.died < window:
@@ -151,8 +147,7 @@ class SecondForward:
 
 def arithmetic(operation: Operation) -> float:
     """Return an operation's estimated work by shapes: multiply-adds of products, 8 for each element of
-    others.
-    """
+    others."""
     tensors = operands(operation)
     made = max((prod(result.shape) for result in operation.results), default=0)
     if operation.name in ("mm", "bmm") and len(tensors) == 2:

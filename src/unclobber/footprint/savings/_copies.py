@@ -132,8 +132,7 @@ class _CopySearch:
 
     def _step(self, number: int) -> tuple[int, Operand, Operand] | None:
         """Return the call that made a storage from one other tensor, a copy or elementwise; with both
-        operands. None if none did.
-        """
+        operands. None if none did."""
         maker = self.calls.maker.get(number)
         # A written tensor can't be made again from its source, nor can the source be used once it is written.
         if maker is None or maker.outer is None or number in self._written or not maker.results:

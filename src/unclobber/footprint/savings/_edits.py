@@ -1,6 +1,5 @@
 """Source edits for changes: torch's function for a written-out formula, or a checkpoint around a module's
-call.
-"""
+call."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ _MOST = 12
 
 def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
     """Return each way to write torch's function for a formula, the likeliest first; empty if the source
-    can't be read.
-    """
+    can't be read."""
     places = [_site(operation.stack) for operation in formula.parts[0].operations]
     known = [place for place in places if place is not None]
     # In one function, because the edit removes statements next to the result.
@@ -52,8 +50,7 @@ def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
 
 def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[SourceEdit, ...], ...]:
     """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call of the line is to be
-    checkpointed.
-    """
+    checkpointed."""
     numbers = {call.number for call in calls}
     edits: dict[tuple[object, ...], SourceEdit] = {}
     for key, call in {_places.key(call.stack): call for call in calls}.items():
@@ -80,8 +77,7 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[Sour
 
 def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SourceEdit, ...], ...]:
     """Return the edit to ``checkpoint_sequential(blocks, 4, x)`` from ``blocks(x)``, if all of an
-    ``nn.Sequential`` is cut.
-    """
+    ``nn.Sequential`` is cut."""
     parent = pieces.parent
     inside = [call for call in trace.calls if call.parent == parent.number and not call.again]
     here = [call for call in trace.calls if not call.again and call.stack == parent.stack]
@@ -162,8 +158,7 @@ class _ParsedFile:
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
         """Return the variables that nodes read, with attributes (``self.weight``); no modules and no
-        functions.
-        """
+        functions."""
         variables: dict[str, None] = {}
         for node in nodes:
             called = {id(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}

@@ -70,8 +70,7 @@ class Option:
 
     def excludes(self, other: Option) -> bool:
         """Return whether two changes can't be made together: a module's checkpoint is inside of the
-        other's.
-        """
+        other's."""
         return any(
             a[0] == b[0] and (a[1] == b[1] or a[1].startswith(f"{b[1]}.") or b[1].startswith(f"{a[1]}."))
             for a in self._checkpointed

@@ -134,8 +134,7 @@ def _of_checkpoints(trace: Trace) -> Iterable[Option]:
 
 def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
     """Yield even cuts of each row of modules, and the single pieces that lower the peak most for their
-    work.
-    """
+    work."""
     recomputed = _checkpoints.SecondForward(trace)
     totals = step_bytes(line)
     single: dict[int, list[tuple[int, float, Option]]] = {}

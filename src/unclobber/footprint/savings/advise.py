@@ -87,8 +87,7 @@ def _curve(
     known: dict[tuple[int, ...], Tried] | None = None,
 ) -> tuple[CurvePoint, ...]:
     """Return up to five points, from changes that cost no time to those that cost some, each with a lower
-    peak.
-    """
+    peak."""
     known = dict(known or {})
     line = timeline(trace)
     peak = step_peak(trace)

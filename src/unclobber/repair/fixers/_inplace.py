@@ -24,8 +24,7 @@ _FILLERS = frozenset(
 
 def is_inplace_name(name: str) -> bool:
     """Return whether a method or function of this name writes to its tensor; ``import_`` only avoids a
-    keyword.
-    """
+    keyword."""
     if not name.endswith("_") or name.startswith("_") or name.endswith("__"):
         return False
     return name not in _NOT_OURS and not keyword.iskeyword(name[:-1])
@@ -46,8 +45,7 @@ def method_call(node: cst.CSTNode, imported: frozenset[str]) -> tuple[cst.Call, 
 
 def function_call(node: cst.CSTNode, imported: frozenset[str]) -> cst.Call | None:
     """Return ``torch.relu_(x)`` or ``F.relu_(x)``, else None; initialisers of ``torch.nn.init`` have no
-    other form.
-    """
+    other form."""
     if not isinstance(node, cst.Call) or not node.args:
         return None
     func = node.func
@@ -145,8 +143,7 @@ def _without(call: cst.Call, index: int) -> cst.Call:
 
 def _with_own_comment(last: cst.Arg, removed: cst.Arg) -> cst.Arg | None:
     """Return the last argument with its own comma if a comment stands behind that; None if there is no
-    comment.
-    """
+    comment."""
     comma = last.comma
     if not isinstance(comma, cst.Comma) or not isinstance(
         comma.whitespace_after, cst.ParenthesizedWhitespace
@@ -169,8 +166,7 @@ def _closing(blank: cst.ParenthesizedWhitespace, removed: cst.Arg) -> cst.Parent
 
 def _position(call: cst.Call) -> int | None:
     """Return the position of ``inplace`` in a function of torch's, by its name; None if it has no such
-    parameter.
-    """
+    parameter."""
     return torch_table().inplace.get(called_name(call.func))
 
 

@@ -97,8 +97,7 @@ def _is_result(saved: Save) -> bool:
 
 def _is_read(source: Source, node: cst.BaseExpression) -> bool:
     """Return whether a node is a value that is read here: no target, no argument's or attribute's name, no
-    called function, no index.
-    """
+    called function, no index."""
     if isinstance(node, _NO_TENSORS) or root_name(node) in source.imported_names:
         return False
     parent = source.parents.get(node)

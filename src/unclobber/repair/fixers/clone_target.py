@@ -72,8 +72,7 @@ def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
 
 def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
     """Yield ``f(x.clone())`` for ``y = f(x)``. A call whose value is dropped is left out, because it
-    exists for the write alone.
-    """
+    exists for the write alone."""
     path, source, statement = located
     if isinstance(statement, cst.Expr):
         return

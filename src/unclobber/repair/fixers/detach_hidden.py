@@ -184,8 +184,7 @@ def after_backward(
     source: Source, statement: cst.CSTNode, hidden: Iterable[HiddenState]
 ) -> Iterator[tuple[str, str]]:
     """Yield new texts that detach, directly after a backward, the states of the objects called in its loop
-    or function.
-    """
+    or function."""
     loop = source.loop_round(statement)
     home = loop or source.above(statement, cst.FunctionDef)
     if home is None:

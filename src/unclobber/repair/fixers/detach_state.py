@@ -61,8 +61,7 @@ def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candida
 
 def after(source: Source, backward: cst.CSTNode, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
     """Yield new texts that detach what a loop carries directly after a backward in it: each place, then
-    those of one statement together.
-    """
+    those of one statement together."""
     together: dict[int, list[str]] = {}
     for node in _carried_reads(source, loop):
         places = together.setdefault(id(source.above(node, cst.SimpleStatementLine)), [])
@@ -112,8 +111,7 @@ def form(value: cst.BaseExpression) -> set[str]:
 
 def _forms(source: Source, place: str) -> set[str]:
     """Return the kinds of all values that a text assigns to a place, but for ``None``: by the backward it
-    is set.
-    """
+    is set."""
     return set().union(*map(form, assigned_to(source, place))) - {"none"}
 
 
@@ -137,8 +135,7 @@ def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, st
 
 def carried_on(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
     """Yield new texts in which a loop ends by detaching all tensors of a tuple that it carries, as an
-    LSTM's state; or one tensor, if the first turn has none.
-    """
+    LSTM's state; or one tensor, if the first turn has none."""
     lines = getattr(loop.body, "body", ())
     last = lines[-1] if lines else None
     if not isinstance(last, cst.SimpleStatementLine):
@@ -190,8 +187,7 @@ def _element(source: Source, place: cst.BaseExpression) -> cst.BaseExpression:
 
 def _bound(source: Source, block: cst.CSTNode) -> set[str]:
     """Return the code of every place and element that a block assigns, and of the last element of a list
-    that it appends to.
-    """
+    that it appends to."""
     codes: set[str] = set()
     for node in walk(block):
         if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
@@ -227,8 +223,7 @@ def is_none(node: cst.CSTNode) -> bool:
 
 def is_operand(source: Source, node: cst.BaseExpression) -> bool:
     """Return whether a place is read as a value by itself: an argument, perhaps in a tuple or list, an
-    operand, or the tensor whose method is called.
-    """
+    operand, or the tensor whose method is called."""
     at: cst.CSTNode = node
     parent = source.parents.get(at)
     while isinstance(parent, (cst.Element, cst.Tuple, cst.List)):

@@ -20,8 +20,7 @@ from ._comments import without_decorator
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of its mode
-    (UC204).
-    """
+    (UC204)."""
     if finding.code == "UC206":
         for path, user in project.sources(_files(finding), "inference_mode"):
             for node in uses(user):
@@ -99,8 +98,7 @@ def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) 
 
 def out_of_block(source: Source, statement: cst.CSTNode) -> str | None:
     """Return the text with one statement taken out of the ``with torch.no_grad():`` that it is directly
-    in, or None.
-    """
+    in, or None."""
     block = source.above(statement, cst.With)
     if block is None or len(block.items) != 1 or not isinstance(block.body, cst.IndentedBlock):
         return None

@@ -61,8 +61,7 @@ def constructors(source: Source, kind: str) -> Iterator[tuple[cst.Call, cst.Call
 
 def _class_of(write: Write) -> str | None:
     """Return the class of the module that wrote: by its label ``trunk.2 (Dropout)``, else by the frames
-    below the user's line, ``Dropout.forward``. None if neither names it.
-    """
+    below the user's line, ``Dropout.forward``. None if neither names it."""
     if write.module is not None and (match := re.search(r"\((\w+)\)$", write.module)):
         return match[1]
     frames = [] if write.site is None else [*write.site.below, *write.site.stack]

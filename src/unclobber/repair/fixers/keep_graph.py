@@ -49,8 +49,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 def two_losses(finding: Finding, project: Project) -> bool:
     """Return whether the backward that freed the graph and the one that needs it belong together: two
     statements of one block that ran one after the other, or one statement in a loop that runs no forward
-    of its own.
-    """
+    of its own."""
     freed, needed = finding.freed, finding.needed
     # With another backward in between, this is a later turn of a loop (test_keep_graph.py,
     # test_the_same_backward_in_another_turn).
@@ -89,8 +88,7 @@ def _is_before(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
 
 def _only_backward(source: Source, statement: cst.CSTNode) -> bool:
     """Return whether a loop only calls backward, ``for loss in losses: loss.backward()``, on losses from
-    before.
-    """
+    before."""
     loop = source.above(statement, cst.For)
     if loop is None or calls_method(loop.body, {"step", "zero_grad"}):
         return False

@@ -53,8 +53,7 @@ def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpres
 
 def _sequences(iterable: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h,
-    g.unbind())``.
-    """
+    g.unbind())``."""
     if is_place(iterable) or _unbound(iterable) is not None:
         yield iterable
     elif isinstance(iterable, cst.Call) and getattr(iterable.func, "value", "") in _ITERATORS:
@@ -132,8 +131,7 @@ def _numbers(value: cst.BaseExpression) -> int | list[int] | None:
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
     """Yield new texts for one statement that makes several views, a title, and the code that no longer
-    sees writes to them.
-    """
+    sees writes to them."""
     for node in walk(statement):
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue

@@ -134,8 +134,7 @@ def _inside(
     source: Source, statement: cst.CSTNode, imported: frozenset[str], torch: str | None
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield in-place calls inside a statement out of place: each chain, ``inplace=True`` and ``out=`` on
-    its own.
-    """
+    its own."""
     done: set[int] = set()
     for node in walk(statement):
         if id(node) in done or not isinstance(node, cst.Call):
@@ -166,8 +165,7 @@ def _with_its_name(
     written: cst.BaseExpression,
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield a call inside a statement out of place. If the written name is read later, it is bound to the
-    result: ``y = h.relu_()`` gives ``y = h = h.relu()``.
-    """
+    result: ``y = h.relu_()`` gives ``y = h = h.relu()``."""
     if not is_place(written):
         is_shared = not is_fresh(written, source) and not _is_walrus_of_fresh(source, written)
         yield source.replaced({call: _walrus_round(value, written)}), "", is_shared
@@ -222,8 +220,7 @@ def _is_read_outside_call(source: Source, statement: cst.CSTNode, call: cst.Call
 
 def _in_own_scope(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
     """Return whether a lambda or comprehension of the statement holds a node, or a class body the
-    statement.
-    """
+    statement."""
     for above in source.all_above(node):
         if isinstance(above, (cst.Lambda, cst.BaseComp)):
             return True

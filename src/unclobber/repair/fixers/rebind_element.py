@@ -22,8 +22,7 @@ from ._sites import write_statements
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statements with a new tensor in the element, or a copy before a part of it is
-    written.
-    """
+    written."""
     if finding.code == "UC301":
         return
     for _, (path, source, statement) in write_statements(finding, project):
@@ -81,8 +80,7 @@ def _elements_below(target: cst.BaseExpression) -> Iterator[cst.Subscript]:
 
 def _is_element(node: cst.BaseExpression) -> bool:
     """Return whether ``node`` is ``place[index]``, perhaps nested, and reading it twice has no effect of
-    its own.
-    """
+    its own."""
     if not isinstance(node, cst.Subscript):
         return False
     inner = node.value

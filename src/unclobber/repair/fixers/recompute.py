@@ -20,8 +20,7 @@ from ._sites import LocatedStatement, callers, write_statements
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the statements that computed the overwritten or freed tensors once more, where they would be
-    new.
-    """
+    new."""
     saved = finding.saved.site if finding.saved is not None else None
     forwards = [located for located, _ in callers(saved, project)] if saved is not None else []
     if finding.code == "UC301" and finding.needed is not None and finding.needed.site is not None:
@@ -82,8 +81,7 @@ def _into_loop(
 
 def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> str | None:
     """Return the text with the forward's statements repeated after the step's; None if they share no
-    block.
-    """
+    block."""
     line = source.own_line(step)
     body = body_of(source, line) if line is not None else None
     if line is None or body is None:
@@ -100,8 +98,7 @@ def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> s
 
 def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode) -> str | None:
     """Return the text with the forward's statements at the start of the loop that the backward is in, or
-    None.
-    """
+    None."""
     loop = source.loop_round(backward)
     body = body_of(source, loop) if loop is not None else None
     if loop is None or body is None or not isinstance(loop.body, cst.IndentedBlock):

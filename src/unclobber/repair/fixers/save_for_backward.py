@@ -48,8 +48,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
     """Return whether code outside of the Function reads an attribute named like one set on ``ctx``, which
-    would be gone: ``y.grad_fn.s``.
-    """
+    would be gone: ``y.grad_fn.s``."""
     inside = list(walk(owner))
     own = {id(node) for node in inside}
     set_there = {
@@ -67,8 +66,7 @@ def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
 
 def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
     """Yield new texts in which a Function keeps copies on ``ctx`` of the values that backward reads there:
-    one, then all.
-    """
+    one, then all."""
     methods = _methods(owner)
     backward = methods.get("backward")
     if backward is None or not backward.params.params:

@@ -34,8 +34,7 @@ _FORMS_OF = {
     "fill_": _BY_NUMBER,
 }
 """Forms that an index may have, by the operation that ``x[…] = v`` ran. A tensor as an index leads to
-``index_put_``, others to a write of a view (python_variable_indexing.cpp in torch/csrc/autograd).
-"""
+``index_put_``, others to a write of a view (python_variable_indexing.cpp in torch/csrc/autograd)."""
 _TESTS = frozenset(
     {"isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "bool", "logical_not", "logical_and"}
     | {"logical_or", "logical_xor", "isclose", "isin"}
