@@ -175,47 +175,44 @@ class InPlaceCandidate:
     """Keys that recognise its calls in another run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Result of a second run with the safe candidates in-place."""
-
-    substituted: int
-    """Calls that ran in place."""
-    places: int
-    peak_before: int
-    peak_after: int
-    equal_loss: bool
-    gradients: int
-    rounded_gradients: int
-    """Gradients that differ by rounding: elu in place computes its slope from the result."""
-    changed_gradients: int
-    """Gradients that differ by more than rounding: the change is not safe after all."""
-    largest_difference: float
-    """Largest difference of any gradient's element, relative to that gradient's largest."""
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """Result of another run, with a change in it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Compared:
+    """Another run beside the first: loss, gradients and peak."""
 
     peak_before: int
-    peak_after: int
+    peak_after: int = 0
     """Bytes of the step alone."""
-    seconds_before: float
-    seconds_after: float
-    """Seconds of forward and backward, unrecorded; the quicker of two runs. Processor time of all threads;
-    on a GPU, time on the clock."""
-    equal_loss: bool
-    gradients: int
-    rounded_gradients: int
-    changed_gradients: int
-    largest_difference: float
+    equal_loss: bool = False
+    gradients: int = 0
+    rounded_gradients: int = 0
+    """Gradients that differ by rounding: elu in place computes its slope from the result."""
+    changed_gradients: int = 0
+    """Gradients that differ by more than rounding: the change is not safe after all."""
+    largest_difference: float = 0.0
     """Largest difference of any gradient's element, relative to that gradient's largest."""
     changed_buffers: int = 0
     """Buffers that ended with other values: running statistics that were updated twice."""
     error: str | None = None
     """The reason why there is nothing to compare; None if the run could be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial(_Compared):
+    """Result of a run with all safe candidates in place."""
+
+    substituted: int
+    """Calls that ran in place."""
+    places: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried(_Compared):
+    """Result of another run, with a change in it."""
+
+    seconds_before: float
+    seconds_after: float
+    """Seconds of forward and backward, unrecorded; the quicker of two runs. Processor time of all threads;
+    on a GPU, time on the clock."""
 
     @property
     def proved(self) -> bool:
@@ -257,7 +254,7 @@ class Change:
     modules: tuple[str, ...]
     times: int
     """Number of calls that it concerns."""
-    predicted: int
+    predicted: int = 0
     """Bytes by which the peak falls, computed from the recorded timeline."""
     recomputed: float = 0.0
     """Part of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""

@@ -18,6 +18,7 @@ from ._facts import MemoryReport
 from ._trace import Trace
 from .recorder import EnoughError, MemoryRecorder
 from .savings import advise
+from .savings._attempts import Attempts
 from .shown import StepMemory
 
 
@@ -81,7 +82,7 @@ def memory(
         recorder.give_back()
 
     try:
-        return StepMemory.of(advise.tried(trace, report, run, restore, backwards))
+        return StepMemory.of(advise.tried(report, Attempts(run, restore, trace, backwards)))
     finally:
         restore()
 
@@ -141,11 +142,9 @@ def run_program(
     # A program that failed has no gradients to compare a change with.
     if not try_changes or failure is not None:
         return advise.predicted(recorder.trace, report)
-    from ._trial import attempt
-
-    randomness.restore()
-    report = dataclasses.replace(report, trial=attempt(run, report, recorder.trace, step))
-    return advise.tried(recorder.trace, report, run, randomness.restore, step)
+    attempts = Attempts(run, randomness.restore, recorder.trace, step)
+    report = dataclasses.replace(report, trial=attempts.in_place(report.candidates))
+    return advise.tried(report, attempts)
 
 
 def _explained(failure: str, fake: bool) -> str:

@@ -8,10 +8,6 @@ import torch
 
 from ..agreement import difference, rounding
 
-ROUNDING = 32
-"""Tolerance in machine epsilons of the tensor's largest element: room for another order of summation, and for
-nothing else."""
-
 
 @dataclass
 class Difference:
@@ -29,7 +25,7 @@ def agree(tensor: torch.Tensor | None, other: torch.Tensor | None, total: Differ
     if tensor is None or other is None:
         return tensor is other
     relative = difference(tensor, other)
-    if relative > rounding(tensor, ROUNDING):
+    if relative > rounding(tensor):
         return False
     total.largest = max(total.largest, relative)
     return True

@@ -28,7 +28,6 @@ def caches(trace: Trace) -> Iterable[Option]:
             place=_places.place(made[0].stack),
             modules=modules_of(made),
             times=len(made),
-            predicted=0,
         )
         yield Option(
             change,

@@ -61,7 +61,6 @@ def copies(trace: Trace) -> Iterable[Option]:
             place=_places.place(maker.stack),
             modules=modules_of(chain.kept for chain in chains),
             times=len(chains),
-            predicted=0,
             edits=_edits.of_conversion(converts.stack) if plain else (),
         )
         yield Option(change, tuple(span for chain in chains for span in chain.spans), again=sites)

@@ -82,7 +82,6 @@ def _by_name(
         place=_places.place(storages[0].stack),
         modules=(),
         times=len(storages),
-        predicted=0,
         why_untried=None if known else "it was made by no call that is recorded",
     )
     return Option(change, _spans(trace, storages), releases=whole if known else ())
@@ -119,7 +118,6 @@ def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
         place=_places.place(storages[0].stack),
         modules=modules_of(storages),
         times=len(storages),
-        predicted=0,
         why_untried="no variable of the running functions leads to it",
     )
     return Option(change, _spans(trace, storages))

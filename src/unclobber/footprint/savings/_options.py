@@ -78,7 +78,6 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
             place=_places.place(formula.stack),
             modules=_modules(formula),
             times=len(formula.parts),
-            predicted=0,
             edits=_edits.of_formula(formula),
         )
         yield Option(change, spans, formulas=(formula,))
@@ -107,7 +106,6 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
             place=_places.place(formula.stack),
             modules=_modules(formula),
             times=len(formula.parts),
-            predicted=0,
         )
         yield Option(change, spans, formulas=(formula,))
 
@@ -125,7 +123,6 @@ def _of_checkpoints(trace: Trace) -> Iterable[Option]:
                 place=_places.place(group.calls[0].stack),
                 modules=tuple(call.label for call in group.calls),
                 times=len(group.calls),
-                predicted=0,
                 recomputed=again,
                 edits=_edits.of_checkpoint(trace, group.calls) if group.every == 1 else (),
             )
