@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ._candidate import AS_WRITTEN
-from ._job import Job
+from ._job import Against, Program
+from ._trial import Trial
 from .outcome import Proof
 from .project import Project
 from .proof import Runner
@@ -67,12 +68,8 @@ class Prover:
     """
 
     def __init__(self, script: str, arguments: tuple[str, ...], runner: Runner, until: int = 1) -> None:
-        self._script = script
-        self._arguments = arguments
-        self._runner = runner
-        self._until = until
-        self._file = runner.file("reference-of-edits")
-        self._reference = runner.run(self._job({}, "guard", record_to=self._file))
+        self._trial = Trial(Program(script, arguments), runner, until)
+        self._reference = self._trial.reference(frozenset({AS_WRITTEN}))
 
     def prove(self, texts: Mapping[str, str]) -> Proof | str:
         """Run the script with new texts of its files.
@@ -81,35 +78,9 @@ class Prover:
             The proof; else the reason why there is none, as a clause.
         """
         reference = self._reference
-        if reference.backwards < self._until:
-            why = reference.error or reference.exit_kind
-            return f"the script as it is could not be run for comparison ({why})"
-        ran = self._runner.run(self._job(texts, "watch", compare_with=self._file))
-        if ran.finding is not None or ran.exit_kind not in ("finished", "stopped"):
-            return f"with it the script fails ({(ran.error or ran.exit_kind).partition(chr(10))[0]})"
-        comparison = ran.comparison
-        if comparison is None or not comparison.same or not comparison.gradients:
-            return (comparison and comparison.mismatch) or "there are no gradients to compare"
-        return Proof(
-            interpretation=AS_WRITTEN,
-            backward=comparison.compared,
-            leaves=comparison.leaves,
-            largest_difference=comparison.largest_difference,
-            seconds=ran.seconds - reference.seconds,
-            cpu_seconds=ran.cpu_seconds - reference.cpu_seconds,
-            extra_bytes=ran.peak_bytes - reference.peak_bytes,
-            to_end=False,
-            why_not_to_end="what is compared is one step",
-        )
-
-    def _job(self, texts: Mapping[str, str], policy: str, **more: str) -> Job:
-        """Return a job that compares up to the last backward call."""
-        return Job(
-            self._script,
-            self._arguments,
-            overlay=dict(texts),
-            policy=policy,
-            stop_after=self._until,
-            compare_until=self._until,
-            **more,  # type: ignore[arg-type]
-        )
+        if reference.ran.backwards < self._trial.until:
+            return f"the script as it is could not be run for comparison ({reference.ran.problem})"
+        ran = self._trial.changed(texts, reference, Against(reference.file))
+        if ran.finding is not None or not ran.ended.well:
+            return f"with it the script fails ({ran.problem})"
+        return self._trial.proof(ran, reference)
