@@ -17,13 +17,13 @@ from typing import Any
 
 import libcst as cst
 
-from ..model import Finding
+from ..model import Finding, Site
 from ._candidate import Candidate
 from ._job import HeldBy
 from ._probes import WriteStatement
 from ._syntax import Source
 from .fixers._liveness import read_later
-from .fixers._sites import write_statements
+from .fixers._sites import sites, write_statements
 from .project import Project
 
 
@@ -39,8 +39,11 @@ class Hidden:
 
 def probes_of(finding: Finding) -> tuple[WriteStatement, ...]:
     """Return the statements that wrote, as probes."""
-    sites = [write.site for write in finding.writes if write.site is not None]
-    return tuple(dict.fromkeys(WriteStatement(os.path.realpath(s.path), s.line, s.column) for s in sites))
+    return tuple(dict.fromkeys(map(_probe, sites(*finding.writes))))
+
+
+def _probe(site: Site) -> WriteStatement:
+    return WriteStatement(os.path.realpath(site.path), site.line, site.column)
 
 
 def hidden(
@@ -56,12 +59,12 @@ def hidden(
     """
     never_read_again: set[str] = set()
     measured = False
-    for site, (path, source, statement) in write_statements(finding, project):
+    for write, (path, source, statement) in write_statements(finding, project):
         real = os.path.realpath(path)
         new = candidate.texts.get(path, candidate.texts.get(real))
         if new is None:
             continue
-        holders = held.get(WriteStatement(os.path.realpath(site.path), site.line, site.column))
+        holders = next((held.get(_probe(site)) for site in sites(write)), None)
         touched, bound = _change(source, statement, new, () if holders is None else holders.names)
         if not (touched or candidate.shared_name) or holders is None:
             continue

@@ -24,6 +24,7 @@ from ._candidate import CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, interpretat
 from ._job import Against, Ended, HeldBy, Program, Ran
 from ._probes import WriteStatement
 from ._trial import Trial
+from .fixers._sites import sites
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from .project import Project, root_of
 from .proof import Runner
@@ -331,9 +332,8 @@ class Search:
         if unproved:
             return "a cure runs clean, but there is nothing to compare its gradients with"
         if not self._tried:
-            sites = [write.site for write in finding.writes]
-            sites += [fact.site for fact in (finding.saved, finding.needed) if fact is not None]
-            closed = project.not_edited(site.path for site in sites if site is not None)
+            places = sites(*finding.writes, finding.saved, finding.needed)
+            closed = project.not_edited(site.path for site in places)
             return closed or "no cure knows what to do at these places"
         reference = next(iter(self._trial.references.values()), None)
         if reference is not None and reference.ran.backwards < self._trial.until:

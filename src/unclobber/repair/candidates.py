@@ -20,6 +20,7 @@ from ..parsing import text_of
 from . import _plan
 from ._candidate import Candidate
 from .diff import unified
+from .fixers._sites import sites
 from .project import Project, root_of
 
 SECONDS = 2.0
@@ -65,15 +66,16 @@ def _command(words: tuple[str, ...]) -> str:
 
 def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     """Return the best candidate without a doubt; if there is none, whether ``fix`` would have any to try."""
-    sites = _sites(finding)
-    own = [site.path for site in sites if not site.library]
+    # The offending sites first.
+    places = sites(*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed)
+    own = [site.path for site in places if not site.library]
     if not own:
         return False
     project = Project(root_of(script or own[0]), _cells(own))
     if not all(_may_be_parsed(project, path) for path in dict.fromkeys(own)):
         return False
     # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
-    if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
+    if not all(_is_as_it_ran(project, site) for site in places if project.owns(site.path)):
         return False
     for candidate in _plan.candidates(finding, project, certain=True):
         if edits := edits_of(project, candidate.texts):
@@ -85,12 +87,6 @@ def _cells(paths: list[str]) -> dict[str, str]:
     """Return the texts of the paths that are notebook cells, which are in no file."""
     cells = {os.path.realpath(path): text_of(path) for path in paths if cell_name(path) is not None}
     return {path: "".join(text.lines) for path, text in cells.items() if text is not None}
-
-
-def _sites(finding: Finding) -> list[Site]:
-    """Return the sites of a finding, the offending ones first."""
-    facts = [*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed]
-    return [fact.site for fact in facts if fact is not None and fact.site is not None]
 
 
 def _may_be_parsed(project: Project, path: str) -> bool:

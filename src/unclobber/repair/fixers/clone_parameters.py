@@ -30,8 +30,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.saved.name is None and not by_optimizer and not unseen:
         return
     buffers = (finding.saved.role or "").startswith("running")
-    located = list(callers(finding.saved.site, project))
-    for (path, source, statement), _ in reversed(located):
+    for path, source, statement in reversed(list(callers(finding.saved, project))):
         for text, name in rewrites(source, statement, buffers=buffers):
             what = "frozen statistics" if buffers else "parameters"
             note = "" if buffers else _NOTE

@@ -40,13 +40,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
     if finding.code != "UC301" or two_losses(finding, project):
         return
-    sites = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
-    near = [path for site in sites if site is not None for (path, _, _), _ in callers(site, project)]
+    near = [path for fact in (finding.needed, finding.saved) for path, _, _ in callers(fact, project)]
     names: dict[str, HiddenState] = {}
     # First, because this fills `names`, which the edits after a backward need.
     kept = list(islice(_cuts(near, project, names), _MOST))
-    needed = finding.needed.site if finding.needed is not None else None
-    for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
+    for path, source, statement in callers(finding.needed, project):
         for text, place in after_backward(source, statement, names.values()):
             title = f"detach the hidden state `{place}` after each backward"
             yield Candidate("detach-hidden", title, {path: text}, note=NOTE)

@@ -31,19 +31,15 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
     if finding.code != "UC301" or two_losses(finding, project):
         return
-    if finding.needed is not None and finding.needed.site is not None:
-        for (path, source, statement), _ in callers(finding.needed.site, project):
-            for loop in source.all_above(statement):
-                if isinstance(loop, (cst.For, cst.While)):
-                    for text, names in after(source, statement, loop):
-                        title = f"detach the carried state {names} after each backward"
-                        yield Candidate("detach-state", title, {path: text}, note=NOTE)
+    for path, source, statement in callers(finding.needed, project):
+        for loop in source.all_above(statement):
+            if isinstance(loop, (cst.For, cst.While)):
+                for text, names in after(source, statement, loop):
+                    title = f"detach the carried state {names} after each backward"
+                    yield Candidate("detach-state", title, {path: text}, note=NOTE)
     loops: set[int] = set()
-    places = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
-    for site in places:
-        if site is None:
-            continue
-        for (path, source, statement), _ in callers(site, project):
+    for fact in (finding.needed, finding.saved):
+        for path, source, statement in callers(fact, project):
             nearest = source.loop_round(statement)
             # Several of the call sites may be in one loop.
             if nearest is not None and id(nearest) not in loops:

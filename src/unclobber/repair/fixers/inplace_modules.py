@@ -12,6 +12,7 @@ from .._candidate import Candidate
 from .._syntax import Source, called_name
 from ..project import Project
 from ._inplace import without_inplace
+from ._sites import sites
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -75,7 +76,6 @@ def _class_of(write: Write) -> str | None:
 
 
 def _files(finding: Finding) -> Iterator[str]:
-    for site in [w.site for w in finding.writes] + [finding.saved.site if finding.saved else None]:
-        if site is not None:
-            yield site.path
-            yield from (frame.path for frame in site.stack if not frame.library)
+    for site in sites(*finding.writes, finding.saved):
+        yield site.path
+        yield from (frame.path for frame in site.stack if not frame.library)

@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from ...model import Finding, Site
+from ...model import Finding
 from .._candidate import KEPT, Candidate
 from .._syntax import Source, names_in, walk
 from ..project import Project
 from ._blocks import body_of, calls_method, line_in, shortened
-from ._sites import LocatedStatement, callers
+from ._sites import callers
 
 _BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_grad_value_"}
 
@@ -26,9 +26,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the freeing backward with ``retain_graph=True``, and one backward on the sum of both losses."""
     if not two_losses(finding, project):
         return
-    assert finding.freed is not None
-    assert finding.needed is not None
-    first, second = _callers(finding.freed.site, project), _callers(finding.needed.site, project)
+    first, second = (list(callers(fact, project)) for fact in (finding.freed, finding.needed))
     for path, source, statement in first:
         for text in retained(source, statement):
             title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
@@ -55,7 +53,7 @@ def two_losses(finding: Finding, project: Project) -> bool:
     # test_the_same_backward_in_another_turn).
     if finding.code != "UC301" or freed is None or needed is None or needed.nth != freed.nth + 1:
         return False
-    earlier, later = _callers(freed.site, project), _callers(needed.site, project)
+    earlier, later = list(callers(freed, project)), list(callers(needed, project))
     # from the outermost call inwards, because the callers are equal down to where the two part
     for (path, source, first), (other, _, second) in zip(reversed(earlier), reversed(later), strict=False):
         if first is not second:
@@ -64,10 +62,6 @@ def two_losses(finding: Finding, project: Project) -> bool:
         return False
     _, source, statement = earlier[0]
     return statement is later[0][2] and _only_backward(source, statement)
-
-
-def _callers(site: Site | None, project: Project) -> list[LocatedStatement]:
-    return [] if site is None else [located for located, _ in callers(site, project)]
 
 
 def _follows(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:

@@ -31,9 +31,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, title, shared_name in rewrites(source, statement):
             yield Candidate("multi-view", title, {path: text}, shared_name=shared_name)
     seen: set[int] = set()
-    places = [*(write.site for write in finding.writes), finding.saved.site if finding.saved else None]
-    for site in places:
-        for (path, source, statement), _ in callers(site, project) if site is not None else ():
+    for fact in (*finding.writes, finding.saved):
+        for path, source, statement in callers(fact, project):
             for iterated in _iterated(source, statement):
                 if id(iterated) not in seen:
                     seen.add(id(iterated))

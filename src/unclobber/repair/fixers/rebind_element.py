@@ -14,8 +14,8 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, assignment, is_place, walk
 from ..project import Project
-from . import _inplace
 from ._containers import element_held_elsewhere
+from ._inplace import in_place
 from ._operators import binary
 from ._sites import write_statements
 
@@ -55,18 +55,8 @@ def _written(
         return statement.target, binary(statement)
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         return statement.targets[0].target, None
-    call = statement.value if isinstance(statement, cst.Expr) else None
-    if not isinstance(call, cst.Call):
-        return None, None
-    imported = source.imported_names
-    value = _inplace.out_of_place(call, imported, source.torch_name)
-    if value is not None:
-        by_function = _inplace.function_call(call, imported) is not None
-        return call.args[0].value if by_function else _inplace.innermost_receiver(call, imported), value
-    plain = _inplace.without_inplace(call)
-    if plain is not None and call.args:
-        return call.args[0].value, plain
-    return None, None
+    written = in_place(statement.value, source) if isinstance(statement, cst.Expr) else None
+    return (None, None) if written is None else (written.target, written.value)
 
 
 def _elements_below(target: cst.BaseExpression) -> Iterator[cst.Subscript]:

@@ -21,16 +21,15 @@ from ._sites import LocatedStatement, callers, write_statements
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the statements that computed the overwritten or freed tensors once more, where they would be
     new."""
-    saved = finding.saved.site if finding.saved is not None else None
-    forwards = [located for located, _ in callers(saved, project)] if saved is not None else []
-    if finding.code == "UC301" and finding.needed is not None and finding.needed.site is not None:
-        for (path, source, backward), _ in callers(finding.needed.site, project):
+    forwards = list(callers(finding.saved, project))
+    if finding.code == "UC301":
+        for path, source, backward in callers(finding.needed, project):
             made = [(path, source, line) for line in _makers(source, backward)]
             yield from _first(_into_loop(path, source, backward, forwards + made))
     if not any(write.optimizer is not None for write in finding.writes):
         return
-    for site, _ in write_statements(finding, project):
-        for (path, source, step), _ in callers(site, project):
+    for write, _ in write_statements(finding, project):
+        for path, source, step in callers(write, project):
             yield from _first(_after(path, source, step, forwards))
 
 

@@ -23,14 +23,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the custom Function round a finding's places, rewritten."""
     if finding.code != "UC103":
         return
-    sites = [
-        finding.saved.site if finding.saved else None,
-        finding.needed.site if finding.needed else None,
-        *(write.site for write in finding.writes),
-    ]
     seen: set[int] = set()
-    for site in sites:
-        for (path, source, statement), _ in callers(site, project) if site is not None else ():
+    for fact in (finding.saved, finding.needed, *finding.writes):
+        for path, source, statement in callers(fact, project):
             owner = source.above(statement, cst.ClassDef)
             if owner is None or id(owner) in seen:
                 continue

@@ -44,10 +44,9 @@ _TESTS = frozenset(
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield functional forms of the writing assignments."""
-    ran = {write.site: write.operation for write in finding.writes}
-    for site, (path, source, statement) in write_statements(finding, project):
+    for write, (path, source, statement) in write_statements(finding, project):
         for text, name, form in rewrites(source, statement):
-            if form not in _FORMS_OF.get(ran.get(site) or "", (form,)):
+            if form not in _FORMS_OF.get(write.operation or "", (form,)):
                 continue
             # In a loop, each turn copies the whole tensor, so another fixer is preferred.
             looped = source.loop_round(statement) is not None
