@@ -8,7 +8,7 @@ from ..model import Finding
 from ..parsing import parse
 from ._candidate import Candidate
 from .diff import changed_lines
-from .fixers import ALWAYS_IN_DOUBT, FIXERS
+from .fixers import FIXERS
 from .project import Project
 
 MOST = 40
@@ -24,8 +24,8 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
     """
     ranked: list[tuple[int, bool, int, Candidate]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
-    for rank, (name, fixer) in enumerate(FIXERS.items()):
-        if certain and name in ALWAYS_IN_DOUBT:
+    for rank, fixer in enumerate(FIXERS.values()):
+        if certain and fixer.in_doubt:
             continue
         for candidate in fixer(finding, project):
             texts = frozenset(candidate.texts.items())

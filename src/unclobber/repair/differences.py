@@ -5,32 +5,10 @@ from __future__ import annotations
 from ..model import Edit
 from ..model.text import listing, size
 from .candidates import edits_of
+from .fixers import FIXERS
 from .outcome import Repair
 from .project import Project
 
-BY_FIXER: dict[str, str] = {
-    "no-grad": "the write stays in place and is not recorded, so no gradient goes through it",
-    "out-of-place": "a new tensor and no copy; other names keep the old one",
-    "rebind-element": "a new tensor as the container's entry; other names keep the old one",
-    "inplace-modules": "the module makes a new tensor",
-    "scatter": "a new tensor as large as the whole; other names keep the old one",
-    "mark-dirty": "the Function still writes in place, and says so",
-    "clone-saved": "a copy more, for backward; the write stays in place, and every name sees it",
-    "clone-target": "a copy more, and the write goes into it; other names keep the old one",
-    "stack-list": "parts in a list, and no buffer that is filled",
-    "multi-view": "each part is a view of its own",
-    "own-memory": "a copy more, in which each element has a place of its own",
-    "inference-mode": "another gradient mode; the write stays in place",
-    "keep-graph": "what the first backward saved is kept until the next one",
-    "detach-state": "the loop cuts off what it carries",
-    "detach-hidden": "the state is cut off where an object keeps it",
-    "save-for-backward": "the tensor is kept by autograd, or as a copy on `ctx`",
-    "data-write": "the write goes through torch, which sees it",
-    "clone-parameters": "a copy more of the module's parameters, until backward",
-    "recompute": "the forward runs once more",
-    "move-step": "the step comes after the backward",
-}
-"""Clauses by the name of the fixer."""
 _NOTABLE = 16_000_000
 """Peak bytes of a run that exceed the measurement's noise."""
 
@@ -58,7 +36,7 @@ def difference(other: Repair, best: Repair) -> str:
     """
     assert other.proof is not None
     assert best.proof is not None
-    clauses = [BY_FIXER[fixer] for fixer in dict.fromkeys(other.fixers) if fixer not in best.fixers]
+    clauses = [FIXERS[fixer].apart for fixer in dict.fromkeys(other.fixers) if fixer not in best.fixers]
     if not clauses:
         clauses = ["the same at another place" if other.titles == best.titles else "another form of the same"]
     clauses += [note for note in other.notes if note not in best.notes]

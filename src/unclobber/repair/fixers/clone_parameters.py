@@ -34,9 +34,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, name in rewrites(source, statement, buffers=buffers):
             what = "frozen statistics" if buffers else "parameters"
             note = "" if buffers else _NOTE
-            yield Candidate(
-                "clone-parameters", f"call `{name}` with copies of its {what}", {path: text}, note=note
-            )
+            yield Candidate(f"call `{name}` with copies of its {what}", {path: text}, note=note)
 
 
 # Layers in training go on counting (test_clones.py, test_frozen_statistics_alone_are_copied).

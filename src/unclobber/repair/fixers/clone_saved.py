@@ -34,7 +34,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 shared_name = _kept_uncopied(source, node)
             text = source.replaced({node: cloned(node)})
             yield Candidate(
-                "clone-saved",
                 title,
                 {path: text},
                 shared_name=shared_name,

@@ -36,9 +36,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
             if text is not None:
                 shared_name = name if held_elsewhere(source, statement, place) else ""
-                yield Candidate(
-                    "clone-target", f"write to a copy of `{name}`", {path: text}, shared_name=shared_name
-                )
+                yield Candidate(f"write to a copy of `{name}`", {path: text}, shared_name=shared_name)
         for located in callers(write, project):
             yield from _copies_for_calls(located)
 
@@ -77,4 +75,4 @@ def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
                         source, statement, argument.value
                     )
                     shared_name = name if held else ""
-                    yield Candidate("clone-target", title, {path: text}, shared_name=shared_name, guess=True)
+                    yield Candidate(title, {path: text}, shared_name=shared_name, guess=True)

@@ -47,9 +47,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for path, source, statement in callers(finding.needed, project):
         for text, place in after_backward(source, statement, names.values()):
             title = f"detach the hidden state `{place}` after each backward"
-            yield Candidate("detach-hidden", title, {path: text}, note=NOTE)
+            yield Candidate(title, {path: text}, note=NOTE)
     for path, source, changes, title in kept:
-        yield Candidate("detach-hidden", title, {path: source.replaced(changes)}, note=NOTE, late=True)
+        yield Candidate(title, {path: source.replaced(changes)}, note=NOTE, late=True)
 
 
 def _cuts(

@@ -36,7 +36,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if isinstance(loop, (cst.For, cst.While)):
                 for text, names in after(source, statement, loop):
                     title = f"detach the carried state {names} after each backward"
-                    yield Candidate("detach-state", title, {path: text}, note=NOTE)
+                    yield Candidate(title, {path: text}, note=NOTE)
     loops: set[int] = set()
     for fact in (finding.needed, finding.saved):
         for path, source, statement in callers(fact, project):
@@ -52,7 +52,7 @@ def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candida
     """Yield candidates for new texts and the names that they detach."""
     for text, names in texts:
         title = f"detach the carried state {names} from the step before"
-        yield Candidate("detach-state", title, {path: text}, note=NOTE, late=True)
+        yield Candidate(title, {path: text}, note=NOTE, late=True)
 
 
 def after(source: Source, backward: cst.CSTNode, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:

@@ -26,21 +26,21 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for path, user in project.sources(_files(finding), "inference_mode"):
             for node in uses(user):
                 title = "use `no_grad` instead of `inference_mode`"
-                yield Candidate("inference-mode", title, {path: renamed(user, node)})
+                yield Candidate(title, {path: renamed(user, node)})
     if finding.code != "UC204":
         return
     for _, (path, source, statement) in saved_statements(finding, project):
         taken = out_of_block(source, statement)
         if taken is not None:
-            yield Candidate("inference-mode", "take the view outside the mode", {path: taken})
+            yield Candidate("take the view outside the mode", {path: taken})
         for function in (n for n in source.all_above(statement) if isinstance(n, cst.FunctionDef)):
             text = without_mode(source, function, statement)
             for inside in recorded(source, function, statement):
                 title = f"take the view with gradients recorded in `{function.name.value}`"
-                yield Candidate("inference-mode", title, {path: inside})
+                yield Candidate(title, {path: inside})
             if text is not None:
                 title = f"take the view outside the mode: `{function.name.value}` in normal mode"
-                yield Candidate("inference-mode", title, {path: text})
+                yield Candidate(title, {path: text})
 
 
 def uses(source: Source) -> list[cst.Name]:

@@ -29,7 +29,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for path, source, call, plain in calls[:8]:
             title = f"construct {source.code(call)} without `inplace`"
             yield Candidate(
-                "inplace-modules",
                 title,
                 {path: source.replaced({call: plain})},
                 shared_name=_INPUT,
@@ -41,7 +40,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 for path, source, _, _ in calls
             }
             title = f"construct every {kind} without `inplace`"
-            yield Candidate("inplace-modules", title, texts, shared_name=_INPUT, drops=True)
+            yield Candidate(title, texts, shared_name=_INPUT, drops=True)
 
 
 _INPUT = "input of the module"

@@ -30,7 +30,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for path, source, statement in first:
         for text in retained(source, statement):
             title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
-            yield Candidate("keep-graph", title, {path: text}, interpretation=KEPT)
+            yield Candidate(title, {path: text}, interpretation=KEPT)
             break
     for path, source, statement in first:
         for other, _, later in second:
@@ -38,9 +38,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if joined is not None:
                 title = f"one backward on the sum instead of `{shortened(source.code(statement))}`"
                 note = "this gives the same gradients in one pass through the shared graph"
-                yield Candidate(
-                    "keep-graph", title, {path: joined}, interpretation=KEPT, joins=True, note=note
-                )
+                yield Candidate(title, {path: joined}, interpretation=KEPT, joins=True, note=note)
                 return
 
 

@@ -29,7 +29,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 name = source.code(step).strip()
                 note = f"`{name}` then uses what this backward adds to its gradients, too"
                 title = f"move `{name}` behind `{source.code(backward).strip()}`"
-                yield Candidate("move-step", title, {path: text}, offered=True, note=note)
+                yield Candidate(title, {path: text}, offered=True, note=note)
                 return
 
 

@@ -29,7 +29,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         return
     for _, (path, source, statement) in saved_statements(finding, project):
         for text, title, shared_name in rewrites(source, statement):
-            yield Candidate("multi-view", title, {path: text}, shared_name=shared_name)
+            yield Candidate(title, {path: text}, shared_name=shared_name)
     seen: set[int] = set()
     for fact in (*finding.writes, finding.saved):
         for path, source, statement in callers(fact, project):
@@ -37,7 +37,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 if id(iterated) not in seen:
                     seen.add(id(iterated))
                     title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
-                    yield Candidate("multi-view", title, {path: indexed(source, iterated)})
+                    yield Candidate(title, {path: indexed(source, iterated)})
 
 
 def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:

@@ -33,7 +33,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             where = f"`{target}`" if target else "the result"
             title = f"write {where} into a new tensor"
             yield Candidate(
-                "out-of-place",
                 title,
                 {path: text},
                 shared_name=target or "the written one" if is_shared else "",

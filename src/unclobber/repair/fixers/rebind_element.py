@@ -29,7 +29,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, element, title in rewrites(source, statement):
             code = source.code(element)
             shared_name = code if element_held_elsewhere(source, statement, element) else ""
-            yield Candidate("rebind-element", title.format(code), {path: text}, shared_name=shared_name)
+            yield Candidate(title.format(code), {path: text}, shared_name=shared_name)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, cst.Subscript, str]]:

@@ -63,7 +63,7 @@ def _after(
                 f"compute `{shortened(source.code(forward))}` again after `{shortened(source.code(step))}`"
             )
             note = "the loss is then computed with the updated weights"
-            yield Candidate("recompute", title, {path: text}, offered=True, note=note)
+            yield Candidate(title, {path: text}, offered=True, note=note)
 
 
 def _into_loop(
@@ -75,7 +75,7 @@ def _into_loop(
         if text is not None:
             title = f"move `{shortened(source.code(forward))}` into the loop"
             note = "each turn then computes its own loss, with the weights as they are by then"
-            yield Candidate("recompute", title, {path: text}, offered=True, note=note)
+            yield Candidate(title, {path: text}, offered=True, note=note)
 
 
 def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> str | None:

@@ -34,11 +34,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if text is not None:
                 title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
                 guess = _may_be_read_outside(source, owner)
-                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate(title, {path: text}, guess=guess)
             for text, kept in copies(source, owner):
                 title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
                 guess = finding.saved is None or kept != finding.saved.expression
-                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate(title, {path: text}, guess=guess)
 
 
 def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:

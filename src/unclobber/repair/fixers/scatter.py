@@ -53,7 +53,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             shared_name = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
             title = f"build the new `{name}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
-            yield Candidate("scatter", title, {path: text}, late=looped, shared_name=shared_name, guess=guess)
+            yield Candidate(title, {path: text}, late=looped, shared_name=shared_name, guess=guess)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:

@@ -28,7 +28,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for _, (path, source, statement) in write_statements(finding, project):
         text = rewritten(source, statement)
         if text is not None:
-            yield Candidate("stack-list", "collect the parts in a list and stack them", {path: text})
+            yield Candidate("collect the parts in a list and stack them", {path: text})
 
 
 @dataclass
