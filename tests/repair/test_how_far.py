@@ -39,7 +39,7 @@ def last(tmp_path: Path, driver: Runner, monkeypatch: pytest.MonkeyPatch) -> Cal
         monkeypatch.chdir(tmp_path)
         (tmp_path / "pyproject.toml").touch()
         (tmp_path / "train.py").write_text(dedent(text))
-        rounds = _rounds.run("train.py", runner=driver, **options)  # type: ignore[arg-type]
+        rounds = _rounds.fix("train.py", runner=driver, **options)  # type: ignore[arg-type]
         assert isinstance(rounds.last, (Proved, Unproved))
         return rounds.last
 

@@ -17,7 +17,6 @@ from ._facts import (
     MemoryReport,
     ModuleTotal,
     Peak,
-    SourceEdit,
     Tried,
 )
 from .runs import memory, record_step
@@ -35,7 +34,6 @@ __all__ = [
     "MemoryReport",
     "ModuleTotal",
     "Peak",
-    "SourceEdit",
     "StepMemory",
     "Tried",
     "html",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..model import SpanEdit
+
 Kind = Literal["parameter", "buffer", "input", "activation", "gradient", "temporary"]
 """Kinds of storages. The first three live anyway; forward makes an ``activation``, backward a leaf's
 ``gradient``, or a ``temporary`` for an inner gradient."""
@@ -224,20 +226,6 @@ class Tried(_Compared):
         return self.peak_before - self.peak_after
 
 
-@dataclass(frozen=True, slots=True)
-class SourceEdit:
-    """A replacement for a part of a file."""
-
-    path: str
-    line: int
-    column: int
-    """1-based, in characters."""
-    end_line: int
-    end_column: int
-    """The column after the last character."""
-    text: str
-
-
 Sort = Literal["formula", "mask", "dtype", "twice", "checkpoint", "in-place", "unneeded", "held"]
 
 
@@ -260,7 +248,7 @@ class Change:
     """Part of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
     tried: Tried | None = None
     why_untried: str | None = None
-    edits: tuple[tuple[SourceEdit, ...], ...] = field(default=(), repr=False)
+    edits: tuple[tuple[SpanEdit, ...], ...] = field(default=(), repr=False)
     """Alternative source edits that make it, the likeliest first; each is still to be proved."""
 
     @property

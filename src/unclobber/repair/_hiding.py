@@ -8,7 +8,6 @@ guess counts only if nothing was measured.
 from __future__ import annotations
 
 import ast
-import difflib
 import os
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ import libcst as cst
 
 from ..model import Finding, Site
 from ._candidate import Candidate
+from ._diff import changes
 from ._job import HeldBy
 from ._probes import WriteStatement
 from ._syntax import Source
@@ -100,10 +100,8 @@ def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) ->
     full = new.splitlines()
     new_lines = [line.strip() for line in full]
     touched, bound = False, set()
-    # autojunk would take lines that are frequent in a long file for noise.
-    codes = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes()
-    for tag, a, b, c, d in codes:
-        if tag == "equal" or b < first or a > last:
+    for tag, a, b, c, d in changes(old_lines, new_lines):
+        if b < first or a > last:
             continue
         here = set(_bound("\n".join(full[c:d])))
         if (a < last and b > first) or (tag == "insert" and here & set(names)):

@@ -28,7 +28,7 @@ from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
 from ._living import Living
 from ._probes import instrumented
 from ._recorder import Enough, Recorder, compare, compare_joined
-from .project import Project, root_of
+from .project import Project
 
 SEED = 0
 """Seed of every generator before the script starts; a script that sets seeds of its own overrides it."""
@@ -41,7 +41,7 @@ class Run:
         """Load the reference, and prepare the session, the recorder and the audit hooks."""
         self.job = job
         self.reference = None if job.against is None else _loaded(job.against)
-        self.project = Project(root_of(os.path.join(job.at.folder, job.program.script)))
+        self.project = Project.of(os.path.join(job.at.folder, job.program.script))
         self.before = frozenset(sys.modules) - {"__main__"}
         """Names of the modules that are loaded before the program begins: thousands, so none is looked at."""
         self.living = Living()

@@ -26,7 +26,7 @@ from ._probes import WriteStatement
 from ._trial import Trial
 from .fixers._sites import sites
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
-from .project import Project, root_of
+from .project import Project
 from .proof import Runner
 
 BEYOND = 2
@@ -198,7 +198,7 @@ class Search:
                 (*state.steps, candidate),
                 state.interpretations | _interpretations(finding, candidate),
                 seen_findings,
-                _plan.total_changed(project, project.overlay),
+                project.on_disk.lines_changed(project.overlay),
                 (*state.blind_holders, *filter(None, [hidden.note])),
                 state.never_read_again | hidden.never_read_again,
             )
@@ -274,7 +274,7 @@ class Search:
                     project,
                     (candidate,),
                     _interpretations(finding, candidate) if candidate.joins else frozenset(),
-                    lines=_plan.total_changed(project, project.overlay),
+                    lines=project.on_disk.lines_changed(project.overlay),
                 )
                 ran = self._watch(state)
                 if ran.finding is not None or not ran.ended.well:
@@ -364,7 +364,7 @@ def repair(
         project: The files, with edits that are already decided.
         progress: Called with the title of each candidate before it runs.
     """
-    project = project or Project(root_of(script))
+    project = project or Project.of(script)
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
         search = Search(Program(script, arguments), used, first_only, 10 * timeout, progress)
         return _safely(search, project)

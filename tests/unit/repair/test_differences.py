@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from unclobber.repair.differences import difference, places
 from unclobber.repair.fixers import FIXERS
 from unclobber.repair.outcome import Proof, Repair
 from unclobber.repair.project import Project
@@ -30,7 +29,7 @@ def way(fixer, **proof):
     ],
 )
 def test_the_clause(other, said):
-    assert difference(other, way("out-of-place")) == said
+    assert other.beside(way("out-of-place")) == said
 
 
 @pytest.mark.parametrize(
@@ -41,4 +40,4 @@ def test_the_lines(tmp_path, new, said):
     """Of lines that are put in, the one before which they stand."""
     path = tmp_path / "a.py"
     path.write_text("a\nb\nc\n")
-    assert places(Repair((), (), {str(path): new}, 1), Project(str(tmp_path))) == said
+    assert Repair((), (), {str(path): new}, 1).places(Project(str(tmp_path))) == said
