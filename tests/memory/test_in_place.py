@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from unclobber.footprint import InPlaceCandidate, _places
-from unclobber.footprint.recorder import EnoughError, MemoryRecorder
+from unclobber.footprint._recorder import EnoughError, MemoryRecorder
 from unclobber.footprint.savings._attempts import Attempts
 
 HEAD = """

@@ -1,8 +1,8 @@
 """Memory of one training step: which line keeps which bytes for backward, why and how long.
 
 A run is recorded whole (every operation, every storage, every save) and interpreted afterwards:
-``recorder`` writes facts down, ``_analysis`` and ``_inplace`` read them, ``text``, ``json`` and
-``html`` show the report.
+``_recorder`` writes facts down, ``_analysis`` and ``_inplace`` read them, ``_text``, ``_html`` and ``_shown``
+show the report.
 """
 
 from ._facts import (
@@ -19,12 +19,14 @@ from ._facts import (
     Peak,
     Tried,
 )
-from .runs import memory, record_step
-from .shown import StepMemory
+from ._recorder import EnoughError
+from ._runs import memory, record_program, record_step
+from ._shown import StepMemory
 
 __all__ = [
     "Change",
     "CurvePoint",
+    "EnoughError",
     "GradientLife",
     "InPlaceCandidate",
     "InPlaceUse",
@@ -36,11 +38,7 @@ __all__ = [
     "Peak",
     "StepMemory",
     "Tried",
-    "html",
-    "json",
     "memory",
+    "record_program",
     "record_step",
-    "recorder",
-    "runs",
-    "text",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,6 +25,16 @@ class Location:
     """The expression that ran, or the line."""
     called_from: tuple[str, int] | None = None
     """The user's own line (path, line) that led there, where the place is in an installed package."""
+
+
+def short(place: Location | None) -> str:
+    """Return ``train.py:14``, with the folder's name if the file name alone says little."""
+    if place is None:
+        return "(unknown line)"
+    folder, name = os.path.split(place.path)
+    if name in ("__init__.py", "__main__.py"):
+        name = f"{os.path.basename(folder)}/{name}"
+    return f"{name}:{place.line}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from ..model.text import listing, plural, size, times
-from ._facts import Change, MemoryReport, Tried
-from ._words import short
+from ._facts import Change, MemoryReport, Tried, short
 
 _ADVICE = ("held", "unneeded", "twice", "dtype")
 """Sorts of changes whose ``write`` is a sentence, not code."""

@@ -14,7 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from ...source import frames
 from ...torch_internals import compat
 from .. import _places
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Site
 from ._option import Dropped
 from ._sites import SitesMode

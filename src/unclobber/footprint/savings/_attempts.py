@@ -15,9 +15,9 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from ...agreement import difference, rounding
 from ...torch_internals.engine import EngineCall, engine
 from .._facts import InPlaceCandidate, Trial, Tried
+from .._recorder import EnoughError, MemoryRecorder
 from .._timeline import timeline
 from .._trace import Trace
-from ..recorder import EnoughError, MemoryRecorder
 from ._again import KeepLess
 from ._cache import NoCache
 from ._checkpoints import Checkpointer

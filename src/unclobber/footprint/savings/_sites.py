@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from ...source import frames
 from .. import _places
 from .._functions import name_of
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Site
 
 

@@ -8,9 +8,8 @@ from functools import partial
 
 from ..model.text import listing, plural, shape, size, times
 from . import _modules
-from ._facts import InPlaceCandidate, InPlaceUse, KeptStorage, LineTotal, MemoryReport, Trial
+from ._facts import InPlaceCandidate, InPlaceUse, KeptStorage, LineTotal, MemoryReport, Trial, short
 from ._savings_text import savings, wrapped
-from ._words import short
 
 _LINES = 12
 _REASONS = 3

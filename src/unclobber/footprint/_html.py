@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib import resources
 from typing import Any
 
@@ -16,9 +15,8 @@ from ..model.text import listing, plural, shape, size, times
 from ..parsing import text_of
 from . import _modules
 from ._chart import Chart, Lives, chart, lives
-from ._facts import KeptStorage, LineTotal, MemoryReport
+from ._facts import KeptStorage, LineTotal, MemoryReport, short
 from ._savings_text import measured, outcome
-from ._words import short
 
 _AROUND = 2
 """Source lines shown before and after each line that keeps something."""
@@ -50,13 +48,6 @@ class SourceFile:
     name: str
     bytes: int
     lines: tuple[SourceLine, ...]
-
-
-def in_a_frame(report: MemoryReport) -> str:
-    """Return the page in a frame, as a notebook shows it."""
-    page = escape(to_html(report), quote=True)
-    style = "width:100%;height:640px;border:0"
-    return f'<iframe srcdoc="{page}" style="{style}" title="Memory of one step"></iframe>'
 
 
 def to_html(report: MemoryReport) -> str:

@@ -15,11 +15,11 @@ from ..model import UnclobberError
 from ..torch_internals import compat
 from ._analysis import analyse
 from ._facts import MemoryReport
+from ._recorder import EnoughError, MemoryRecorder
+from ._shown import StepMemory
 from ._trace import Trace
-from .recorder import EnoughError, MemoryRecorder
 from .savings import advise
 from .savings._attempts import Attempts
-from .shown import StepMemory
 
 
 def memory(
@@ -110,7 +110,7 @@ def _predicted(trace: Trace) -> MemoryReport:
     return advise.predicted(trace, analyse(trace, command=(), fake=False, step=1))
 
 
-def run_program(
+def record_program(
     run: Callable[[], str | None],
     *,
     command: tuple[str, ...],
@@ -118,7 +118,7 @@ def run_program(
     fake: bool,
     try_changes: bool,
     progress: Callable[[int], None] | None = None,
-) -> MemoryReport:
+) -> StepMemory:
     """Record a program and return the report.
 
     Args:
@@ -141,10 +141,10 @@ def run_program(
     report = analyse(recorder.trace, command=command, fake=fake, step=step)
     # A program that failed has no gradients to compare a change with.
     if not try_changes or failure is not None:
-        return advise.predicted(recorder.trace, report)
+        return StepMemory.of(advise.predicted(recorder.trace, report))
     attempts = Attempts(run, randomness.restore, recorder.trace, step)
     report = dataclasses.replace(report, trial=attempts.in_place(report.candidates))
-    return advise.tried(report, attempts)
+    return StepMemory.of(advise.tried(report, attempts))
 
 
 def _explained(failure: str, fake: bool) -> str:
