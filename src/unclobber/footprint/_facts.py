@@ -189,7 +189,7 @@ class InPlaceCandidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Compared:
+class Compared:
     """Another run beside the first: loss, gradients and peak."""
 
     peak_before: int
@@ -210,7 +210,7 @@ class _Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial(_Compared):
+class Trial(Compared):
     """Result of a run with all safe candidates in place."""
 
     substituted: int
@@ -219,7 +219,7 @@ class Trial(_Compared):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tried(_Compared):
+class Tried(Compared):
     """Result of another run, with a change in it."""
 
     seconds_before: float

@@ -16,7 +16,7 @@ from ..parsing import text_of
 from . import _modules
 from ._chart import Chart, Lives, chart, lives
 from ._facts import KeptStorage, LineTotal, MemoryReport, short
-from ._savings_text import measured, outcome
+from ._savings_text import in_place, measured, outcome
 
 _AROUND = 2
 """Source lines shown before and after each line that keeps something."""
@@ -70,6 +70,7 @@ def to_html(report: MemoryReport) -> str:
         "lives": alive,
         "outcome": outcome,
         "measured": measured,
+        "in_place": in_place,
         "useful": [candidate for candidate in report.candidates if candidate.peak_drop > 0],
     }
     return environment.from_string(template).render(context)
