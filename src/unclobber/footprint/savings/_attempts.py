@@ -146,11 +146,7 @@ class _Changes:
         ]
         # A mode costs time at each call, which would be measured.
         self._modes = [mode for mode in modes if mode.sites or (mode is less and self._hooks is less.hooks)]
-        self._checkpointer = Checkpointer(
-            (module for option in options for module in option.modules),
-            self._modes,
-            (row for option in options for row in option.rows),
-        )
+        self._checkpointer = Checkpointer((row for option in options for row in option.rows), self._modes)
         self._cache = NoCache() if any(option.without_cache for option in options) else None
 
     def _learned(self, root: torch.nn.Module, tree: int) -> None:

@@ -7,7 +7,6 @@ the peak sinks by what was kept meanwhile, and the module's forward is paid once
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -162,35 +161,24 @@ def arithmetic(operation: Operation) -> float:
 
 
 class Checkpointer:
-    """Makes modules checkpoint themselves while a program runs; give ``learned`` to a recorder.
+    """Makes rows of modules checkpoint themselves while a program runs; give ``learned`` to a recorder.
 
     Args:
-        modules: The modules, each as its tree and path.
         rows: Modules that are computed again as one, in the order in which they run.
         modes: Function modes to run the second forward under. ``Tensor.backward`` is a function that a mode
             sees, and nothing inside of what it sees goes through it again.
     """
 
-    def __init__(
-        self,
-        modules: Iterable[Named],
-        modes: Sequence[TorchFunctionMode] = (),
-        rows: Iterable[tuple[Named, ...]] = (),
-    ) -> None:
-        """Remember the modules; `learned` changes them."""
-        self._wanted = frozenset(modules)
+    def __init__(self, rows: Iterable[tuple[Named, ...]], modes: Sequence[TorchFunctionMode] = ()) -> None:
+        """Remember the rows; `learned` changes their modules."""
         self._rows = tuple(rows)
         self._modes = tuple(modes)
         self._changed: list[torch.nn.Module] = []
 
     def learned(self, root: torch.nn.Module, tree: int) -> None:
-        """Prepare the wanted modules below a first module that is about to run."""
-        for path, module in root.named_modules():
-            # A `forward` on the instance is a patch of the program's, or this one from another path.
-            if path and (tree, path) in self._wanted and "forward" not in vars(module):
-                module.forward = functools.partial(self._checkpointed, module.forward)
-                self._changed.append(module)
+        """Prepare the wanted rows below a first module that is about to run."""
         for row in rows_below(root, tree, self._rows):
+            # A `forward` on the instance is a patch of the program's, or this one from another path.
             if not any("forward" in vars(module) for module in row):
                 RowRunner(row, self._run_again)
                 self._changed += row
@@ -199,11 +187,6 @@ class Checkpointer:
         for module in self._changed:
             vars(module).pop("forward", None)
         self._changed.clear()
-
-    def _checkpointed(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return forward(*args, **kwargs)
-        return self._run_again(forward, *args, **kwargs)
 
     def _run_again(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
         return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)

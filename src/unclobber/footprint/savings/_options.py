@@ -126,7 +126,7 @@ def _of_checkpoints(trace: Trace) -> Iterable[Option]:
                 recomputed=again,
                 edits=_edits.of_checkpoint(trace, group.calls) if group.every == 1 else (),
             )
-            yield Option(change, tuple(spans), modules=group.modules)
+            yield Option(change, tuple(spans), rows=tuple((module,) for module in group.modules))
 
 
 def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
