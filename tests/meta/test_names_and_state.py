@@ -54,7 +54,7 @@ STATE = {
     },
     "a lock": {
         "source.owners._looking",
-        "hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
+        "hooks.unmarked._lock", "torch_internals.patches._lock", "syntax._texts._lock",
         "derivatives.torch_table._lock", "torch_internals.compat._graph._lock",
     },
     "nothing of it changes": {"torch_internals.compat._kept.no_memory"},

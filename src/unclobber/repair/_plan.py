@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..model import Finding
-from ..parsing import parse
+from ..syntax import parse
 from ._candidate import Candidate
 from .diff import changed_lines
 from .fixers import ALWAYS_IN_DOUBT, FIXERS

@@ -289,7 +289,7 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
         >>> [(s.rule, s.confidence, s.write.line, s.saved.line) for s in suspected]
         [('saved', 3, 5, 4)]
     """
-    from ..parsing import parse
+    from ..syntax import parse
 
     return FileProgram(FileIndex(parse(text), path)).run()
 

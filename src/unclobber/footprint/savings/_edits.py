@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import islice, permutations
 
 from ...model import Site
-from ...parsing import text_of
 from ...source import Stack, sites
+from ...syntax import text_of
 from .. import _places
 from .._facts import SourceEdit
 from .._trace import ModuleCall, Trace
