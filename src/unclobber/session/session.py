@@ -8,8 +8,10 @@ backward unpacks a saved tensor that was overwritten. ``watch`` refuses as torch
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
+import sys
 import threading
 import time
 import warnings
@@ -58,7 +60,7 @@ from ..model import (
 from ..native import core
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState, ViewWrites
 from ..settings import Suppression
-from ..source import compiled, sites
+from ..source import compiled, frames, sites
 from ..torch_internals import compat, versions
 from ..torch_internals.engine import engine
 from ..torch_internals.patches import Patches
@@ -636,12 +638,16 @@ class _Installation:
 
     def acquire(self, ledger: InstallationClient) -> None:
         """Notify ``ledger`` of writes from now on. Install the kernels and wrappers if they are missing."""
-        with self._lock:
+        # Without the program's modes: under `set_default_device("meta")` the probes' tensors hold no values.
+        with self._lock, compat.unseen_by_functions():
             if self._installed and not self._ledgers and not self._patches.intact():
                 # The program has replaced a wrapper since: install again, to wrap the replacement.
                 self._take_away()
             if not self._installed:
-                gradients.unshared_counts()  # before anything is installed, so that its probes run plain
+                # Before anything is installed, so that the probes run plain: the core's calls backward, and
+                # before the first client is there an unwatched backward takes the installation away.
+                gradients.unshared_counts()
+                core.loaded()
                 self._install()
             fallback.listen(ledger)
             if not self._ledgers:
@@ -797,4 +803,10 @@ def _known_facts(state: SaveState, *, refused: bool, repaired: bool, goes_on: bo
 
 @functools.cache
 def _warn_once(sentence: str) -> None:
-    warnings.warn(sentence, RuntimeWarning, stacklevel=5)
+    # Counted, because `watch`, a decorated function and the trainers enter a session at different depths.
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(
+        (frames.OURS, contextlib.__file__)
+    ):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(sentence, RuntimeWarning, stacklevel=level)
