@@ -17,7 +17,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test compat gpu lint demo bench sweep soak realworld torchtests peers docs dist clean
+.PHONY: help setup test compat gpu lint ratchets demo bench sweep soak realworld torchtests peers docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -78,6 +78,9 @@ lint: $(STAMP)  ## Check style and types
 	$(PY) -m ruff check --no-cache .
 	$(PY) -m ruff format --no-cache --check .
 	$(PY) -m mypy
+
+ratchets: $(STAMP)  ## Write down what the package's counts are now, where they are better
+	$(PY) tests/meta/ratchets.py
 
 demo: $(STAMP)  ## Watch a training script fail: torch's message, then ours
 	$(PY) demo/run_demo.py
