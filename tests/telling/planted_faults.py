@@ -20,7 +20,7 @@ from conflict_programs import PROGRAMS, Run
 import unclobber
 from unclobber.explain.boundary import finding_or_fallback
 from unclobber.model import Report, or_default
-from unclobber.record import Ledger
+from unclobber.observe.record import Ledger
 from unclobber.report import line_of, text_of
 from unclobber.session import session
 from unclobber.session.session import Session
@@ -53,7 +53,7 @@ def warm(*works: Callable[[], object]) -> Iterator[None]:
     The kernels by a ledger alone: a session around the programs would be told of them, too, and warn of some.
     """
     ledger = Ledger()
-    session._installation.acquire(ledger)
+    session.installation.acquire(ledger)
     try:
         for work in works:
             work()
@@ -61,7 +61,7 @@ def warm(*works: Callable[[], object]) -> Iterator[None]:
             gc.freeze()
         yield
     finally:
-        session._installation.release(ledger)
+        session.installation.release(ledger)
         gc.unfreeze()
 
 

@@ -31,7 +31,7 @@ TEXTS = {**{name: text for name, (_, text) in PROGRAMS.items()}, "past torch": P
 OF_THE_SENTENCE = (
     "unclobber.explain.sentence", "unclobber.explain.reads", "unclobber.torch_internals.compat",
     "unclobber.session.session:Session._need", "unclobber.source.frames:ran_below",
-    "unclobber.record.ledger:SaveState",
+    "unclobber.observe.record.ledger:SaveState",
 )  # fmt: skip
 """What makes torch's own sentence: a fault there leaves its beginning."""
 
@@ -132,7 +132,7 @@ def test_all_that_tells_is_found():
         "explain.describe", "explain.refused", "explain.sentence", "explain.reads", "explain.line_range",
         "explain.freed", "explain.save", "explain.write", "explain.need", "explain._live",
         "explain._second_backward", "explain._targets", "explain._written", "explain.observations",
-        "parsing.texts", "explain.rules", "explain.rules._words", "explain.rules.uc101",
+        "syntax._texts", "explain.rules", "explain.rules._words", "explain.rules.uc101",
         "explain.rules.uc301", "report._text", "report._snippet", "source.sites",
         "source.syntax", "explain.spelling", "source.owners", "explain.origins", "derivatives._words",
     } <= modules  # fmt: skip
@@ -196,7 +196,7 @@ def test_an_interrupt_is_no_fault():
     assert surroundings() == before
 
 
-@pytest.mark.parametrize("function", ["unclobber.record.ledger:Ledger.state_of", *(
+@pytest.mark.parametrize("function", ["unclobber.observe.record.ledger:Ledger.state_of", *(
     f"unclobber.explain.reads:{one}"
     for one in ("is_own_result", "never_read", "detached", "role_of", "node_name")
 )])  # fmt: skip

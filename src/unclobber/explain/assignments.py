@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator
 from types import CodeType
 
 from ..source.sites import is_library, is_library_path
-from ..source.syntax import ParsedSource, last_name, source_of, tree_of
+from ..source.syntax import ParsedSource, source_of, tree_of
 from ..source.values import function_of
+from ..syntax import last_name
 from ._definitions import scope_of
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from ..source.syntax import last_name
-from ..source.values import UNKNOWN, is_in_place
+from ..source.values import UNKNOWN
+from ..syntax import is_in_place, last_name
 from ..torch_internals import views
 from .places import LiveValues, Place
 

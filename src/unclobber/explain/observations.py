@@ -9,10 +9,10 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from ..hooks import conflicts
-from ..hooks.write_log import FollowedWrite
 from ..model import Finding, Save, Write, or_default
-from ..record import Ledger, SavedTensor, SaveState, ViewWrites
+from ..observe.hooks import conflicts
+from ..observe.hooks.write_log import FollowedWrite
+from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
 from ..source import Stack, frames, sites
 from . import describe, need, reads, refused, save, sentence, spelling, write
 from .boundary import KnownFacts, finding_or_fallback
@@ -155,6 +155,7 @@ def _held(
         return code, frames.frame_key(state.saved.stack), written
 
     def make() -> Finding | None:
+        """Describe and judge the tensor."""
         before = session.backwards_before
         return judge(
             describe.held_elsewhere(

@@ -11,9 +11,9 @@ from dataclasses import replace
 
 import torch
 
-from ..hooks import module_hooks
 from ..model import CODES, Save, Subject, Write
-from ..record import ViewWrites
+from ..observe.hooks import module_hooks
+from ..observe.record import ViewWrites
 from ..source import Stack, owners, sites, syntax
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, save, write

@@ -16,6 +16,7 @@ from ..model import Extent, Site
 from ..source import Stack
 from ..source.sites import innermost_user, is_own, is_plumbing, pairs
 from ..source.syntax import Located, ParsedSource, extent_of, locate, text_of
+from ..syntax import is_in_place
 from ..torch_internals import compat
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
@@ -351,7 +352,7 @@ def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> a
     ``x.add_(1)``.
     """
     name = callee(node)
-    if name is None or not name.endswith("_") or name.endswith("__") or not operation.endswith("_"):
+    if name is None or not is_in_place(name) or not operation.endswith("_"):
         return None
     if isinstance(node.func, ast.Name):
         return node.args[0] if node.func.id in imported(source) and node.args else None

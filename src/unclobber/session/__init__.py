@@ -1,8 +1,6 @@
 """The stages joined inside a running program: ``watch``, ``guard``, ``audit`` and ``freeze``.
 
-``story_boundary`` is the boundary behind which every explanation is built: an internal error there costs the
-explanation, never the gradient. The package imports nothing, because the command line needs that module
-without torch.
+The package imports nothing, so that its names are loaded at their first use.
 """
 
 __all__ = [
@@ -12,5 +10,4 @@ __all__ = [
     "inside",
     "loaded",
     "session",
-    "story_boundary",
 ]

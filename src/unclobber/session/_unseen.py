@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..explain import KnownFacts
-from ..hooks import saves
-from ..hooks.graph import reachable
-from ..hooks.mechanisms import Off
+from ..observe.hooks import saves
+from ..observe.hooks.graph import reachable
+from ..observe.hooks.mechanisms import Off
 from ..report import error_of
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine

@@ -15,13 +15,13 @@ from typing import Any
 import torch
 
 from ..explain import of_frozen
-from ..hooks import Listener, saves
 from ..model import UnclobberError
-from ..record import METADATA_ONLY, SavedTensor, overlap, region_of
+from ..observe.hooks import Listener, saves
+from ..observe.hooks.installation import installation
+from ..observe.record import METADATA_ONLY, SavedTensor, overlap, region_of
 from ..report import error_of
 from ..source import Stack, frames
 from ..torch_internals import compat
-from .session import _installation
 
 _STORAGE_SWAPS = frozenset(("set_", "set_data"))
 """Operations that give the tensor itself other memory."""
@@ -102,7 +102,7 @@ class _Keeper(Listener):
     def add(self, entry: _Entry) -> None:
         with self._lock:
             if not self.watched:
-                _installation.acquire(self)
+                installation.acquire(self)
                 # Without a session no thread observes writes: test_a_session_that_ends_leaves_the_freeze.
                 saves.observe_always(True)
             self.watched[entry.key] = (*self.watched.get(entry.key, ()), entry)
@@ -120,7 +120,7 @@ class _Keeper(Listener):
             del self.watched[entry.key]
             if not self.watched:
                 saves.observe_always(False)
-                _installation.release(self)
+                installation.release(self)
 
     def before_write(
         self,

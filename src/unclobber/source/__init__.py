@@ -2,8 +2,8 @@
 
 ``frames`` takes stacks while a program runs and is the one file here that must be fast. Everything else runs
 only for a report: ``sites`` finds the program's line, ``syntax`` the node of its tree, ``values`` the value
-of an expression in a live frame, ``between`` the statement between two calls, ``owners`` the module that holds
-a tensor.
+of an expression in a live frame, ``between`` the statement between two calls, ``owners`` the module that
+holds a tensor.
 """
 
 from ._stack import Stack
