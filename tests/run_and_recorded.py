@@ -44,7 +44,7 @@ class Kept:
 
     def spelling(self) -> Spelling:
         node, role, edges = self.nodes[0]
-        return spell(None, node, role, self.stack, shape=tuple(self.tensor.shape), edges=edges)
+        return spell(node, role, self.stack, shape=tuple(self.tensor.shape), edges=edges)
 
 
 @dataclass

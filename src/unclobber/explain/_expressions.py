@@ -14,11 +14,11 @@ from typing import Any
 import torch
 
 from ..source import Stack
-from ..source.syntax import locate
 from ..source.values import UNKNOWN
+from ._live import LiveFrame
 from .makers import anything
 from .origins import Finder
-from .places import LiveFrame, Place
+from .places import Place
 
 _NODES: dict[type[ast.operator], tuple[str, ...]] = {
     ast.Add: ("AddBackward",),
@@ -40,7 +40,7 @@ def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -
     Returns:
         None unless every step of the way matches a part of the expression.
     """
-    located = locate(live_frames[depth].frame.f_code, live_frames[depth].lasti)
+    located = live_frames[depth].located()
     if located is None or not isinstance(located.node, ast.Call):
         return None
     function = located.node.func

@@ -16,7 +16,7 @@ from ..observe.hooks.graph import node_of, reachable
 from ..source import owners
 from ..source.frames import code_of
 from ..source.sites import path_of
-from ..source.syntax import source_of, text_of
+from ..source.syntax import source_of
 from ..source.values import contents, is_a
 from ..torch_internals import compat
 from .assignments import assignments
@@ -117,8 +117,8 @@ def _detached(owner: Any, name: str, alone: bool) -> tuple[str | None, Frame | N
     if len(ways) != 1 or not alone:
         return None, None
     value, statement, code, source = ways[0]
-    left, equals, right = text_of(statement, source).partition(" = ")
-    simple = equals and right == text_of(value, source) and right.replace(".", "").isidentifier()
+    left, equals, right = source.text(statement).partition(" = ")
+    simple = equals and right == source.text(value) and right.replace(".", "").isidentifier()
     if not simple:
         return None, None
     return f"{left} = {right}.detach()", Frame(path_of(code), statement.lineno, code.co_qualname)

@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from types import FrameType
-from typing import Any
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
 
 from ..observe.hooks import backward
 from ..source import Stack, sites
-from .places import LiveFrame
+from ..source.syntax import Located, locate
+
+
+class LiveFrame(NamedTuple):
+    """A frame of a failed call, with its last instruction."""
+
+    frame: FrameType
+    lasti: int
+
+    @property
+    def code(self) -> CodeType:
+        """The frame's code."""
+        return self.frame.f_code
+
+    def located(self) -> Located | None:
+        """Return the node of the last instruction; None if it isn't certain."""
+        return locate(self.frame.f_code, self.lasti)
 
 
 def user_frames(*, of_forward: bool = False) -> list[FrameType]:
@@ -32,13 +48,13 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
 
 def user_frames_of(live_frames: Sequence[LiveFrame]) -> list[FrameType]:
     """Return the frames of a traceback that are user code, innermost first."""
-    return [live_frame.frame for live_frame in live_frames if not sites.is_library(live_frame.frame.f_code)]
+    return [live_frame.frame for live_frame in live_frames if not sites.is_library(live_frame.code)]
 
 
 def user_depth(live_frames: Sequence[LiveFrame]) -> int | None:
     """Return the index of the innermost live frame of the user's code; None if all are a library's."""
     for depth, live_frame in enumerate(live_frames):
-        if not sites.is_library(live_frame.frame.f_code):
+        if not sites.is_library(live_frame.code):
             return depth
     return None
 
@@ -47,5 +63,5 @@ def stack_of(live_frames: Sequence[LiveFrame]) -> Stack:
     """Return the live frames as a stack."""
     stack: list[Any] = []
     for live_frame in live_frames:
-        stack += (live_frame.frame.f_code, live_frame.lasti)
+        stack += (live_frame.code, live_frame.lasti)
     return tuple(stack)

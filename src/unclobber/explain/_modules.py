@@ -24,9 +24,7 @@ def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
         tensor: A parameter, as the very object that a module holds.
         finder: The search in the failure's frames, with the expressions that count as making it.
     """
-    frames = [
-        live_frame.frame for live_frame in finder.live_frames if not is_library(live_frame.frame.f_code)
-    ]
+    frames = [live_frame.frame for live_frame in finder.live_frames if not is_library(live_frame.code)]
     modules = [candidate for candidate in objects_in(frames) if is_a(candidate, torch.nn.Module)]
     owners = [
         (module, name) for module in modules for name, own in module._parameters.items() if own is tensor

@@ -19,9 +19,8 @@ from ..syntax import parse_expression
 from ..torch_internals import compat
 from . import _expressions, _graph_attribute, freed, need
 from ._evidence import FreedEvidence
-from ._live import user_depth, user_frames_of
+from ._live import LiveFrame, user_depth, user_frames_of
 from .freed import FreedNode
-from .places import LiveFrame
 from .save import of_node
 
 
@@ -165,7 +164,7 @@ class _SecondBackward:
         all of ``state`` by name."""
         for live_frame in self.live_frames[user_depth(self.live_frames) or 0 :] if state else ():
             if all(_value(name, live_frame.frame) is value for name, value in state.items()):
-                code = live_frame.frame.f_code
+                code = live_frame.code
                 located = syntax.locate(code, live_frame.lasti)
                 line = None if located is None else located.statement.end_lineno
                 return Frame(
@@ -177,7 +176,7 @@ class _SecondBackward:
 def _reader(live_frames: Sequence[LiveFrame]) -> Any:
     """Return the node whose attribute the failing line read: ``ctx.saved_tensors``. None for other lines."""
     live_frame = live_frames[0]
-    located = syntax.locate(live_frame.frame.f_code, live_frame.lasti)
+    located = live_frame.located()
     if located is None or not isinstance(located.node, ast.Attribute):
         return None
     node = values.value_of(located.node.value, live_frame.frame)
@@ -197,7 +196,7 @@ def _set_by_statement(note: freed.Note | None, live_frames: Sequence[LiveFrame])
     stack = () if note is None else note.stack
     own = None if note is None else sites.user_frame(note.stack)
     for code, lasti in zip(stack[::2], stack[1::2], strict=True):
-        live_frame = next((running for running in live_frames if running.frame.f_code is code), None)
+        live_frame = next((running for running in live_frames if running.code is code), None)
         located = None if live_frame is None or sites.is_library(code) else syntax.locate(code, lasti)
         if live_frame is None or located is None:
             continue
@@ -219,8 +218,8 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     if depth is None or graph is None:
         return {}
     live_frame = live_frames[depth]
-    source = syntax.source_of(live_frame.frame.f_code)
-    line = syntax.line_of(live_frame.frame.f_code, live_frame.lasti)
+    source = syntax.source_of(live_frame.code)
+    line = syntax.line_of(live_frame.code, live_frame.lasti)
     loops = [
         loop
         for loop in (ast.walk(source.tree) if source is not None else ())
@@ -345,11 +344,10 @@ def _root(call: BackwardCall | None) -> str | None:
     another call."""
     if call is None or len(call.roots) != 1:
         return None
-    place = sites.user_frame(call.stack)
-    located = None if place is None else syntax.locate(*place)
-    if located is None or not isinstance(located.node, ast.Call):
+    expression = sites.user_expression(call.stack)
+    if expression is None or not isinstance(expression[0].node, ast.Call):
         return None
-    function = located.node.func
+    function = expression[0].node.func
     if isinstance(function, ast.Attribute) and function.attr == "backward":
         return ast.unparse(function.value) if isinstance(function.value, (ast.Name, ast.Attribute)) else None
     return None

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from ..source.sites import is_library
-from ..source.syntax import Located, inlined_names, locate, text_of
+from ..source.syntax import Located, inlined_names
 from ..source.values import UNKNOWN, value_of
-from ..syntax import OPERATORS, is_in_place
-from ._live import user_depth
-from .places import LiveFrame
+from ..syntax import OPERATORS, is_in_place, last_name
+from ._live import LiveFrame, user_depth
+from .operands import out_argument
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,6 @@ class WriteTarget:
 
     operation: str
     """torch's name of the operation: ``copy_``, ``normal_``."""
-    depth: int
-    """Index of the user's frame among the live frames."""
     node: ast.expr | None = None
     """The user's expression for the target."""
     expression: str | None = None
@@ -48,13 +46,13 @@ def find(live_frames: Sequence[LiveFrame]) -> WriteTarget | None:
     depth = user_depth(live_frames)
     inner = written_at(live_frames[0])
     if depth is None:
-        return None if inner is None else WriteTarget(inner.operation, 0)
+        return None if inner is None else WriteTarget(inner.operation)
     return inner if depth == 0 else _from_outside(live_frames, depth, inner)
 
 
 def written_at(live_frame: LiveFrame) -> WriteTarget | None:
     """Return the target of the failed instruction of one frame."""
-    located = locate(live_frame.frame.f_code, live_frame.lasti)
+    located = live_frame.located()
     return None if located is None else _written(located, live_frame)
 
 
@@ -63,30 +61,24 @@ def _from_outside(
 ) -> WriteTarget | None:
     """Return the user's expression for a tensor that a library was about to write."""
     live_frame = live_frames[depth]
-    located = locate(live_frame.frame.f_code, live_frame.lasti)
+    located = live_frame.located()
     if inner is None or located is None:
         return None
-    unknown = WriteTarget(inner.operation, depth)
+    unknown = WriteTarget(inner.operation)
     if inner.tensor is None:
         return unknown
     if not isinstance(located.node, ast.Call):
         return unknown
     for node in _operands(located.node):
         if value_of(node, live_frame.frame) is inner.tensor:
-            text = text_of(node, located.source)
+            text = located.source.text(node)
             # If the library writes a view of its argument, the library makes that view, not the user's line.
-            return WriteTarget(
-                inner.operation, depth, node, text, inner.tensor, None if inner.made_here else node
-            )
+            return WriteTarget(inner.operation, node, text, inner.tensor, None if inner.made_here else node)
     # A module that runs others (Sequential) passes on tensors that it computed itself.
     runs = [
-        live_frame
-        for live_frame in live_frames[:depth]
-        if live_frame.frame.f_code.co_qualname.endswith(".forward")
+        live_frame for live_frame in live_frames[:depth] if live_frame.code.co_qualname.endswith(".forward")
     ]
-    passes_on = len(runs) < 2 and all(
-        is_library(live_frame.frame.f_code) for live_frame in live_frames[:depth]
-    )
+    passes_on = len(runs) < 2 and all(is_library(live_frame.code) for live_frame in live_frames[:depth])
     first = located.node.args[0] if located.node.args else None
     if (
         passes_on
@@ -94,12 +86,12 @@ def _from_outside(
         and len(located.node.args) == 1
         and _is_parameter(inner, live_frames[0])
     ):
-        return _as_view(first, located, live_frame, inner.operation, depth) or unknown
+        return _as_view(first, located, live_frame, inner.operation)
     return unknown
 
 
 def _is_parameter(inner: WriteTarget, live_frame: LiveFrame) -> bool:
-    code = live_frame.frame.f_code
+    code = live_frame.code
     return isinstance(inner.node, ast.Name) and inner.node.id in code.co_varnames[: code.co_argcount]
 
 
@@ -131,8 +123,8 @@ def _written(located: Located, live_frame: LiveFrame) -> WriteTarget | None:
 def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTarget | None:
     """Return the target of a call: its ``out=``, the receiver of an in-place method, or the first
     argument."""
-    out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
-    name = _name(node.func)
+    out = out_argument(node)
+    name = last_name(node.func)
     if out is not None:
         return _as_view(out, located, live_frame, name)
     if isinstance(node.func, ast.Attribute) and is_in_place(name):
@@ -141,20 +133,18 @@ def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTar
             return _as_view(node.func.value, located, live_frame, name)
     if node.args and not isinstance(node.args[0], ast.Starred):
         return _as_view(node.args[0], located, live_frame, name)
-    return WriteTarget(name, 0) if name else None
+    return WriteTarget(name) if name else None
 
 
-def _as_view(
-    node: ast.expr, located: Located, live_frame: LiveFrame, operation: str, depth: int = 0
-) -> WriteTarget | None:
+def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation: str) -> WriteTarget:
     """Return the target with its tensor; if the line itself makes a view, with the tensor that it is a view
     of."""
-    text = text_of(node, located.source)
+    text = located.source.text(node)
     value = _value(node, located, live_frame)
     if isinstance(value, torch.Tensor):
-        return WriteTarget(operation, depth, node, text, value, node)
+        return WriteTarget(operation, node, text, value, node)
     if isinstance(node, ast.Name):
-        return WriteTarget(operation, depth, node, text, base=node)  # a name makes no view
+        return WriteTarget(operation, node, text, base=node)  # a name makes no view
     base: Any = node
     while True:
         if isinstance(base, (ast.Subscript, ast.Attribute)):
@@ -162,12 +152,12 @@ def _as_view(
         elif isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute):
             base = base.func.value
         else:
-            return WriteTarget(operation, depth, node, text)
+            return WriteTarget(operation, node, text)
         value = _value(base, located, live_frame)
         if isinstance(value, torch.Tensor):
-            return WriteTarget(operation, depth, node, text, value, base)
+            return WriteTarget(operation, node, text, value, base)
         if value is not UNKNOWN and not isinstance(value, torch.Tensor):
-            return WriteTarget(operation, depth, node, text)
+            return WriteTarget(operation, node, text)
 
 
 def _value(node: ast.expr, located: Located, live_frame: LiveFrame) -> Any:
@@ -205,9 +195,3 @@ def _indexes_by_tensor(index: ast.expr, live_frame: LiveFrame) -> bool:
     return isinstance(value, (list, torch.Tensor)) and not (
         isinstance(value, torch.Tensor) and value.dim() == 0
     )
-
-
-def _name(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""

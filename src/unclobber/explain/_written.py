@@ -82,7 +82,7 @@ def _write(
     ):
         module = owners.module_label(actor, frames)
     return replace(
-        write.at(site, event.operation, spelling.spell_write(site, event.operation, event.stack)),
+        write.at(site, event.operation, spelling.spell_write(event.operation, event.stack)),
         bumps_version=bumped,
         overlaps_needed=overlaps,
         shape_only=event.operation in METADATA_ONLY and not state.storage_swapped,

@@ -10,9 +10,8 @@ from dataclasses import replace
 from ..model import Site, Write
 from ..observe.record import ProgramPoint
 from ..source import Stack, sites
-from ..source.between import called
-from ..source.syntax import lines_of, locate, source_of, statement_text
-from ..syntax import parse
+from ..source.syntax import ParsedSource, lines_of, locate, source_of
+from ..syntax import last_name, parse
 from . import write
 
 _REACHES_MEMORY = re.compile(
@@ -23,9 +22,10 @@ _REACHES_MEMORY = re.compile(
 
 def write_at(stack: Stack) -> Write:
     """Return the write by a statement that ran alone while the content changed."""
-    operation = called(locate(stack[0], stack[1])) or "no operation of torch"
+    located = locate(stack[0], stack[1])
+    called = last_name(located.node.func) if located and isinstance(located.node, ast.Call) else ""
     return replace(
-        write.at(sites.resolve(stack), operation),
+        write.at(sites.resolve(stack), called or "no operation of torch"),
         bumps_version=False,
         past_counter="handed out",
     )
@@ -70,8 +70,7 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
 def _may_come_again(site: Site, stack: Stack) -> bool:
     """Return whether the line may have run more than once: in a function, in a loop, or if that isn't
     known."""
-    place = sites.user_frame(stack)
-    source = None if place is None else source_of(place[0])
+    source = _source(stack)
     if source is None or site.function != "<module>":
         return True
     return any(
@@ -115,13 +114,17 @@ def _only_names_a_value(statement: str) -> bool:
 def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[int, str]]:
     """Yield (line, text) of simple statements that begin strictly between two lines of the stack's innermost
     user code."""
-    place = sites.user_frame(stack)
-    source = None if place is None else source_of(place[0])
-    if source is None:
-        return
-    for node in ast.walk(source.tree):
+    source = _source(stack)
+    for node in ast.walk(source.tree) if source is not None else ():
         if isinstance(node, ast.stmt) and first < node.lineno < last and not hasattr(node, "body"):
-            yield node.lineno, statement_text(node, source)
+            assert source is not None
+            yield node.lineno, source.statement_text(node)
+
+
+def _source(stack: Stack) -> ParsedSource | None:
+    """Return the source of the stack's innermost user code."""
+    place = sites.user_frame(stack)
+    return None if place is None else source_of(place[0])
 
 
 def _line_text(stack: Stack, line: int) -> str:

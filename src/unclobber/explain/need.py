@@ -9,8 +9,7 @@ from ..model import Need
 from ..observe.hooks import BackwardCall, BackwardMark, backward
 from ..source import Stack, frames, sites
 from . import reads
-from ._live import stack_of
-from .places import LiveFrame
+from ._live import LiveFrame, stack_of
 
 
 def at(stack: Stack, node: Any = None, *, nth: int = 1) -> Need:

@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 
 from ..derivatives import Rule
 from ..source.syntax import Located, ParsedSource
-from ..syntax import OPERATORS, out_of_place
+from ..syntax import OPERATORS, last_name, out_of_place
 from .callables import (
     ALIASES,
     FUNCTIONS,
@@ -205,9 +205,7 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     """Match a call of a torch function or tensor method that ran the operation without a Python frame in
     between.
     """
-    name = callee(node)
-    if name is None:
-        return NOTHING
+    name = last_name(node.func)
     bare = out_of_place(name)
     in_place = bare != name
     bare = ALIASES.get(bare, bare)
@@ -225,18 +223,11 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     roles = form.operations[rule.operation]
     arguments = {role: bound[given] for role, given in roles.items() if given in bound}
     arguments.update({name: bound[name] for name in _scalars(rule) if name in bound})
-    target = _out(node)
+    target = out_argument(node)
     if in_place:
         target = arguments.get("self", arguments.get("input"))
     results = frozenset(role for role, given in roles.items() if given == RESULT)
     return Operands(arguments, results=results, target=target, given=form.given, linear=form.is_linear)
-
-
-def callee(node: ast.Call) -> str | None:
-    """Return the last name of the called expression; None if it has none."""
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr
-    return node.func.id if isinstance(node.func, ast.Name) else None
 
 
 def _same_operation(name: str, rule: Rule) -> bool:
@@ -275,7 +266,8 @@ def _scalars(rule: Rule) -> list[str]:
     return [a.name for a in rule.arguments if not a.is_tensor and a.name != "self"]
 
 
-def _out(node: ast.Call) -> ast.expr | None:
+def out_argument(node: ast.Call) -> ast.expr | None:
+    """Return the tensor that a call is given as ``out=``."""
     return next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
 
 
@@ -388,11 +380,11 @@ def bind_code(node: ast.Call, code: CodeType) -> Bound | None:
     Returns:
         None unless the function is called by its own name, or is the ``forward`` of a called module.
     """
-    called = callee(node)
+    called = last_name(node.func)
     name = code.co_name.removeprefix("_")
     parameters = code.co_varnames[: code.co_argcount]
     positional = list(node.args)
-    if called is not None and called.rstrip("_") == name.rstrip("_"):
+    if called.rstrip("_") == name.rstrip("_"):
         if parameters[:1] == ("self",) and isinstance(node.func, ast.Attribute):
             positional.insert(0, node.func.value)
     elif name == "forward":

@@ -23,10 +23,11 @@ from ..source.values import UNKNOWN, function_of, value_of
 from ..syntax import is_in_place
 from ._containers import only_read, taken_from
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
+from ._live import LiveFrame
 from .assignments import assignments, may_set
 from .makers import Accepts, is_library_class, multi_view, multi_view_name, view, viewed
 from .operands import bind_code
-from .places import COMPREHENSIONS, LiveFrame, LiveValues, Place, instructions
+from .places import COMPREHENSIONS, LiveValues, Place, instructions
 
 _DEEPEST = 12
 """Limit of steps back, because a longer way has no certain end."""
@@ -97,7 +98,7 @@ class Finder(LiveValues):
             home: The method that sets it.
         """
         return may_set(
-            name, home.co_filename, [live_frame.frame.f_code.co_filename for live_frame in self.live_frames]
+            name, home.co_filename, [live_frame.code.co_filename for live_frame in self.live_frames]
         )
 
     def made(self, node: ast.expr, place: Place, how: str) -> Origin | None:
@@ -110,7 +111,7 @@ class Finder(LiveValues):
         outer: list[Any] = []
         if place.depth is not None:
             for live_frame in self.live_frames[place.depth + 1 :]:
-                outer += (live_frame.frame.f_code, live_frame.lasti)
+                outer += (live_frame.code, live_frame.lasti)
         return Origin(node, place, how, (*stack, *outer))
 
 
@@ -301,9 +302,7 @@ def _of_global(finder: Finder, name: str, place: Place, element: tuple[int, ...]
     code = finder.module_code(place)
     if definition is None or definition.kind != "assigned" or code is None:
         return None
-    depth = next(
-        (i for i, live_frame in enumerate(finder.live_frames) if live_frame.frame.f_code is code), None
-    )
+    depth = next((i for i, live_frame in enumerate(finder.live_frames) if live_frame.code is code), None)
     return _of_definition(finder, definition, Place(code, place.source, place.at, depth), element)
 
 
@@ -314,7 +313,7 @@ def _of_enclosing(finder: Finder, name: str, place: Place, element: tuple[int, .
     mine = value_of(ast.Name(name, ast.Load()), finder.live_frames[place.depth].frame)
     for depth in range(place.depth + 1, len(finder.live_frames)):
         live_frame = finder.live_frames[depth]
-        if name not in live_frame.frame.f_code.co_cellvars:
+        if name not in live_frame.code.co_cellvars:
             continue
         # Skip another function's variable of this name, and an earlier call of the same function:
         # tests/programs/UC203/closure_of_an_earlier_call.py.
@@ -330,7 +329,7 @@ def _of_parameter(finder: Finder, name: str, place: Place, element: tuple[int, .
         return None
     mine = value_of(ast.Name(name, ast.Load()), finder.live_frames[place.depth].frame)
     for depth in range(place.depth + 1, len(finder.live_frames)):
-        code = finder.live_frames[depth].frame.f_code
+        code = finder.live_frames[depth].code
         # A decorator such as `torch.no_grad()` passes the arguments on through torch/utils/_contextlib.py.
         if is_plumbing(code) or code.co_filename.endswith("_contextlib.py"):
             continue

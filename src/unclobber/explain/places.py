@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from types import CodeType
+from typing import Any
 
 import torch
 
@@ -14,16 +14,10 @@ from ..source.syntax import ParsedSource, inlined_names, locate, span_of
 from ..source.values import UNKNOWN, value_of
 from ..syntax import node_span
 from ._definitions import Definition, is_local, reaching, scope_of
+from ._live import LiveFrame
 from .operands import bind_code
 
 COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
-
-
-class LiveFrame(NamedTuple):
-    """A frame of a failed call, with its last instruction."""
-
-    frame: FrameType
-    lasti: int
 
 
 @dataclass(frozen=True)
@@ -55,7 +49,7 @@ class LiveValues:
     def place(self, depth: int) -> Place | None:
         """Return the statement that a live frame had reached; None if its source isn't certain."""
         live_frame = self.live_frames[depth]
-        code = live_frame.frame.f_code
+        code = live_frame.code
         located = locate(code, live_frame.lasti)
         if located is None:
             return None
@@ -117,7 +111,7 @@ class LiveValues:
     def module_code(self, place: Place) -> CodeType | None:
         """Return the code of the module that is being run; None for an imported one, whose code is gone."""
         for live_frame in self.live_frames:
-            code = live_frame.frame.f_code
+            code = live_frame.code
             if code.co_name == "<module>" and code.co_filename == place.code.co_filename:
                 return code
         return None

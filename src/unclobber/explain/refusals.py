@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..model import CODES, Subject, Variant
 from ..source.sites import is_own, starts_program
-from .places import LiveFrame
+from ._live import LiveFrame
 
 
 class Kind(NamedTuple):
@@ -61,14 +61,12 @@ def live_frames_of(error: BaseException) -> list[LiveFrame]:
         trace = trace.tb_next
     live_frames = raised[::-1]
     # A write that fails below unclobber's own kernel is the program's write.
-    while live_frames and is_own(live_frames[0].frame.f_code):
+    while live_frames and is_own(live_frames[0].code):
         del live_frames[0]
     while outer is not None:
         live_frames.append(LiveFrame(outer, outer.f_lasti))
         outer = outer.f_back
-    start = next(
-        (i for i, live_frame in enumerate(live_frames) if starts_program(live_frame.frame.f_code)), None
-    )
+    start = next((i for i, live_frame in enumerate(live_frames) if starts_program(live_frame.code)), None)
     return live_frames[:start]
 
 

@@ -15,13 +15,14 @@ from ..model import CODES, Save, Subject, Write
 from ..observe.hooks import module_hooks
 from ..observe.record import ViewWrites
 from ..source import Stack, owners, sites, syntax
+from ..syntax import OPERATORS, last_name
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, save, write
 from ._evidence import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
-from ._live import stack_of, user_depth, user_frames_of
+from ._live import LiveFrame, stack_of, user_depth, user_frames_of
 from ._targets import WriteTarget
 from .origins import Finder, Origin
-from .places import LiveFrame, Place
+from .places import Place
 from .refusals import Kind, live_frames_of
 
 
@@ -41,7 +42,7 @@ def evidence(
     if stage == "graph":
         return _second_backward.evidence(error, live_frames, backwards_before)
     if stage == "backward":
-        transform = any(compat.runs_transform(live_frame.frame.f_code) for live_frame in live_frames)
+        transform = any(compat.runs_transform(live_frame.code) for live_frame in live_frames)
         return StaleEvidence(str(error), need.failed(live_frames, backwards_before), transform)
     return _Refused(error, kind, live_frames, view_writes).evidence()
 
@@ -57,6 +58,12 @@ class _Refused:
         self.kind = kind
         self.live_frames = live_frames
         self.frames = user_frames_of(live_frames)
+        self.depth = user_depth(live_frames)
+        """Index of the user's frame among the live frames; None if all are a library's."""
+        self.located = None if self.depth is None else live_frames[self.depth].located()
+        """The user's expression that was refused."""
+        self.inner = live_frames[0].located() if live_frames else None
+        """The innermost expression, a library's or the user's."""
         self.view_writes = view_writes
 
     def evidence(self) -> RefusalEvidence:
@@ -122,7 +129,7 @@ class _Refused:
         if self.kind.variant == "saved":
             return self._operand(torch.Tensor.is_inference)
         target = _targets.find(self.live_frames)
-        return target if target is None or self._fits(target) else _without_tensor(target)
+        return target if target is None or self._fits(target) else WriteTarget(target.operation)
 
     def _fits(self, target: WriteTarget) -> bool:
         """Return whether torch can have refused this tensor; if not, the search found another one."""
@@ -156,17 +163,12 @@ class _Refused:
     ) -> WriteTarget | None:
         """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
         if ``first``."""
-        depth = user_depth(self.live_frames)
-        if depth is None:
+        located, depth = self.located, self.depth
+        if located is None or depth is None:
             return None
-        live_frame = self.live_frames[depth]
-        located = syntax.locate(live_frame.frame.f_code, live_frame.lasti)
-        if located is None:
-            return None
-        inner = syntax.locate(self.live_frames[0].frame.f_code, self.live_frames[0].lasti)
-        operation = _operation(located.node if inner is None else inner.node)
+        operation = _operation((self.inner or located).node)
         finder = Finder(self.live_frames, makers.anything)
-        place = Place(live_frame.frame.f_code, located.source, located.statement, depth)
+        place = Place(self.live_frames[depth].code, located.source, located.statement, depth)
         matching: dict[int, tuple[ast.expr, torch.Tensor]] = {}
         for node in ast.walk(located.node):
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -174,9 +176,9 @@ class _Refused:
                 if isinstance(value, torch.Tensor) and is_meant(value):
                     matching.setdefault(id(value), (node, value))
         if not matching or (len(matching) > 1 and not first):
-            return WriteTarget(operation, depth)
+            return WriteTarget(operation)
         node, tensor = min(matching.values(), key=lambda pair: (pair[0].lineno, pair[0].col_offset))
-        return WriteTarget(operation, depth, node, syntax.text_of(node, located.source), tensor, node)
+        return WriteTarget(operation, node, located.source.text(node), tensor, node)
 
     def _write(self, target: WriteTarget | None) -> Write | None:
         """Return the refused operation as a write at the user's line; None if no line is known."""
@@ -185,10 +187,9 @@ class _Refused:
             return None
         operation = target.operation if target is not None else None
         if operation is None:
-            inner = syntax.locate(self.live_frames[0].frame.f_code, self.live_frames[0].lasti)
-            unknown = _UNNAMED if self.kind.variant in _WRITES_NOTHING else "write"
-            by_library = bool(user_depth(self.live_frames))
-            operation = unknown if inner is None or by_library else _operation(inner.node)
+            operation = _UNNAMED if self.kind.variant in _WRITES_NOTHING else "write"
+            if self.inner is not None and not self.depth:
+                operation = _operation(self.inner.node)
         return write.at(site, operation, None if target is None else target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
@@ -197,29 +198,19 @@ class _Refused:
         target = _targets.written_at(self.live_frames[0]) if self.live_frames else None
         return None if target is None or not self._fits(target) else target.tensor
 
-    def _statement(self) -> tuple[ast.stmt, ast.AST, syntax.ParsedSource] | None:
-        """Return the user's refused statement, its failing part, and the source."""
-        depth = user_depth(self.live_frames)
-        live_frame = None if depth is None else self.live_frames[depth]
-        located = None if live_frame is None else syntax.locate(live_frame.frame.f_code, live_frame.lasti)
-        return None if located is None else (located.statement, located.node, located.source)
-
     def _out_of_place(self, target: WriteTarget) -> str | None:
         """Return the refused statement as one that makes a new tensor, or the part of it that does; None if
         there is none."""
-        located = self._statement()
+        located = self.located
         if located is None or target.made_here or target.node is None or target.operation == "index_put_":
             return None
-        statement, node, source = located
-        name = syntax.text_of(target.node, source)
+        statement, node, source = located.statement, located.node, located.source
+        name = source.text(target.node)
         if isinstance(statement, ast.AugAssign) and statement is node:
-            operator = _SYMBOLS.get(type(statement.op))
-            value = syntax.text_of(statement.value, source)
+            value = source.text(statement.value)
             if not _binds_tighter(statement.value, statement.op):
                 value = f"({value})"
-            if operator is None:
-                return None
-            made = f"{name} {operator} {value}"
+            made = f"{name} {OPERATORS[type(statement.op)].symbol} {value}"
             return made if self._is_lost(target.node, statement, source) else f"{name} = {made}"
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return None
@@ -229,7 +220,7 @@ class _Refused:
         if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
             return None
         arguments = [*node.args, *node.keywords]
-        words = ", ".join(syntax.text_of(argument, source) for argument in arguments)
+        words = ", ".join(source.text(argument) for argument in arguments)
         made = f"{name}.{method}({words})"
         if not isinstance(statement, ast.Expr) or statement.value is not node:
             return made
@@ -259,10 +250,10 @@ class _Refused:
         return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
 
     def _in_no_grad(self) -> str | None:
-        located = self._statement()
-        if located is None or not isinstance(located[0], (ast.Expr, ast.Assign, ast.AugAssign)):
+        located = self.located
+        if located is None or not isinstance(located.statement, (ast.Expr, ast.Assign, ast.AugAssign)):
             return None
-        text = syntax.text_of(located[0], located[2])
+        text = located.source.text(located.statement)
         return None if "\n" in text or len(text) > _LONGEST else f"with torch.no_grad(): {text}"
 
     # --- where it was made ------------------------------------------------------------------------
@@ -276,7 +267,7 @@ class _Refused:
         finder = Finder(
             self.live_frames, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view
         )
-        place = finder.place(target.depth)
+        place = None if self.depth is None else finder.place(self.depth)
         if place is None:
             return None
         for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):
@@ -305,10 +296,8 @@ class _Refused:
             return None
         name = owners.owner_name(tensor, self.frames) if self._may_have_owner(tensor) else None
         expression = None
-        if target is not None and target.base is not None:
-            live_frame = self.live_frames[target.depth]
-            located = syntax.locate(live_frame.frame.f_code, live_frame.lasti)
-            expression = None if located is None else syntax.text_of(target.base, located.source)
+        if target is not None and target.base is not None and self.located is not None:
+            expression = self.located.source.text(target.base)
         return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
 
     def _saver(
@@ -320,8 +309,7 @@ class _Refused:
         facts = save.UNKNOWN if tensor is None else save.unplaced(tensor)
         operation = None if refused.operation == _UNNAMED else refused.operation
         node = None if target is None else target.node
-        source = None if target is None else syntax.source_of(self.live_frames[target.depth].frame.f_code)
-        extent = None if node is None or source is None else syntax.extent_of(node, source)
+        extent = None if node is None or self.located is None else self.located.source.extent(node)
         return replace(
             facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
         )
@@ -379,19 +367,12 @@ def _is_wanting(tensor: torch.Tensor) -> bool:
     return tensor.requires_grad and not compat.has_history(tensor)
 
 
-def _without_tensor(target: WriteTarget) -> WriteTarget:
-    return WriteTarget(target.operation, target.depth)
-
-
 def _operation(node: ast.AST) -> str:
     """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
     if isinstance(node, ast.Call):
-        if isinstance(node.func, ast.Attribute):
-            return node.func.attr
-        return node.func.id if isinstance(node.func, ast.Name) else "call"
-    if isinstance(node, (ast.BinOp, ast.AugAssign)):
-        return _OPERATORS.get(type(node.op), "operator")
-    return "operator"
+        return last_name(node.func) or "call"
+    operator = OPERATORS.get(type(getattr(node, "op", None)))
+    return "operator" if operator is None else operator.operation
 
 
 _WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
@@ -420,14 +401,6 @@ _UNNAMED = "the operation"
 _LONGEST = 38
 """Length limit, in characters, of a statement that still reads well behind a `with` on one line."""
 
-_SYMBOLS: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.Pow: "**",
-}
-
 _EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
 """Writes that torch allows even if elements share memory."""
 
@@ -436,12 +409,3 @@ _ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
 
 _NOT_THE_SAME = frozenset(("fill", "zero", "normal", "uniform", "copy", "random", "bernoulli", "exponential"))
 """Methods without an out-of-place counterpart of the same meaning."""
-
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-}

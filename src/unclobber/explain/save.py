@@ -53,7 +53,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     not_own = [code for code in saved.stack[::2] if not sites.is_own(code)]
     by_checkpoint = role is None and compat.keeps_checkpoint_inputs(not_own)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
-    spelled = spelling.spell(site, node_name, role, saved.stack, shape=shape, name=name)
+    spelled = spelling.spell(node_name, role, saved.stack, shape=shape, name=name)
     expression, extent = spelled.expression, spelled.extent
     if expression is None:
         expression = owners.variable_name(saved.alias, user_frames(of_forward=True))
@@ -117,7 +117,7 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     site = sites.resolve(stack)
     name = reads.node_name(node)
     role = freed.freed_role(node)
-    spelled = spelling.spell(site, name, role, stack, edges=spelling.edge_names(node))
+    spelled = spelling.spell(name, role, stack, edges=spelling.edge_names(node))
     result = compat.result_of(node)
     facts = UNKNOWN if result is None else of_kind(*result, math.prod(result[0]))
     return replace(

@@ -21,9 +21,9 @@ from ..observe.hooks import backward
 from ..observe.hooks.graph import reachable
 from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
 from ..source import frames, sites, syntax
+from ..syntax import last_name
 from ..torch_internals import compat
 from . import reads
-from .operands import callee
 
 _WHAT = "one of the variables needed for gradient computation has been modified by an inplace operation"
 
@@ -159,8 +159,8 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
     if not node.name().endswith("CopySlices") or not saved.stack:
         return None
     call = _innermost_call(saved.stack)
-    name = callee(call.node) if call is not None and isinstance(call.node, ast.Call) else None
-    if name is None or not name.endswith("_"):
+    name = last_name(call.node.func) if call is not None and isinstance(call.node, ast.Call) else ""
+    if not name.endswith("_"):
         return None
     nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
     (only_node, *others) = nodes or {None}

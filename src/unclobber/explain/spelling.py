@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from types import CodeType
 
 from ..derivatives import Rule, by_node, read_for, why, why_words
-from ..model import Extent, Site
+from ..model import Extent
 from ..source import Stack
-from ..source.sites import innermost_user, is_own, is_plumbing, pairs
-from ..source.syntax import Located, ParsedSource, extent_of, locate, text_of
-from ..syntax import is_in_place
+from ..source.sites import user_expression
+from ..source.syntax import Located, ParsedSource
+from ..syntax import is_in_place, last_name
 from ..torch_internals import compat
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
-from .operands import Edges, Operands, bind_call, bind_code, callee, imported, is_torch, operands
+from .operands import Edges, Operands, bind_call, bind_code, imported, is_torch, operands, out_argument
 
 _LONGEST = 80
 """Limit in characters, because the line itself is clearer than a longer expression."""
@@ -40,7 +40,6 @@ class Spelling:
 
 
 def spell(
-    site: Site | None,
     node_name: str | None,
     role: str | None,
     stack: Stack,
@@ -52,7 +51,6 @@ def spell(
     """Return the program's name for a saved tensor and the reason that backward needs it.
 
     Args:
-        site: The site of the save; unused, because the stack suffices.
         node_name: The backward node, such as ``MmBackward0``.
         role: The node's name for the tensor.
         stack: The stack of the save.
@@ -139,24 +137,9 @@ class _Names:
     linear: bool = False
 
 
-def _located(stack: Stack) -> tuple[Located, list[CodeType]] | None:
-    """Return the user's expression and the library frames below it, outermost first, without plumbing and
-    unclobber's own.
-    """
-    index = innermost_user(stack)
-    if index is None:
-        return None
-    frames = pairs(stack)
-    located = locate(*frames[index])
-    if located is None:
-        return None
-    below = [code for code, _ in frames[:index] if not is_plumbing(code) and not is_own(code)]
-    return located, below[::-1]
-
-
 def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequence[int] | None) -> _Names:
     """Return the program's texts for the operands and results of the operation that the stack's line ran."""
-    place = _located(stack)
+    place = user_expression(stack)
     if place is None:
         return _Names({})
     located, between = place
@@ -166,11 +149,11 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
     for key, node in matched.arguments.items():
         text = _text(node, located.source)
         if text is not None and _fits(node, shape, key):
-            texts[key], extents[key] = text, extent_of(node, located.source)
+            texts[key], extents[key] = text, located.source.extent(node)
     for key, attribute in matched.attributes.items():
         called = located.node.func if isinstance(located.node, ast.Call) else None
         if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
-            texts[key] = f"{text_of(called, located.source)}{attribute}"
+            texts[key] = f"{located.source.text(called)}{attribute}"
     results = _result_texts(rule, matched, located)
     if matched.target is None:
         # `h = F.relu(h)` gives two tensors one name: keep it for the tensor that `role` names
@@ -274,35 +257,34 @@ def _plain(target: ast.Tuple | ast.List) -> bool:
 
 
 def _text(node: ast.AST, source: ParsedSource) -> str | None:
-    text = text_of(node, source)
+    text = source.text(node)
     return text if text and len(text) <= _LONGEST else None
 
 
 def mention(stack: Stack, expression: str) -> Extent | None:
     """Return where a name stands in the user's expression at ``stack``; None unless it does so
     exactly once."""
-    place = _located(stack)
+    place = user_expression(stack)
     if place is None:
         return None
     located = place[0]
     same = [
         node
         for node in ast.walk(located.node)
-        if isinstance(node, ast.expr) and text_of(node, located.source) == expression
+        if isinstance(node, ast.expr) and located.source.text(node) == expression
     ]
-    return extent_of(same[0], located.source) if len(same) == 1 else None
+    return located.source.extent(same[0]) if len(same) == 1 else None
 
 
 # --- written -------------------------------------------------------------------------------------
-def spell_write(site: Site | None, operation: str, stack: Stack) -> str | None:
+def spell_write(operation: str, stack: Stack) -> str | None:
     """Return the user's expression for the tensor that an operation wrote: ``d[:]`` in ``d[:] = 0``.
 
     Args:
-        site: The site of the write; unused, because the stack suffices.
         operation: The ATen operation, such as ``copy_``.
         stack: The stack of the write.
     """
-    place = _located(stack)
+    place = user_expression(stack)
     if place is None:
         return None
     located, between = place
@@ -319,7 +301,7 @@ def spell_write(site: Site | None, operation: str, stack: Stack) -> str | None:
 def spell_argument(stack: Stack, position: int) -> str | None:
     """Return the user's expression for one argument of the call at ``stack``, by position: ``h`` of
     ``f(h)``."""
-    place = _located(stack)
+    place = user_expression(stack)
     if place is None or not isinstance(place[0].node, ast.Call):
         return None
     args = place[0].node.args[: position + 1]
@@ -339,7 +321,7 @@ def _written(located: Located, between: Sequence[CodeType], operation: str) -> a
         return node.target
     if not isinstance(node, ast.Call):
         return None
-    out = next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
+    out = out_argument(node)
     if out is not None:
         return out
     if not between:
@@ -351,8 +333,7 @@ def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> a
     """Return the tensor expression of an in-place call without a Python frame in between: ``x`` of
     ``x.add_(1)``.
     """
-    name = callee(node)
-    if name is None or not is_in_place(name) or not operation.endswith("_"):
+    if not is_in_place(last_name(node.func)) or not operation.endswith("_"):
         return None
     if isinstance(node.func, ast.Name):
         return node.args[0] if node.func.id in imported(source) and node.args else None
@@ -408,6 +389,6 @@ def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.
     if outer.co_qualname == "Embedding.forward":
         called = node.func
         if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
-            return f"{text_of(called, source)}.weight"
+            return f"{source.text(called)}.weight"
         return None
     return (bind_code(node, outer) or {}).get("weight")

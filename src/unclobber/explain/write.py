@@ -22,4 +22,4 @@ def at(site: Site | None, operation: str, expression: str | None = None) -> Writ
 def by(operation: str, stack: Stack) -> Write:
     """Return such a write with its site and the user's expression for the written tensor, from ``stack``."""
     site = sites.resolve(stack)
-    return at(site, operation, spelling.spell_write(site, operation, stack))
+    return at(site, operation, spelling.spell_write(operation, stack))

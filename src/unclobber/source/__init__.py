@@ -6,6 +6,6 @@ of an expression in a live frame, ``between`` the statement between two calls, `
 holds a tensor.
 """
 
-from ._stack import Stack
+from .sites import Stack
 
 __all__ = ["Stack", "between", "frames", "owners", "sites", "syntax", "values"]

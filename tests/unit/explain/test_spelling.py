@@ -388,7 +388,7 @@ def test_a_module_path_can_stand_in(program, role, path, words):
     done = run(SETUP + program)
     one = next(kept for kept in done.kept if kept.nodes and kept.nodes[0][1] == role)
     node, role, edges = one.nodes[0]
-    spelling = spell(None, node, role, one.stack, edges=edges, name=path)
+    spelling = spell(node, role, one.stack, edges=edges, name=path)
     assert (spelling.expression, spelling.why_words) == (None, words)
 
 
@@ -403,7 +403,7 @@ def test_a_module_path_can_stand_in(program, role, path, words):
 )
 def test_what_the_table_does_not_know(node, role, operation):
     """A custom Function is called by its class; nothing else is made up."""
-    spelling = spell(None, node, role, ())
+    spelling = spell(node, role, ())
     assert spelling.operation == operation
     assert (spelling.expression, spelling.why, spelling.why_words) == (None, None, None)
 
@@ -437,7 +437,7 @@ def test_edges_come_from_the_running_node():
     answers = []
 
     def unpack(kept):
-        answers.append(spell(None, "MmBackward0", "self", kept[1], shape=(2, 3)))
+        answers.append(spell("MmBackward0", "self", kept[1], shape=(2, 3)))
         return kept[0]
 
     code, _ = define(SETUP + "f = x @ w")
@@ -447,7 +447,7 @@ def test_edges_come_from_the_running_node():
         scope["f"].sum().backward()
     assert answers[0].expression == "x"
     # Outside of backward there is no node to ask, and the order of the operands isn't certain.
-    assert spell(None, "MmBackward0", "self", ()).expression is None
+    assert spell("MmBackward0", "self", ()).expression is None
 
 
 @pytest.mark.parametrize("module", [torch.functional, torch.nn.modules.rnn])

@@ -33,7 +33,7 @@ class Writes(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         if func._schema.is_mutable:
             name = func._schema.name.partition("::")[2]
-            self.said.append((name, spell_write(None, name, stack_here(2))))
+            self.said.append((name, spell_write(name, stack_here(2))))
         return func(*args, **(kwargs or {}))
 
 
