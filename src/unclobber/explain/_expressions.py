@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from ..source import Stack
-from ..source.values import UNKNOWN
+from ..source import UNKNOWN, Stack
 from ._live import LiveFrame
 from .makers import anything
 from .origins import Finder

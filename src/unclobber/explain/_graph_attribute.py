@@ -13,11 +13,7 @@ import torch
 from ..model import Frame
 from ..observe.hooks import BackwardCall
 from ..observe.hooks.graph import node_of, reachable
-from ..source import owners
-from ..source.frames import code_of
-from ..source.sites import path_of
-from ..source.syntax import source_of
-from ..source.values import contents, is_a
+from ..source import code_of, contents, is_a, object_name, path_of, source_of
 from ..torch_internals import compat
 from .assignments import assignments
 
@@ -76,7 +72,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
     if len(holders) != 1:
         return None
     owner, name = holders[0]
-    way = owners.object_name(owner, frames)
+    way = object_name(owner, frames)
     if way is None:
         return None
     value = contents(owner)[name]

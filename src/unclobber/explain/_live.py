@@ -8,8 +8,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from ..observe.hooks import backward
-from ..source import Stack, sites
-from ..source.syntax import Located, locate
+from ..source import Located, Stack, is_library, locate
 
 
 class LiveFrame(NamedTuple):
@@ -40,7 +39,7 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
     while frame is not None:
         if of_forward and backward.call_in(frame) is not None:
             frames.clear()
-        if not sites.is_library(frame.f_code):
+        if not is_library(frame.f_code):
             frames.append(frame)
         frame = frame.f_back
     return frames
@@ -48,13 +47,13 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
 
 def user_frames_of(live_frames: Sequence[LiveFrame]) -> list[FrameType]:
     """Return the frames of a traceback that are user code, innermost first."""
-    return [live_frame.frame for live_frame in live_frames if not sites.is_library(live_frame.code)]
+    return [live_frame.frame for live_frame in live_frames if not is_library(live_frame.code)]
 
 
 def user_depth(live_frames: Sequence[LiveFrame]) -> int | None:
     """Return the index of the innermost live frame of the user's code; None if all are a library's."""
     for depth, live_frame in enumerate(live_frames):
-        if not sites.is_library(live_frame.code):
+        if not is_library(live_frame.code):
             return depth
     return None
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ..source.sites import is_library
-from ..source.values import is_a
+from ..source import is_a, is_library
 from ._graph_attribute import objects_in
 from .assignments import assignments
 from .origins import Finder, Origin

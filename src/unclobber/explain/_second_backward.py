@@ -13,8 +13,19 @@ import torch
 from ..model import Frame, Save
 from ..observe.hooks import BackwardCall, BackwardMark, backward
 from ..observe.hooks.graph import node_of, reachable
-from ..source import owners as _owners
-from ..source import sites, syntax, values
+from ..source import (
+    contents,
+    is_a,
+    is_library,
+    line_of,
+    locate,
+    object_name,
+    path_of,
+    source_of,
+    user_expression,
+    user_frame,
+    value_of,
+)
 from ..syntax import parse_expression
 from ..torch_internals import compat
 from . import _expressions, _graph_attribute, freed, need
@@ -84,7 +95,7 @@ class _SecondBackward:
         if reader is not None:
             return freed.freed_function(reader, () if self.call is None else self.call.roots)
         variables = (value for frame in self.frames for value in frame.f_locals.values())
-        held = (value for value in variables if values.is_a(value, torch.Tensor))
+        held = (value for value in variables if is_a(value, torch.Tensor))
         return None if self.call is None else freed.first_freed(self.call, held)
 
     def _again(self) -> BackwardMark | None:
@@ -165,11 +176,9 @@ class _SecondBackward:
         for live_frame in self.live_frames[user_depth(self.live_frames) or 0 :] if state else ():
             if all(_value(name, live_frame.frame) is value for name, value in state.items()):
                 code = live_frame.code
-                located = syntax.locate(code, live_frame.lasti)
+                located = locate(code, live_frame.lasti)
                 line = None if located is None else located.statement.end_lineno
-                return Frame(
-                    sites.path_of(code), line or syntax.line_of(code, live_frame.lasti), code.co_qualname
-                )
+                return Frame(path_of(code), line or line_of(code, live_frame.lasti), code.co_qualname)
         return None
 
 
@@ -179,7 +188,7 @@ def _reader(live_frames: Sequence[LiveFrame]) -> Any:
     located = live_frame.located()
     if located is None or not isinstance(located.node, ast.Attribute):
         return None
-    node = values.value_of(located.node.value, live_frame.frame)
+    node = value_of(located.node.value, live_frame.frame)
     return node if isinstance(node, torch.autograd.graph.Node) else None
 
 
@@ -194,10 +203,10 @@ def _set_by_statement(note: freed.Note | None, live_frames: Sequence[LiveFrame])
     Only functions that are still running count, because others set their variables again at the next call.
     """
     stack = () if note is None else note.stack
-    own = None if note is None else sites.user_frame(note.stack)
+    own = None if note is None else user_frame(note.stack)
     for code, lasti in zip(stack[::2], stack[1::2], strict=True):
         live_frame = next((running for running in live_frames if running.code is code), None)
-        located = None if live_frame is None or sites.is_library(code) else syntax.locate(code, lasti)
+        located = None if live_frame is None or is_library(code) else locate(code, lasti)
         if live_frame is None or located is None:
             continue
         state = {name: _value(name, live_frame.frame) for name in _read_and_set(located.statement)}
@@ -218,8 +227,8 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     if depth is None or graph is None:
         return {}
     live_frame = live_frames[depth]
-    source = syntax.source_of(live_frame.code)
-    line = syntax.line_of(live_frame.code, live_frame.lasti)
+    source = source_of(live_frame.code)
+    line = line_of(live_frame.code, live_frame.lasti)
     loops = [
         loop
         for loop in (ast.walk(source.tree) if source is not None else ())
@@ -256,12 +265,12 @@ def _set_by_method(
     ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``, as in
     tests/programs/UC301/tied_an_lstm_s_state_on_its_module.py.
     """
-    place = None if joined is None else sites.user_frame(joined.stack)
+    place = None if joined is None else user_frame(joined.stack)
     # An input computed once may be the link instead, on another line:
     # tests/programs/UC301/tied_an_input_that_was_computed_once.py.
-    if place is None or of_freed is None or place != sites.user_frame(of_freed.stack):
+    if place is None or of_freed is None or place != user_frame(of_freed.stack):
         return {}
-    code, located = place[0], syntax.locate(*place)
+    code, located = place[0], locate(*place)
     if located is None or not code.co_argcount:
         return {}
     receiver = code.co_varnames[0]
@@ -274,13 +283,13 @@ def _set_by_method(
     ]
     if not names or len(owners) != 1:
         return {}
-    own = values.contents(owners[0])
-    way = _owners.object_name(owners[0], frames) or receiver
+    own = contents(owners[0])
+    way = object_name(owners[0], frames) or receiver
     return {f"{way}.{name}": own[name] for name in names if _graph_attribute.tensors(own.get(name))}
 
 
 def _value(name: str, frame: FrameType) -> Any:
-    return values.value_of(parse_expression(name), frame)
+    return value_of(parse_expression(name), frame)
 
 
 def _detached(state: HiddenState) -> str | None:
@@ -291,9 +300,9 @@ def _detached(state: HiddenState) -> str | None:
 
 
 def _cut(name: str, value: Any) -> str | None:
-    if values.is_a(value, torch.Tensor):
+    if is_a(value, torch.Tensor):
         return f"{name}.detach()"
-    if type(value) not in (tuple, list) or not all(values.is_a(part, torch.Tensor) for part in value):
+    if type(value) not in (tuple, list) or not all(is_a(part, torch.Tensor) for part in value):
         return None
     parts = f"part.detach() for part in {name}"
     return f"tuple({parts})" if type(value) is tuple else f"[{parts}]"
@@ -344,7 +353,7 @@ def _root(call: BackwardCall | None) -> str | None:
     another call."""
     if call is None or len(call.roots) != 1:
         return None
-    expression = sites.user_expression(call.stack)
+    expression = user_expression(call.stack)
     if expression is None or not isinstance(expression[0].node, ast.Call):
         return None
     function = expression[0].node.func

@@ -9,9 +9,7 @@ from typing import Any
 
 import torch
 
-from ..source.sites import is_library
-from ..source.syntax import Located, inlined_names
-from ..source.values import UNKNOWN, value_of
+from ..source import UNKNOWN, Located, inlined_names, is_library, value_of
 from ..syntax import OPERATORS, is_in_place, last_name
 from ._live import LiveFrame, user_depth
 from .operands import out_argument

@@ -11,7 +11,7 @@ import torch
 from ..model import PastCounter, Site, Write
 from ..observe.hooks import kernels as _writes_table
 from ..observe.record import METADATA_ONLY, Ledger, SaveState, WriteEvent
-from ..source import owners, sites
+from ..source import module_label, owner_name, resolve, user_place
 from ..torch_internals import compat
 from ..torch_internals.own_writes import adds_gradients, syncs_buffers
 from . import spelling, write
@@ -28,7 +28,7 @@ def writes(state: SaveState, ledger: Ledger, frames: list[FrameType]) -> tuple[W
         history = [entry for entry in history if entry[0].stack]
     counters = ledger.counters(state.saved, [event for event, _ in history]) if state.moved else None
     for nth, (event, overlaps) in enumerate(history):
-        site = sites.resolve(event.stack)
+        site = resolve(event.stack)
         key = (_place(site), event.operation if site is None or not site.below else None)
         after = version + event.count * event.bumps if state.moved else version
         if counters is not None:
@@ -80,7 +80,7 @@ def _write(
         and site is not None
         and site.below
     ):
-        module = owners.module_label(actor, frames)
+        module = module_label(actor, frames)
     return replace(
         write.at(site, event.operation, spelling.spell_write(event.operation, event.stack)),
         bumps_version=bumped,
@@ -108,14 +108,14 @@ def _step_label(site: Site | None, optimizer: torch.optim.Optimizer) -> str:
 
 def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> tuple[str, ...]:
     """Return the module paths of the live saved parameters which the same call of ``step`` wrote."""
-    line = sites.user_place(event.stack)
+    line = user_place(event.stack)
     names: dict[str, None] = {}
     for saved in ledger.live_saves():
         if any(
-            other.actor == event.actor and sites.user_place(other.stack) == line
+            other.actor == event.actor and user_place(other.stack) == line
             for other, _ in ledger.history(saved)
         ):
-            name = owners.owner_name(saved.alias, frames)
+            name = owner_name(saved.alias, frames)
             if name is not None:
                 names[name] = None
     return tuple(sorted(names))

@@ -12,9 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType
 
-from ..source.sites import is_library, is_library_path
-from ..source.syntax import ParsedSource, source_of, tree_of
-from ..source.values import function_of
+from ..source import ParsedSource, function_of, is_library, is_library_path, source_of, tree_of
 from ..syntax import last_name
 from ._definitions import scope_of
 

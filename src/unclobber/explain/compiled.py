@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from ..source.sites import is_library_path
+from ..source import is_library_path
 from ..torch_internals import compat
 
 

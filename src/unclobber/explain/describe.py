@@ -14,8 +14,7 @@ from ..model import Save, Site, Write
 from ..observe.hooks import backward
 from ..observe.hooks.graph import reachable
 from ..observe.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
-from ..source import Stack, owners, sites
-from ..source import frames as program_frames
+from ..source import Stack, gradient_owner, of_program, resolve, user_place
 from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
 from ._evidence import Evidence, GradientMemory
@@ -87,7 +86,7 @@ def held_elsewhere(
     save = of_held(state.saved, held, frames)
     node = compat.current_node()
     facts = _evidence(state, ledger, save, node, frames, repaired, backwards_before, held.kind)
-    return facts if read is None else replace(facts, read=sites.resolve(read))
+    return facts if read is None else replace(facts, read=resolve(read))
 
 
 def _evidence(
@@ -104,7 +103,7 @@ def _evidence(
     saved = state.saved
     written = writes(state, ledger, frames)
     by_backward = state.unseen or any(write.by == "backward" for write in written)
-    gradient = owners.gradient_owner(saved.alias, frames) if by_backward else None
+    gradient = gradient_owner(saved.alias, frames) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
     return Evidence(
         save=save,
@@ -135,7 +134,7 @@ def _went_before(node: Any) -> bool:
     if node is None or len(backward.last_two()) < 2:
         return False
     before, now = backward.last_two()
-    same = before.keeps_graph and sites.user_place(before.stack) == sites.user_place(now.stack)
+    same = before.keeps_graph and user_place(before.stack) == user_place(now.stack)
     return same and compat.sequence_number(node) < before.before
 
 
@@ -154,7 +153,7 @@ def _past_torch(saved: SavedTensor, ledger: Ledger) -> str | None:
 def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
     if ledger.fingerprints is None:
         return None
-    return ledger.fingerprints.changed(saved, lambda: ProgramPoint(program_frames.of_program(), False))
+    return ledger.fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False))
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
@@ -163,7 +162,7 @@ def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
     call = backward.current()
     graph = None if call is None else reachable(call)
     return tuple(
-        sites.resolve(kept.stack)
+        resolve(kept.stack)
         for node in (graph or {}).values()
         for _, kept in compat.raw_saved(node)
         if isinstance(kept, SavedTensor)

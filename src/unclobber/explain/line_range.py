@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from ..model import Site, Write
 from ..observe.record import ProgramPoint
-from ..source import Stack, sites
-from ..source.syntax import ParsedSource, lines_of, locate, source_of
+from ..source import ParsedSource, Stack, lines_of, locate, resolve, source_of, user_frame
 from ..syntax import last_name, parse
 from . import write
 
@@ -25,7 +24,7 @@ def write_at(stack: Stack) -> Write:
     located = locate(stack[0], stack[1])
     called = last_name(located.node.func) if located and isinstance(located.node, ast.Call) else ""
     return replace(
-        write.at(sites.resolve(stack), called or "no operation of torch"),
+        write.at(resolve(stack), called or "no operation of torch"),
         bumps_version=False,
         past_counter="handed out",
     )
@@ -41,11 +40,11 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
     """
     if written is not None and written.site is not None:
         return f"its content changed while {_line(written.site)} ran; no write was seen"
-    start = None if good is None else sites.resolve(good.stack)
-    end = None if bad is None else sites.resolve(bad.stack)
+    start = None if good is None else resolve(good.stack)
+    end = None if bad is None else resolve(bad.stack)
     if good is None or bad is None or start is None or end is None:
         return "no write to it was seen, and it is not known when its content changed"
-    if sites.user_frame(good.stack) == sites.user_frame(bad.stack) and not good.after and bad.after:
+    if user_frame(good.stack) == user_frame(bad.stack) and not good.after and bad.after:
         ran = (
             f"`{_flattened(start.source)}` ran, at {_line(start)}" if start.source else f"{_line(start)} ran"
         )
@@ -123,12 +122,12 @@ def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[i
 
 def _source(stack: Stack) -> ParsedSource | None:
     """Return the source of the stack's innermost user code."""
-    place = sites.user_frame(stack)
+    place = user_frame(stack)
     return None if place is None else source_of(place[0])
 
 
 def _line_text(stack: Stack, line: int) -> str:
-    place = sites.user_frame(stack)
+    place = user_frame(stack)
     lines = () if place is None else lines_of(place[0])
     return lines[line - 1] if line <= len(lines) else ""
 

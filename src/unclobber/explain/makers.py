@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from ..source.values import UNKNOWN
+from ..source import UNKNOWN
 from ..syntax import is_in_place, last_name
 from ..torch_internals import views
 from .places import LiveValues, Place

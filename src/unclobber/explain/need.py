@@ -7,7 +7,7 @@ from typing import Any
 
 from ..model import Need
 from ..observe.hooks import BackwardCall, BackwardMark, backward
-from ..source import Stack, frames, sites
+from ..source import Stack, of_program, resolve
 from . import reads
 from ._live import LiveFrame, stack_of
 
@@ -18,7 +18,7 @@ def at(stack: Stack, node: Any = None, *, nth: int = 1) -> Need:
     Args:
         node: The node of the graph that unpacks the tensor; None if the line itself reads it.
     """
-    return Need(sites.resolve(stack), nth, None if node is None else reads.node_name(node))
+    return Need(resolve(stack), nth, None if node is None else reads.node_name(node))
 
 
 def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = None) -> Need:
@@ -33,7 +33,7 @@ def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = Non
 def running(node: Any, backwards_before: int) -> Need:
     """Return the Need of the running backward call, or of the program's current line if none runs."""
     call = backward.current()
-    return at(frames.of_program(), node) if call is None else of(call, backwards_before, node)
+    return at(of_program(), node) if call is None else of(call, backwards_before, node)
 
 
 def failed(live_frames: Sequence[LiveFrame], backwards_before: int, node: Any = None) -> Need:

@@ -13,7 +13,7 @@ from ..model import Finding, Save, Write, or_default
 from ..observe.hooks import conflicts
 from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
-from ..source import Stack, frames, sites
+from ..source import Stack, frame_key, of_program, resolve, right_side, user_place
 from . import describe, need, reads, refused, save, sentence, spelling, write
 from .boundary import KnownFacts, finding_or_fallback
 from .refusals import kind_of
@@ -84,8 +84,8 @@ def of_unpack(
     def key() -> Any:
         # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
         last = session.ledger.last_write(state.saved)
-        written = None if last is None else sites.user_place(last.stack)
-        return refused, sites.user_place(state.saved.stack), written
+        written = None if last is None else user_place(last.stack)
+        return refused, user_place(state.saved.stack), written
 
     def make() -> Finding | None:
         """Describe and judge the conflict."""
@@ -151,8 +151,8 @@ def _held(
 
     def key() -> Any:
         last = session.ledger.last_write(state.saved)
-        written = None if last is None else frames.frame_key(last.stack)
-        return code, frames.frame_key(state.saved.stack), written
+        written = None if last is None else frame_key(last.stack)
+        return code, frame_key(state.saved.stack), written
 
     def make() -> Finding | None:
         """Describe and judge the tensor."""
@@ -177,7 +177,7 @@ def _gradient(conflict: conflicts.GradientWritten, session: SessionView) -> Obse
     gradient, written, node = conflict
     repaired = session.policy == "guard"
     return Observation(
-        lambda: ("UC104", frames.frame_key(written[0].stack)),
+        lambda: ("UC104", frame_key(written[0].stack)),
         lambda: judge_gradient(
             _writes(written),
             need.running(node, session.backwards_before),
@@ -197,7 +197,7 @@ def _not_returned(conflict: conflicts.DirtyNotReturned, session: SessionView) ->
     error, function, written, stack = conflict
     message = f"{function}.forward marks a tensor dirty but returns another"
     return Observation(
-        lambda: ("UC103", frames.frame_key(stack)),
+        lambda: ("UC103", frame_key(stack)),
         lambda: judge_dirty(_writes(written), need.at(stack), function=function, torch_message=str(error)),
         lambda: KnownFacts("UC103", torch_message=str(error), message=message, variant="dirty"),
         again=True,
@@ -217,7 +217,7 @@ def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Observ
 
     def make() -> Finding:
         """Describe the input as the Function's argument at its `apply`, and judge the writes to it."""
-        site = sites.resolve(stack)
+        site = resolve(stack)
         given = spelling.spell_argument(stack, conflict.position)
         facts = save.of_kind(conflict.shape, conflict.dtype, math.prod(conflict.shape), conflict.version)
         saved = replace(
@@ -242,7 +242,7 @@ def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Observ
         else f"{function}.forward overwrites an input without mark_dirty"
     )
     return Observation(
-        lambda: ("UC103", "unmarked", frames.frame_key(stack), frames.frame_key(conflict.writes[0].stack)),
+        lambda: ("UC103", "unmarked", frame_key(stack), frame_key(conflict.writes[0].stack)),
         make,
         lambda: KnownFacts("UC103", message=message, variant="unmarked"),
         # An operator can't mark its input, and the gradient past it is right if it adds a constant
@@ -261,8 +261,8 @@ def _self_overlap(conflict: conflicts.SelfOverlap, session: SessionView) -> Obse
     operation, stack = conflict
     message = "a tensor is overwritten by an operation that still reads the old values"
     return Observation(
-        lambda: ("UC102", "self-overlap", sites.user_place(stack)),
-        lambda: judge_self_overlap(write.by(operation, stack), sites.resolve(stack, sites.right_side)),
+        lambda: ("UC102", "self-overlap", user_place(stack)),
+        lambda: judge_self_overlap(write.by(operation, stack), resolve(stack, right_side)),
         lambda: KnownFacts("UC102", message=message, variant="self-overlap"),
     )
 
@@ -282,7 +282,7 @@ def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Observ
     ):
         return None
     return Observation(
-        lambda: ("UC102", sites.user_place(saved.stack), fingerprint.good, fingerprint.bad),
+        lambda: ("UC102", user_place(saved.stack), fingerprint.good, fingerprint.bad),
         lambda: judge(
             describe.changed_unseen(
                 ledger.state_of(saved), ledger, fingerprint, backwards_before=session.backwards_before
@@ -312,13 +312,13 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
         frozen_at: The stack of the ``freeze`` call.
         operation: The ATen operation.
     """
-    stack = frames.of_program()
+    stack = of_program()
     # Outside of `make`, because the finding without an explanation shows these facts, too.
     facts = replace(save.unplaced(tensor), operation="freeze")
 
     def make() -> Finding:
         written = write.by(operation, stack)
-        place, expression = sites.resolve(frozen_at), written.expression
+        place, expression = resolve(frozen_at), written.expression
         extent = None if expression is None else spelling.mention(frozen_at, expression)
         return judge_frozen(replace(facts, site=place, expression=expression, extent=extent), written)
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import CodeType, ModuleType
 
 from ..derivatives import Rule
-from ..source.syntax import Located, ParsedSource
+from ..source import Located, ParsedSource
 from ..syntax import OPERATORS, last_name, out_of_place
 from .callables import (
     ALIASES,

@@ -16,10 +16,7 @@ from typing import Any
 
 import torch
 
-from ..source import Stack
-from ..source.sites import is_library, is_plumbing
-from ..source.syntax import locate, source_of
-from ..source.values import UNKNOWN, function_of, value_of
+from ..source import UNKNOWN, Stack, function_of, is_library, is_plumbing, locate, source_of, value_of
 from ..syntax import is_in_place
 from ._containers import only_read, taken_from
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of

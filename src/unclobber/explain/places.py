@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from ..source.syntax import ParsedSource, inlined_names, locate, span_of
-from ..source.values import UNKNOWN, value_of
+from ..source import UNKNOWN, ParsedSource, inlined_names, locate, span_of, value_of
 from ..syntax import node_span
 from ._definitions import Definition, is_local, reaching, scope_of
 from ._live import LiveFrame

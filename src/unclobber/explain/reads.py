@@ -16,7 +16,7 @@ from ..model import or_default
 from ..observe.hooks import kernels as _writes_table
 from ..observe.hooks import saves
 from ..observe.record import Ledger, SavedTensor
-from ..source import frames
+from ..source import Stack
 from ..torch_internals import compat
 
 
@@ -26,7 +26,7 @@ def is_own_result(saved: SavedTensor) -> bool:
     return origin is not None and node is not None and saved.base is None and compat.grad_fn(origin) is node
 
 
-def detached(saved: SavedTensor) -> frames.Stack | None:
+def detached(saved: SavedTensor) -> Stack | None:
     """Return where ``saved`` lost its history; None if it has one, or if the running node is a custom
     Function, which doesn't need it."""
     if saved.entry is None or saved.entry.detached is None or saved.unchecked:

@@ -14,7 +14,7 @@ from types import CodeType, TracebackType
 from typing import NamedTuple
 
 from ..model import CODES, Subject, Variant
-from ..source.sites import is_own, starts_program
+from ..source import is_own, starts_program
 from ._live import LiveFrame
 
 

@@ -14,7 +14,7 @@ import torch
 from ..model import CODES, Save, Subject, Write
 from ..observe.hooks import module_hooks
 from ..observe.record import ViewWrites
-from ..source import Stack, owners, sites, syntax
+from ..source import ParsedSource, Stack, module_label, owner_name, resolve, variable_name
 from ..syntax import OPERATORS, last_name
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, save, write
@@ -112,7 +112,7 @@ class _Refused:
         view = None if target is None else target.tensor
         origin = None if target is None or view is None else self._origin(target, leaf_shown=False)
         wrote = None if view is None else self.view_writes.last(view)
-        site = None if wrote is None else sites.resolve(wrote.stack)
+        site = None if wrote is None else resolve(wrote.stack)
         return RefusalEvidence(
             code=self.kind.code,
             variant=self.kind.variant,
@@ -182,7 +182,7 @@ class _Refused:
 
     def _write(self, target: WriteTarget | None) -> Write | None:
         """Return the refused operation as a write at the user's line; None if no line is known."""
-        site = sites.resolve(stack_of(self.live_frames))
+        site = resolve(stack_of(self.live_frames))
         if site is None:
             return None
         operation = target.operation if target is not None else None
@@ -229,7 +229,7 @@ class _Refused:
         is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
         return f"{name} = {made}" if is_place else None
 
-    def _is_lost(self, target: ast.expr, statement: ast.stmt, source: syntax.ParsedSource) -> bool:
+    def _is_lost(self, target: ast.expr, statement: ast.stmt, source: ParsedSource) -> bool:
         """Return whether a new tensor by this name would be lost: the name is another function's, or a loop
         is about to give it its next value."""
         if not isinstance(target, ast.Name):
@@ -285,16 +285,16 @@ class _Refused:
         if call is None or module is None:
             return ModuleHook()
         name = None if call.hook is None or call.hook.co_name == "<lambda>" else call.hook.co_name
-        return ModuleHook(owners.module_label(module, self.frames), call.given, name)
+        return ModuleHook(module_label(module, self.frames), call.given, name)
 
     def _made(
         self, stack: Stack, how: str | None, target: WriteTarget | None, tensor: torch.Tensor | None
     ) -> Save | None:
         """Return the place where the tensor was made, with the tensor's facts and its owner."""
-        site = sites.resolve(stack)
+        site = resolve(stack)
         if site is None or tensor is None:
             return None
-        name = owners.owner_name(tensor, self.frames) if self._may_have_owner(tensor) else None
+        name = owner_name(tensor, self.frames) if self._may_have_owner(tensor) else None
         expression = None
         if target is not None and target.base is not None and self.located is not None:
             expression = self.located.source.text(target.base)
@@ -323,7 +323,7 @@ class _Refused:
         leaf = tensor._base if tensor._is_view() else tensor
         if leaf is None:
             return None
-        return owners.owner_name(leaf, self.frames) or owners.variable_name(leaf, self.frames)
+        return owner_name(leaf, self.frames) or variable_name(leaf, self.frames)
 
 
 def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:

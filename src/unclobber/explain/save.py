@@ -11,7 +11,7 @@ import torch
 
 from ..model import Extent, Save
 from ..observe.record import SavedTensor
-from ..source import Stack, owners, sites
+from ..source import Stack, is_own, owner_name, resolve, variable_name
 from ..torch_internals import compat
 from . import freed, reads, spelling
 from ._live import user_frames
@@ -45,18 +45,18 @@ def of_kind(shape: tuple[int, ...], dtype: torch.dtype, elements: int, version: 
 
 def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameType]) -> Save:
     """Return the facts of a tensor that autograd saved for ``node``."""
-    site = sites.resolve(saved.stack)
+    site = resolve(saved.stack)
     shape = tuple(saved.alias.shape)
-    name = owners.owner_name(_as_it_is(saved), frames)
+    name = owner_name(_as_it_is(saved), frames)
     # The first node that runs unpacks a checkpoint's inputs, but did not save them itself:
     # tests/silent/test_recompute.py.
-    not_own = [code for code in saved.stack[::2] if not sites.is_own(code)]
+    not_own = [code for code in saved.stack[::2] if not is_own(code)]
     by_checkpoint = role is None and compat.keeps_checkpoint_inputs(not_own)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
     spelled = spelling.spell(node_name, role, saved.stack, shape=shape, name=name)
     expression, extent = spelled.expression, spelled.extent
     if expression is None:
-        expression = owners.variable_name(saved.alias, user_frames(of_forward=True))
+        expression = variable_name(saved.alias, user_frames(of_forward=True))
         # A result doesn't exist yet while its expression runs: `h` in `h = h.exp()` is another tensor.
         extent = None if role == "result" else _mention(saved, expression)
     entry = saved.entry
@@ -90,8 +90,8 @@ class HeldTensor:
 
 def of_held(saved: SavedTensor, held: HeldTensor, frames: list[FrameType]) -> Save:
     """Return the facts of a tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
-    site = sites.resolve(saved.stack)
-    expression = owners.variable_name(saved.alias, frames)
+    site = resolve(saved.stack)
+    expression = variable_name(saved.alias, frames)
     if held.role is not None and site is not None and site.source == held.role:
         expression = held.role
     return replace(
@@ -102,7 +102,7 @@ def of_held(saved: SavedTensor, held: HeldTensor, frames: list[FrameType]) -> Sa
         role=held.role,
         expression=expression,
         extent=_mention(saved, expression),
-        name=owners.owner_name(_as_it_is(saved), frames),
+        name=owner_name(_as_it_is(saved), frames),
     )
 
 
@@ -114,7 +114,7 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
         stack: The stack of the operation.
         noted: Whether a hook was called for its saved tensor; False if it saved a Python number.
     """
-    site = sites.resolve(stack)
+    site = resolve(stack)
     name = reads.node_name(node)
     role = freed.freed_role(node)
     spelled = spelling.spell(name, role, stack, edges=spelling.edge_names(node))

@@ -20,7 +20,7 @@ from ..model import or_default
 from ..observe.hooks import backward
 from ..observe.hooks.graph import reachable
 from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
-from ..source import frames, sites, syntax
+from ..source import Located, Stack, is_own, is_plumbing, locate, pairs, ran_below
 from ..syntax import last_name
 from ..torch_internals import compat
 from . import reads
@@ -113,7 +113,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     the save, which stays as it is when the input is written to. Held by tests/unit/explain/test_sentence.py.
     """
     log = None if saved.entry is None else saved.entry.log
-    if unpacked is None or log is None or not frames.ran_below(saved.stack):
+    if unpacked is None or log is None or not ran_below(saved.stack):
         return saved
     node = compat.grad_fn(unpacked)
     alike = [other for other in log.saves() if _is_same(other, saved)]
@@ -167,12 +167,12 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
     return None if only_node is None or others else _said_of(only_node)
 
 
-def _innermost_call(stack: frames.Stack) -> syntax.Located | None:
+def _innermost_call(stack: Stack) -> Located | None:
     """Return the call of the operation, below modes that only pass it on, such as unclobber's
     fingerprints."""
-    for code, lasti in sites.pairs(stack):
-        if not sites.is_plumbing(code) and not sites.is_own(code):
-            return syntax.locate(code, lasti)
+    for code, lasti in pairs(stack):
+        if not is_plumbing(code) and not is_own(code):
+            return locate(code, lasti)
     return None
 
 
@@ -193,7 +193,7 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
 def _stands_for_view(tensor: torch.Tensor, saved: SavedTensor) -> bool:
     """Return whether torch made the tensor of what an unpack hook returned for a view, and a backward saved
     it again: it has the view's history and is no view. Only the Python core's saves hold one."""
-    if tensor._is_view() or not frames.ran_below(saved.stack):
+    if tensor._is_view() or not ran_below(saved.stack):
         return False
     return _VIEWS.fullmatch(forward_name(compat.grad_fn(tensor)) or "") is not None
 
@@ -206,7 +206,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     """
     node = None if unpacked is None else compat.grad_fn(unpacked)
     producer = _said(node)
-    handed_on = frames.ran_below(saved.stack) and _VIEWS.fullmatch(forward_name(node) or "") is not None
+    handed_on = ran_below(saved.stack) and _VIEWS.fullmatch(forward_name(node) or "") is not None
     if saved.base is None and not handed_on:
         return producer
     if unpacked is None or producer is None:

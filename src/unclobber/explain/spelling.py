@@ -13,9 +13,7 @@ from types import CodeType
 
 from ..derivatives import Rule, by_node, read_for, why, why_words
 from ..model import Extent
-from ..source import Stack
-from ..source.sites import user_expression
-from ..source.syntax import Located, ParsedSource
+from ..source import Located, ParsedSource, Stack, user_expression
 from ..syntax import is_in_place, last_name
 from ..torch_internals import compat
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form

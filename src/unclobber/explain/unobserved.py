@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model import shown_name
 from ..model.text import listing
-from ..source import Stack, sites
+from ..source import Stack, resolve
 from . import compiled as _compiled
 from .compiled import Compiled
 
@@ -39,7 +39,7 @@ def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> t
 
 
 def _first(stack: Stack) -> str:
-    site = sites.resolve(stack)
+    site = resolve(stack)
     return "" if site is None else f" (first at {_place(site.path, site.line)})"
 
 

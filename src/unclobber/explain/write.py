@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model import Site, Write
-from ..source import Stack, sites
+from ..source import Stack, resolve
 from . import spelling
 
 
@@ -21,5 +21,5 @@ def at(site: Site | None, operation: str, expression: str | None = None) -> Writ
 
 def by(operation: str, stack: Stack) -> Write:
     """Return such a write with its site and the user's expression for the written tensor, from ``stack``."""
-    site = sites.resolve(stack)
+    site = resolve(stack)
     return at(site, operation, spelling.spell_write(operation, stack))

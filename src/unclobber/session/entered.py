@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from ..settings import ProjectSettings
 from ..settings.pyproject import settings_for
-from ..source import frames, sites
+from ..source import of_program, user_frame
 
 
 def settings_here() -> ProjectSettings:
@@ -19,7 +19,7 @@ def settings_here() -> ProjectSettings:
     Raises:
         SettingsError: The settings are wrong.
     """
-    frame = sites.user_frame(frames.of_program())
+    frame = user_frame(of_program())
     path = frame[0].co_filename if frame is not None else ""
     if not path.startswith(os.sep):
         path = os.path.abspath(path)  # before the cache, because the program may change its directory

@@ -20,7 +20,7 @@ from ..observe.hooks import Listener, saves
 from ..observe.hooks.installation import installation
 from ..observe.record import METADATA_ONLY, SavedTensor, overlap, region_of
 from ..report import error_of
-from ..source import Stack, frames
+from ..source import Stack, of_program
 from ..torch_internals import compat
 
 _STORAGE_SWAPS = frozenset(("set_", "set_data"))
@@ -203,7 +203,7 @@ def freeze(tensor: torch.Tensor) -> Frozen:
         >>> handle.remove()
         >>> w += 1
     """
-    return Frozen([tensor], frames.of_program())
+    return Frozen([tensor], of_program())
 
 
 def frozen(tensors: Iterable[torch.Tensor]) -> Frozen:
@@ -224,4 +224,4 @@ def frozen(tensors: Iterable[torch.Tensor]) -> Frozen:
         ...
         unclobber.InplaceError: `layer.weight.data` was written to while it is frozen ...
     """
-    return Frozen(tensors, frames.of_program())
+    return Frozen(tensors, of_program())

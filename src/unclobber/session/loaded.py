@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from ..source import sites
+from ..source import is_library_path
 
 
 class LoadedFiles:
@@ -20,4 +20,4 @@ class LoadedFiles:
         new = [module for name, module in list(sys.modules.items()) if self._before.get(name) is not module]
         names = (getattr(module, "__file__", None) for module in new)
         paths = {os.path.abspath(name) for name in names if isinstance(name, str)}
-        return {path for path in paths if not sites.is_library_path(path)}
+        return {path for path in paths if not is_library_path(path)}

@@ -53,7 +53,7 @@ from ..observe.native import core
 from ..observe.record import SavedTensor, SaveState
 from ..report import error_of
 from ..settings import Suppression
-from ..source import frames
+from ..source import OURS
 from ..torch_internals import compat, versions
 from ._suppressing import Suppressing
 from ._unseen import Unseen
@@ -580,8 +580,6 @@ def finding_of(error: BaseException) -> Finding | None:
 def _warn_once(sentence: str) -> None:
     # Counted, because `watch`, a decorated function and the trainers enter a session at different depths.
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(
-        (frames.OURS, contextlib.__file__)
-    ):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((OURS, contextlib.__file__)):
         level, frame = level + 1, frame.f_back
     warnings.warn(sentence, RuntimeWarning, stacklevel=level)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, permutations
 
 from ...model import Site, SpanEdit
-from ...source import Stack, sites
+from ...source import Stack, resolve
 from ...syntax import text_of
 from .. import _places
 from .._trace import ModuleCall, Trace
@@ -111,7 +111,7 @@ def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
 def _site(stack: Stack) -> Site | None:
     """Return the site of the line to charge, or None."""
     instruction = _places.innermost(stack)
-    return None if instruction is None else sites.resolve(instruction)
+    return None if instruction is None else resolve(instruction)
 
 
 @dataclass(frozen=True)
