@@ -12,7 +12,7 @@ from grammar import random_script
 from oracles.scripts import Script, run
 from unclobber.explain import ahead, reads, sentence
 from unclobber.observe.hooks import backward
-from unclobber.session.session import Session
+from unclobber.session import Session
 from unclobber.source import sites
 from unclobber.torch_internals import compat
 

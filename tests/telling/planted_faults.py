@@ -22,8 +22,7 @@ from unclobber.explain.boundary import finding_or_fallback
 from unclobber.model import Report, or_default
 from unclobber.observe.record import Ledger
 from unclobber.report import line_of, text_of
-from unclobber.session import session
-from unclobber.session.session import Session
+from unclobber.session import Session, session
 
 BOUNDARY = frozenset(
     one.__code__

@@ -10,7 +10,7 @@ from planted_faults import functions, planted, run, warm
 
 from surroundings import surroundings
 from unclobber.observe.record import Ledger
-from unclobber.session.session import Session
+from unclobber.session import Session
 
 RECORDING = frozenset((Ledger.before_write.__code__, Session.stale.__code__))
 BY_NAME = {f"{one.__module__}:{one.__qualname__}": one for one in functions().values()}

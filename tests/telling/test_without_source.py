@@ -11,7 +11,7 @@ from conflict_programs import PAST_TORCH, PROGRAMS, Run, source_of
 
 from unclobber.model import CODES
 from unclobber.report import FORMATS, RenderOptions, error_of, line_of
-from unclobber.session.session import Session
+from unclobber.session import Session
 
 TEXTS = {name: text for name, (_, text) in PROGRAMS.items()}
 TEXTS["past torch"] = PAST_TORCH

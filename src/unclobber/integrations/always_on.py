@@ -19,9 +19,7 @@ from ..main_module import is_default_hook
 from ..model import Finding, InplaceError, Report, UnclobberError
 from ..repair import with_candidates
 from ..report import options_for, rendered, report_to_text, text_of
-from ..session.entered import settings_here
-from ..session.inside import depth
-from ..session.session import Session, put_back
+from ..session import Session, depth, put_back, settings_here
 from ..settings import Suppression
 from ..source import starts_program
 from ._saying import say, say_restored

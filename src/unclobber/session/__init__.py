@@ -1,13 +1,11 @@
-"""The stages joined inside a running program: ``watch``, ``guard``, ``audit`` and ``freeze``.
+"""The stages joined inside a running program: ``watch``, ``guard``, ``audit`` and ``freeze``."""
 
-The package imports nothing, so that its names are loaded at their first use.
-"""
+from .contexts import Watching, audit, guard, watch
+from .freezing import freeze, frozen
+from .program import LoadedFiles, depth, settings_here
+from .session import Session, finding_of, put_back
 
 __all__ = [
-    "contexts",
-    "entered",
-    "freeze",
-    "inside",
-    "loaded",
-    "session",
-]
+    "LoadedFiles", "Session", "Watching", "audit", "depth", "finding_of", "freeze", "frozen", "guard",
+    "put_back", "settings_here", "watch",
+]  # fmt: skip

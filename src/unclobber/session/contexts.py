@@ -11,7 +11,7 @@ from typing import Any
 from ..model import Finding, InplaceError, Report
 from ..report import error_of
 from ..settings import Suppression
-from .entered import settings_here
+from .program import settings_here
 from .session import Policy, Session
 
 

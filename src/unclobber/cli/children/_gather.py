@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from ...model import ProcessEnd, Report, outcome
-from ...session.session import Session, finding_of
+from ...session import Session, finding_of
 from .._merge import Part, merge, merge_key
 from .._records import Folder, ProcessRecord
 from .._suppression import RunSuppression

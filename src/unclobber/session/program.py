@@ -1,14 +1,16 @@
-"""The settings of the file from which a context was entered."""
+"""The program around a session: its settings, its loaded files, and the contexts that it is in."""
 
 from __future__ import annotations
 
 import os
+import sys
 import time
 from functools import lru_cache
 
+from ..observe.hooks import saves
 from ..settings import ProjectSettings
 from ..settings.pyproject import settings_for
-from ..source import of_program, user_frame
+from ..source import is_library_path, of_program, user_frame
 
 
 def settings_here() -> ProjectSettings:
@@ -33,3 +35,23 @@ def _settings_of(path: str, second: int) -> ProjectSettings | None:
     # `second` is part of the cache's key: a context may be entered in each step, and searching for
     # pyproject.toml each time would cost more than the entry.
     return settings_for(os.path.dirname(os.path.abspath(path))) if os.path.isfile(path) else None
+
+
+def depth() -> int:
+    """Return how many contexts this thread has entered and not left."""
+    return len(saves.active())
+
+
+class LoadedFiles:
+    """The modules that are loaded from now on, the program's ``__main__`` included."""
+
+    def __init__(self) -> None:
+        self._before = dict(sys.modules)
+
+    def of_program(self) -> set[str]:
+        """Return the absolute paths of the loaded modules that are the program's own, not a library's."""
+        # By identity, because the program's `__main__` takes the name of the command's own.
+        new = [module for name, module in list(sys.modules.items()) if self._before.get(name) is not module]
+        names = (getattr(module, "__file__", None) for module in new)
+        paths = {os.path.abspath(name) for name in names if isinstance(name, str)}
+        return {path for path in paths if not is_library_path(path)}
