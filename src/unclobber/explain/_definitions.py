@@ -161,11 +161,7 @@ def _bound_by(statement: ast.stmt, name: str) -> _Binding:
         if statement.value is not None and _position(statement.target, name) is not None:
             return Definition("assigned", statement, statement.value)
     elif isinstance(statement, (ast.With, ast.AsyncWith)):
-        if any(
-            item.optional_vars and _position(item.optional_vars, name) is not None for item in statement.items
-        ):
-            return _AMBIGUOUS
-        return _last_bound(statement.body, name)
+        return _bound_in_header(statement, name) or _last_bound(statement.body, name)
     return _AMBIGUOUS if any(True for _ in _bindings([statement], name)) else None
 
 

@@ -59,12 +59,7 @@ FUNCTIONS: dict[str, Form] = {
         required=2,
         is_linear=True,
     ),
-    "conv1d": _CONV,
-    "conv2d": _CONV,
-    "conv3d": _CONV,
-    "conv_transpose1d": _CONV,
-    "conv_transpose2d": _CONV,
-    "conv_transpose3d": _CONV,
+    **{f"conv{kind}{n}d": _CONV for kind in ("", "_transpose") for n in (1, 2, 3)},
     "layer_norm": Form(
         ("input", "normalized_shape", "weight", "bias", "eps"),
         {"native_layer_norm": {"input": "input", "weight": "weight", "bias": "bias"}},
@@ -73,10 +68,8 @@ FUNCTIONS: dict[str, Form] = {
     "scaled_dot_product_attention": Form(
         ("query", "key", "value"),
         {
-            "_scaled_dot_product_flash_attention_for_cpu": _ATTENTION,
-            "_scaled_dot_product_flash_attention": _ATTENTION,
-            "_scaled_dot_product_efficient_attention": _ATTENTION,
-            "_scaled_dot_product_cudnn_attention": _ATTENTION,
+            f"_scaled_dot_product_{kernel}_attention{device}": _ATTENTION
+            for kernel, device in (("flash", "_for_cpu"), ("flash", ""), ("efficient", ""), ("cudnn", ""))
         },
         required=3,
     ),
@@ -181,10 +174,6 @@ class ModuleForm:
     """The Python functions that its ``forward`` may go through."""
 
 
-def _activation(operation: str, *inner: str) -> ModuleForm:
-    return ModuleForm({operation: _POINTWISE}, frozenset(inner))
-
-
 _LINEAR = ModuleForm(
     {
         "addmm": {"mat1": "input", "mat2": ".weight", "self": ".bias"},
@@ -198,29 +187,26 @@ _NORMALISE = {
     for operation, roles in _NORM.items()
 }
 
+_ACTIVATIONS = (
+    "ReLU", "ELU", "CELU", "SiLU", "Mish", "GELU", "Tanh", "Sigmoid", "Hardtanh", "Hardswish", "Hardsigmoid",
+    "Softplus", "GLU",
+)  # fmt: skip
+"""Modules that run an operation of their own name, some through a Python function of that name."""
+
 MODULES: dict[str, ModuleForm] = {
-    "ReLU": _activation("relu", "relu"),
-    "LeakyReLU": _activation("leaky_relu", "leaky_relu"),
-    "ELU": _activation("elu", "elu"),
-    "SELU": _activation("elu", "selu"),
-    "CELU": _activation("celu", "celu"),
-    "SiLU": _activation("silu", "silu"),
-    "Mish": _activation("mish", "mish"),
-    "GELU": _activation("gelu"),
-    "Tanh": _activation("tanh"),
-    "Sigmoid": _activation("sigmoid"),
-    "Hardtanh": _activation("hardtanh", "hardtanh"),
-    "Hardswish": _activation("hardswish", "hardswish"),
-    "Hardsigmoid": _activation("hardsigmoid", "hardsigmoid"),
-    "Softplus": _activation("softplus"),
-    "GLU": _activation("glu", "glu"),
+    **{
+        name: ModuleForm({operation: _POINTWISE}, frozenset({operation}))
+        for name, operation in (
+            *((name, name.lower()) for name in _ACTIVATIONS),
+            ("LeakyReLU", "leaky_relu"),
+        )
+    },
+    "SELU": ModuleForm({"elu": _POINTWISE}, frozenset({"selu"})),
     "Softmax": ModuleForm({"_softmax": _RESULT_ONLY}, frozenset({"softmax"})),
     "LogSoftmax": ModuleForm({"_log_softmax": _RESULT_ONLY}, frozenset({"log_softmax"})),
     "PReLU": ModuleForm({"_prelu_kernel": {"self": "input", "weight": ".weight"}}),
     "Linear": _LINEAR,
-    "Conv1d": ModuleForm(_CONVOLUTION, frozenset({"Conv1d._conv_forward"})),
-    "Conv2d": ModuleForm(_CONVOLUTION, frozenset({"Conv2d._conv_forward"})),
-    "Conv3d": ModuleForm(_CONVOLUTION, frozenset({"Conv3d._conv_forward"})),
+    **{f"Conv{n}d": ModuleForm(_CONVOLUTION, frozenset({f"Conv{n}d._conv_forward"})) for n in (1, 2, 3)},
     "ConvTranspose1d": ModuleForm(_CONVOLUTION),
     "ConvTranspose2d": ModuleForm(_CONVOLUTION),
     "LayerNorm": ModuleForm(_NORMALISE, frozenset({"layer_norm"})),

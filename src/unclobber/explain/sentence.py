@@ -283,7 +283,8 @@ def _type_and_sizes(tensor: torch.Tensor) -> str:
     """Return the tensor's type and sizes as torch's message writes them: ``torch.FloatTensor [2, 3]``."""
     with compat.no_torch_functions():
         layout, device = str(tensor.layout).removeprefix("torch."), tensor.device.type
-        kind = _SCALARS.get(tensor.dtype) or str(tensor.dtype).removeprefix("torch.").capitalize()
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        kind = _SCALARS.get(dtype) or dtype.capitalize()
         sizes = ", ".join(str(size) for size in tensor.shape)
         quantized = "Quantized" if tensor.is_quantized else ""
     where = _DEVICES.get(device, device.upper())
@@ -297,34 +298,17 @@ def _in_python(match: re.Match[str]) -> str:
 
 
 _SCALARS = {
-    torch.uint8: "Byte",
-    torch.int8: "Char",
-    torch.int16: "Short",
-    torch.int32: "Int",
-    torch.int64: "Long",
-    torch.float16: "Half",
-    torch.float32: "Float",
-    torch.float64: "Double",
-    torch.complex32: "ComplexHalf",
-    torch.complex64: "ComplexFloat",
-    torch.complex128: "ComplexDouble",
-    torch.bfloat16: "BFloat16",
-    torch.uint16: "UInt16",
-    torch.uint32: "UInt32",
-    torch.uint64: "UInt64",
-    torch.qint8: "QInt8",
-    torch.quint8: "QUInt8",
-    torch.qint32: "QInt32",
-}
+    "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "float16": "Half",
+    "float32": "Float", "float64": "Double", "complex32": "ComplexHalf", "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble", "bfloat16": "BFloat16", "uint16": "UInt16", "uint32": "UInt32",
+    "uint64": "UInt64", "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32",
+}  # fmt: skip
 """C++ names of dtypes that are not Python's name with a capital letter (c10/core/ScalarType.h)."""
 
 _DEVICES = {"meta": "Meta", "vulkan": "Vulkan"}
 _LAYOUTS = {
+    **dict.fromkeys(("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"), "SparseCsr"),
     "sparse_coo": "Sparse",
-    "sparse_csr": "SparseCsr",
-    "sparse_csc": "SparseCsr",
-    "sparse_bsr": "SparseCsr",
-    "sparse_bsc": "SparseCsr",
     "_mkldnn": "Mkldnn",
 }
 """C++ names of layouts' backends (c10/core/Backend.h)."""

@@ -29,7 +29,7 @@ def finding(
     message: str,
     *,
     made: str | None,
-    written: str,
+    written: str | None = None,
     why: tuple[str, ...],
     fixes: tuple[Fix, ...],
 ) -> Finding:
@@ -39,11 +39,11 @@ def finding(
         evidence: The facts.
         message: One sentence: the line, and the tensor it writes.
         made: Label of the line that made the tensor; None if there is none.
-        written: Label of the refused line.
+        written: Label of the refused line; None for the usual one.
         why: The reasons why autograd can't allow it.
         fixes: Fixes, most useful first.
     """
-    labels = [("write", written)]
+    labels = [("write", written or f"written in place here ({operation(evidence)})")]
     if made is not None:
         labels.append(("saved", made))
     # `or` joins a fix to the one before it, and the first has none
@@ -123,7 +123,10 @@ def by_module(evidence: RefusalEvidence) -> bool:
     return any(owner in module_positions() and name == "forward" for owner, _, name in methods)
 
 
-def out_of_place(evidence: RefusalEvidence, otherwise: str) -> Fix:
+_WITHOUT_UNDERSCORE = "or use the out-of-place operation (without the underscore)"
+
+
+def out_of_place(evidence: RefusalEvidence, otherwise: str = _WITHOUT_UNDERSCORE) -> Fix:
     """Return the fix for a write through which gradients flow: a new tensor."""
     # `self.w = self.w.mul(2)` raises for an nn.Parameter, so only its right side is advised
     # (test_a_parameters_name_is_not_given_to_a_plain_tensor in tests/unit/explain/test_refusal_rules.py).

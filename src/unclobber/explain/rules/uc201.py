@@ -33,7 +33,6 @@ def judge(evidence: RefusalEvidence) -> Finding:
         evidence,
         f"{name} is a leaf that requires grad, and {operation(evidence)} writes to it in place",
         made=made,
-        written=f"written in place here ({operation(evidence)})",
         why=(
             "gradients end up in leaves: after this write it would be the operation's result and no leaf "
             "any more, and its `.grad` would stay empty",

@@ -38,7 +38,6 @@ def judge(evidence: RefusalEvidence) -> Finding:
         evidence,
         message,
         made=made,
-        written=f"written in place here ({operation(evidence)})",
         why=(
             "a view shares the leaf's memory: this would change the leaf itself, where gradients end up",
             *(
@@ -50,6 +49,6 @@ def judge(evidence: RefusalEvidence) -> Finding:
         fixes=(
             *(() if evidence.expanded else (without_grad(evidence),)),
             Fix("where gradients are to flow, write into a copy and use that", code=clone),
-            out_of_place(evidence, "or use the out-of-place operation (without the underscore)"),
+            out_of_place(evidence),
         ),
     )

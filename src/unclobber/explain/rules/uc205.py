@@ -28,7 +28,6 @@ def judge(evidence: RefusalEvidence) -> Finding:
         evidence,
         f"{view} shares memory with the input of {function}, and {operation(evidence)} writes to it in place",
         made=made,
-        written=f"written in place here ({operation(evidence)})",
         why=(
             "the write would replace the backward that the Function brings by that of a plain view, and "
             "gradients would be wrong",
@@ -38,7 +37,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
             Fix(
                 "or let its forward return a tensor of its own: `return x.clone()` instead of `x.view_as(x)`"
             ),
-            out_of_place(evidence, "or use the out-of-place operation (without the underscore)"),
+            out_of_place(evidence),
             Fix("if its forward is meant to work in place: `ctx.mark_dirty(x)` and return `x` itself"),
         ),
     )
@@ -56,7 +55,6 @@ def _through_hook(evidence: RefusalEvidence, hook: ModuleHook) -> Finding:
         f"{subject(evidence)} is a view that {module} {passed} because of {its}, and {operation(evidence)} "
         "writes to it in place",
         made=None if evidence.made is None else f"{module} {passed} a view here",
-        written=f"written in place here ({operation(evidence)})",
         why=(
             "for a full backward hook torch passes what the module takes and returns through a Function of "
             "its own, which makes views",

@@ -32,10 +32,9 @@ def judge(evidence: RefusalEvidence) -> Finding:
         evidence,
         f"several elements of {name} lie at one place in memory, and {operation(evidence)} writes to them",
         made=None if evidence.made is None else f"{by} repeats elements here without copying them",
-        written=f"written in place here ({operation(evidence)})",
         why=("elements that share one place in memory can't be written one by one",),
         fixes=(
             Fix("give it memory of its own before writing: `.clone()` after the expand"),
-            out_of_place(evidence, "or use the out-of-place operation (without the underscore)"),
+            out_of_place(evidence),
         ),
     )
