@@ -9,17 +9,17 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "unclobber"
 
-_FACTS = ("model", "parsing", "torch_internals")
+_FACTS = ("model", "syntax", "torch_internals")
 _TELLING = ("judge", "report")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
-    "parsing": (),
+    "syntax": (),
     "main_module": (),
     "agreement": (),
-    "settings": ("model", "parsing"),
+    "settings": ("model", "syntax"),
     "torch_internals": ("model",),
-    "static": ("model", "parsing"),
-    "report": ("model", "parsing"),
+    "static": ("model", "syntax"),
+    "report": ("model", "syntax"),
     "derivatives": _FACTS,
     "source": (*_FACTS, "derivatives"),
     "observe": ("model", "torch_internals", "source"),
@@ -59,7 +59,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "parsing", "main_module", "settings", "static", "report", "judge"}
+WITHOUT_TORCH = {"model", "syntax", "main_module", "settings", "static", "report", "judge"}
 
 
 def room_of(module: str) -> str:

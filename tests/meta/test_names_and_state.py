@@ -56,7 +56,7 @@ STATE = {
     },
     "a lock": {
         "source.owners._looking",
-        "observe.hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
+        "observe.hooks.unmarked._lock", "torch_internals.patches._lock", "syntax._texts._lock",
         "derivatives.torch_table._lock", "torch_internals.compat._graph._lock",
     },
     "nothing of it changes": {

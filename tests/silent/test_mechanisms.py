@@ -137,6 +137,20 @@ def test_watch_says_so_once_and_so_does_the_report(which, take_away):
     assert unclobber.audit(lambda: None).notices == sentences
 
 
+def test_the_warning_points_at_the_line_that_enters(take_away):
+    """However many calls of our own and of contextlib's lie between the line and the session."""
+    entering = [
+        lambda: unclobber.watch().__enter__().__exit__(None, None, None),
+        lambda: unclobber.guard()(leaf)(),
+    ]
+    for enter in entering:
+        take_away("functions")
+        with pytest.warns(RuntimeWarning) as warned:
+            enter()
+        line = enter.__code__.co_firstlineno
+        assert [(one.filename, one.lineno) for one in warned] == [(__file__, line)]
+
+
 @pytest.mark.parametrize("which", ["hooks", "backward", "data", "optimizer"])
 def test_guard_does_not_begin_without(which, take_away):
     take_away(which)

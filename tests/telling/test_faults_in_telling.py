@@ -132,7 +132,7 @@ def test_all_that_tells_is_found():
         "evidence.describe", "evidence.refused", "evidence.sentence", "evidence.reads", "evidence.line_range",
         "evidence.freed", "evidence.save", "evidence.write", "evidence.need", "evidence._live",
         "evidence._second_backward", "evidence._targets", "evidence._written", "session._silent",
-        "parsing.texts", "judge", "judge._words", "judge.rules.uc101", "judge.rules.uc301", "report._text",
+        "syntax._texts", "judge", "judge._words", "judge.rules.uc101", "judge.rules.uc301", "report._text",
         "report._snippet", "source.sites", "source.syntax", "source.spelling", "source.owners",
         "source.origins", "derivatives._words",
     } <= modules  # fmt: skip

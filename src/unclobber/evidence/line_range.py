@@ -9,10 +9,10 @@ from dataclasses import replace
 
 from ..model import Site, Write
 from ..observe.record import ProgramPoint
-from ..parsing import parse
 from ..source import Stack, sites
 from ..source.between import called
 from ..source.syntax import lines_of, locate, source_of, statement_text
+from ..syntax import parse
 from . import write
 
 _REACHES_MEMORY = re.compile(

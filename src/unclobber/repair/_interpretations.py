@@ -26,9 +26,9 @@ from . import _candidate as names
 Context = Callable[[], Any]
 
 
-def enter(interpretations: tuple[str, ...], stack: ExitStack) -> None:
+def enter(interpretations: frozenset[str], stack: ExitStack) -> None:
     """Enter the contexts of some interpretations; the recorder implements those about backward itself."""
-    for interpretation in interpretations:
+    for interpretation in sorted(interpretations):
         if interpretation in _CONTEXTS:
             stack.enter_context(_CONTEXTS[interpretation]())
 

@@ -7,7 +7,9 @@ backward unpacks a saved tensor that was overwritten. ``watch`` refuses as torch
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
 import threading
 import warnings
 from collections import Counter
@@ -39,7 +41,7 @@ from ..observe.hooks.installation import installation
 from ..observe.native import core
 from ..observe.record import SavedTensor, SaveState
 from ..settings import Suppression
-from ..source import compiled, sites
+from ..source import compiled, frames, sites
 from ..torch_internals import compat, versions
 from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
@@ -595,4 +597,10 @@ def _known_facts(state: SaveState, *, refused: bool, repaired: bool, goes_on: bo
 
 @functools.cache
 def _warn_once(sentence: str) -> None:
-    warnings.warn(sentence, RuntimeWarning, stacklevel=5)
+    # Counted, because `watch`, a decorated function and the trainers enter a session at different depths.
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(
+        (frames.OURS, contextlib.__file__)
+    ):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(sentence, RuntimeWarning, stacklevel=level)

@@ -9,8 +9,10 @@ import atexit
 import threading
 import time
 
+from ...torch_internals import compat
 from ...torch_internals.engine import engine
 from ...torch_internals.patches import Patches
+from ..native import core
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, ViewWrites
 from . import (
     backward,
@@ -86,12 +88,16 @@ class Installation:
 
     def acquire(self, client: Client) -> None:
         """Notify ``client`` of writes from now on. Install the kernels and wrappers if they are missing."""
-        with self._lock:
+        # Without the program's modes: under `set_default_device("meta")` the probes' tensors hold no values.
+        with self._lock, compat.unseen_by_functions():
             if self._installed and not self._clients.now and not self._patches.intact():
                 # The program has replaced a wrapper since: install again, to wrap the replacement.
                 self._take_away()
             if not self._installed:
-                gradients.unshared_counts()  # before anything is installed, so that its probes run plain
+                # Before anything is installed, so that the probes run plain: the core's calls backward, and
+                # before the first client is there an unwatched backward takes the installation away.
+                gradients.unshared_counts()
+                core.loaded()
                 self._install()
             fallback.listen(client)
             if not self._clients.now:

@@ -166,8 +166,7 @@ class MemoryRecorder(compat.OwnMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         """Run an operation and record it: what it reads, writes and makes, at which line and in which
-        module.
-        """
+        module."""
         kwargs = kwargs or {}
         if compat.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
@@ -233,8 +232,7 @@ class MemoryRecorder(compat.OwnMode):
         outputs: list[Tensor],
     ) -> None:
         """Note what an operation of forward computed from what, for the search of changes that save
-        memory.
-        """
+        memory."""
         results = [self._operand(output) for output in outputs]
         operation.results = tuple(result for result in results if result is not None)
         # Only an operation with one result can have an in-place form.
@@ -285,8 +283,7 @@ class MemoryRecorder(compat.OwnMode):
     # --- storages ---------------------------------------------------------------------------------------
     def _seen(self, tensor: Tensor) -> Storage | None:
         """Return the record of a tensor's storage. A storage that is new here was there before the
-        recording.
-        """
+        recording."""
         key = compat.storage_key_or_none(tensor)
         if key is None:
             return None
@@ -427,8 +424,7 @@ class MemoryRecorder(compat.OwnMode):
     # --- backward ---------------------------------------------------------------------------------------
     def begin(self, call: EngineCall) -> list[Tensor] | None:
         """Record that a backward is about to run. Return the leaves that it reaches; None if it runs
-        inside of another one.
-        """
+        inside of another one."""
         if self._done or self._depth:  # a backward inside of backward is part of the outer one
             return None
         trace = self.trace
@@ -452,8 +448,7 @@ class MemoryRecorder(compat.OwnMode):
 
     def end(self, leaves: list[Tensor] | None, call: EngineCall) -> None:
         """Record that a backward has ended; at the wanted one, finish and, with ``stop``, raise
-        `EnoughError`.
-        """
+        `EnoughError`."""
         if leaves is None:
             return
         self._depth -= 1
@@ -598,8 +593,7 @@ class MemoryRecorder(compat.OwnMode):
 
     def look_at(self, tensors: Iterable[Tensor]) -> None:
         """Count tensors among those that live anyway, because the step may not read them: an optimizer's
-        state.
-        """
+        state."""
         for tensor in tensors:
             self._seen(tensor)
 

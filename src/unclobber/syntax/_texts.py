@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Literal, NamedTuple, TypeVar, cast
 
-from .locks import SharedLock
+from ._locks import SharedLock
 
 T = TypeVar("T")
 

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib import resources
 from typing import Any
 
 from ..model.text import listing, plural, shape, size, times
-from ..parsing import text_of
+from ..syntax import text_of
 from . import _modules
 from ._chart import Chart, Lives, chart, lives
-from ._facts import KeptStorage, LineTotal, MemoryReport
-from ._savings_text import measured, outcome
-from ._words import short
+from ._facts import KeptStorage, LineTotal, MemoryReport, short
+from ._savings_text import in_place, measured, outcome
 
 _AROUND = 2
 """Source lines shown before and after each line that keeps something."""
@@ -52,13 +50,6 @@ class SourceFile:
     lines: tuple[SourceLine, ...]
 
 
-def in_a_frame(report: MemoryReport) -> str:
-    """Return the page in a frame, as a notebook shows it."""
-    page = escape(to_html(report), quote=True)
-    style = "width:100%;height:640px;border:0"
-    return f'<iframe srcdoc="{page}" style="{style}" title="Memory of one step"></iframe>'
-
-
 def to_html(report: MemoryReport) -> str:
     """Return the whole page."""
     # Imported here, because reports as text and JSON need no Jinja.
@@ -79,6 +70,7 @@ def to_html(report: MemoryReport) -> str:
         "lives": alive,
         "outcome": outcome,
         "measured": measured,
+        "in_place": in_place,
         "useful": [candidate for candidate in report.candidates if candidate.peak_drop > 0],
     }
     return environment.from_string(template).render(context)

@@ -6,25 +6,21 @@ to a result that is no view and has none, and that nothing but autograd has kept
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import count
-from typing import Any
+from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
 from oracles.probed import Line, ProbedProgram
 
-Draw = Callable[[st.SearchStrategy[Any]], Any]
+from . import tables
+from .writer import T, Writer, numbered
 
 RESULTS = (
-    "{0}.exp()", "{0}.tanh()", "{0}.sin()", "{0} ** 2", "{0} * {1}", "{0} + {1}", "{0} @ {1}", "{0} * 2",
-    "{0}.softmax(-1)", "torch.where({0} > 0, {0}, {1})", "torch.nn.functional.gelu({0})",
-    "torch.lerp({0}, {1}, 0.3)",
-    "torch.nn.functional.layer_norm({0}, (3,))", "torch.nn.functional.linear({0}, {1})", "{0}.cumsum(0)",
-    "torch.cat([{0}, {1}])[:3].clone()", "torch.addmm({0}, {1}, {1})",
-    "torch.nn.functional.dropout({0}, 0.5)",
+    *map(numbered, (*tables.POINTWISE, *tables.ALONG_LAST, *tables.MIXED)), "{0} @ {1}",
+    "torch.nn.functional.linear({0}, {1})", "{0}.cumsum(0)", "torch.cat([{0}, {1}])[:3].clone()",
+    "torch.addmm({0}, {1}, {1})", "torch.nn.functional.dropout({0}, 0.5)",
 )  # fmt: skip
 VIEWS = ("{0}.T", "{0}[:]", "{0}.view(3, 3)", "{0}.expand(3, 3)", "{0}.detach()", "{0}.flip(0).T", "{0}.data")
 FUNCTIONS = (
@@ -34,11 +30,11 @@ FUNCTIONS = (
     "InTwo.apply({0}, {1})[0]",
 )
 MODULES = ("linear", "norm", "layers", "hooked", "hooked_norm", "frozen")
-IN_PLACE = (
-    ("{0}.mul_(0.5)", "{0}.mul(0.5)"), ("{0}.add_({1})", "{0}.add({1})"), ("{0} *= {1}", "{0} * {1}"),
-    ("{0}.tanh_()", "{0}.tanh()"), ("{0}[0] = 0.25", "torch.cat([torch.full_like({0}[:1], 0.25), {0}[1:]])"),
-    ("torch._foreach_mul_([{0}], 0.5)", "{0}.mul(0.5)"),
-)  # fmt: skip
+IN_PLACE = {
+    **{numbered(text): numbered(value) for text, value in (tables.BOUNDED | tables.AUGMENTED).items()},
+    "{0}.add_({1})": "{0}.add({1})", "torch._foreach_mul_([{0}], 0.5)": "{0}.mul(0.5)",
+    "{0}[0] = 0.25": "torch.cat([torch.full_like({0}[:1], 0.25), {0}[1:]])",
+}  # fmt: skip
 REFUSED = (
     "{leaf}.add_(1)", "{leaf}[0].zero_()", "Raising.apply({0}).sum().backward()", "{0}.sum().backward({1})",
     "Misshapen.apply({0}).sum().backward()", "{leaf}.detach().sum().backward()", "({0} @ torch.ones(2))",
@@ -77,56 +73,42 @@ KNOWN_ENTRIES: dict[str, str] = {"frames": "K", "alive": "C", "weak references":
 """What is known to be seen, by the first word of the log's entry."""
 
 
-@st.composite
-def probed_programs(draw: Draw) -> ProbedProgram:
-    """A program of two to four leaves, modules, and up to fourteen steps with one or two backward passes."""
-    return _Writer(draw).program()
+def probed_programs() -> st.SearchStrategy[ProbedProgram]:
+    """Programs of two to four leaves, modules, and up to fourteen steps with one or two backward passes."""
+    return st.randoms(use_true_random=False).map(lambda rng: ProbedWriter(rng).program())
 
 
-@dataclass
-class _Writer:
-    draw: Draw
-    lines: list[Line] = field(default_factory=list)
-    leaves: list[str] = field(default_factory=list)
-    names: list[str] = field(default_factory=list)
-    """Variables that steps may use."""
-    writable: set[str] = field(default_factory=set)
-    numbers: Any = field(default_factory=count)
+class ProbedWriter(Writer):
+    """Writes lines, and where a line writes in place, what stands there in the twin."""
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng)
+        self.lines: list[Line] = []
+        self.leaves: list[str] = []
+        self.writable: set[str] = set()
 
     def program(self) -> ProbedProgram:
         before = [Line(START), Line(HELPERS)]
-        for n in range(self.draw(st.integers(2, 4))):
+        for n in range(self.rng.randint(2, 4)):
             kinds = [kind for kind in ("leaf", "parameter", "parameter", "subclass") if kind not in KNOWN]
-            kind = self.draw(st.sampled_from(kinds))
+            kind = self.rng.choice(kinds)
             before.append(Line(f"x{n} = {kind}(3, 3)"))
             self.leaves.append(f"x{n}")
         before.append(Line("b0 = buffer(3, 3)"))
         before.append(Line(f"leaves = [{', '.join(self.leaves)}, *layers.parameters(), *norm.parameters()]"))
         self.names = [*self.leaves, "b0"]
-        for _ in range(self.draw(st.integers(2, 14))):
+        for _ in range(self.rng.randint(2, 14)):
             self.step()
         self.end(last=True)
-        outer = self.draw(
-            st.sampled_from((None, None, None, "keeping('outer')", "functions()", "operations()"))
-        )
-        results = [f"a{n}" for n in range(next(self.numbers))]
+        outer = self.rng.choice((None, None, None, "keeping('outer')", "functions()", "operations()"))
         self.take(f"look({', '.join(self.names)})")
-        self.take(f"loss = found = None\nforget({', '.join(map(repr, results))})\nalive()")
+        self.take(f"loss = found = None\nforget({', '.join(map(repr, self.made('a')))})\nalive()")
         after = (Line(f"look({', '.join(self.leaves)})"),)
         return ProbedProgram(tuple(before), tuple(self.lines), after, None if outer in KNOWN else outer)
 
     # ------------------------------------------------------------------ choosing
-    def pick(self) -> str:
-        among = self.names[-4:] if self.draw(st.booleans()) else self.names
-        return str(self.draw(st.sampled_from(among)))
-
-    def one_of(self, kinds: dict[str, int]) -> str:
-        """One of these, as often as its number says."""
-        among = [one for one, n in kinds.items() if one not in KNOWN for _ in range(n)]
-        return str(self.draw(st.sampled_from(among)))
-
-    def fresh(self) -> str:
-        return f"a{next(self.numbers)}"
+    def weighted(self, kinds: Mapping[T, float]) -> T:
+        return super().weighted({kind: weight for kind, weight in kinds.items() if kind not in KNOWN})
 
     def take(self, text: str, *, twin: str | None = None, silent: bool = False) -> None:
         self.lines.append(Line(text, twin, silent))
@@ -137,15 +119,15 @@ class _Writer:
             "surrounded": 3, "checkpointed": 1, "hook": 4, "look": 1, "refused": 1, "pickled": 1,
             "dropped": 1, "thread": 1, "dirty": 1, "end": 1,
         }  # fmt: skip
-        kind = self.one_of(kinds)
+        kind = self.weighted(kinds)
         getattr(self, kind)()
 
     # ------------------------------------------------------------------ steps
     def expression(self, among: tuple[str, ...] = RESULTS) -> str:
-        return str(self.draw(st.sampled_from(among))).format(self.pick(), self.pick())
+        return str(self.rng.choice(among)).format(self.pick(), self.pick())
 
     def result(self, text: str, *, writable: bool = True) -> str:
-        out = self.fresh()
+        out = self.fresh("a")
         self.take(f"{out} = {text}")
         self.names.append(out)
         if writable:
@@ -159,17 +141,17 @@ class _Writer:
         self.result(self.expression(FUNCTIONS))
 
     def module(self) -> None:
-        self.result(f"{self.draw(st.sampled_from(MODULES))}({self.pick()})")
+        self.result(f"{self.rng.choice(MODULES)}({self.pick()})")
 
     def view(self) -> None:
         base = self.pick()
         self.writable.discard(base)
-        self.result(str(self.draw(st.sampled_from(VIEWS))).format(base), writable=False)
+        self.result(str(self.rng.choice(VIEWS)).format(base), writable=False)
 
     def dirty(self) -> None:
         base = self.result(self.expression(), writable=False)
         self.names.remove(base)
-        out = self.fresh()
+        out = self.fresh("a")
         self.take(f"{out} = Dirty.apply({base})", twin=f"{out} = Dirty.apply({base}.clone())")
         self.names.append(out)
 
@@ -180,10 +162,10 @@ class _Writer:
     def write(self, target: str | None = None) -> None:
         if not self.writable:
             return
-        target = target or self.draw(st.sampled_from(sorted(self.writable)))
-        statement, value = self.draw(st.sampled_from(IN_PLACE))
-        argument = self.draw(st.sampled_from([name for name in self.names if name != target]))
-        how = self.draw(st.sampled_from(("data", "grad", "no_grad", "grad")))
+        target = target or self.rng.choice(sorted(self.writable))
+        statement, value = self.rng.choice(list(IN_PLACE.items()))
+        argument = self.rng.choice([name for name in self.names if name != target])
+        how = self.rng.choice(("data", "grad", "no_grad", "grad"))
         value = value.format(target if how == "grad" else f"{target}.detach()", argument)
         if how == "grad":
             self.take(statement.format(target, argument), twin=f"{target} = {value}")
@@ -196,8 +178,8 @@ class _Writer:
             self.take(text, twin=twin, silent=True)
 
     def surrounded(self) -> None:
-        text, out = self.expression(RESULTS + FUNCTIONS), self.fresh()
-        with_what = self.one_of(AROUND).format(n=len(self.lines))
+        text, out = self.expression(RESULTS + FUNCTIONS), self.fresh("a")
+        with_what = self.weighted(AROUND).format(n=len(self.lines))
         for name in self._used(text):  # its hooks keep what they like
             self.writable.discard(name)
         self.take(f"with {with_what}: {out} = {text}")
@@ -207,7 +189,7 @@ class _Writer:
         text = self.expression()
         used = self._used(text)
         self.writable -= set(used)
-        reentrant = self.draw(st.booleans())
+        reentrant = self.rng.random() < 0.5
         parameters = ", ".join(f"p{n}" for n in range(len(used)))
         body = text
         for n, name in enumerate(used):
@@ -228,8 +210,8 @@ class _Writer:
             "hook_on_all({0}, {leaf})": 1, "hook_on_any({0}, {leaf})": 1,
             "raw_hooks({0})": 1, "{0}.retain_grad()": 1,
         }  # fmt: skip
-        kind = self.one_of(kinds)
-        text = kind.format(name, leaf=self.draw(st.sampled_from(self.leaves)))
+        kind = self.weighted(kinds)
+        text = kind.format(name, leaf=self.rng.choice(self.leaves))
         self.writable.discard(name)  # a hook is of one version of its tensor
         self.take(f"if {name}.requires_grad: {text}")
 
@@ -237,16 +219,16 @@ class _Writer:
         self.take(f"look({self.pick()}, {self.pick()})")
 
     def refused(self) -> None:
-        text = self.draw(st.sampled_from([one for one in REFUSED if one not in KNOWN]))
+        text = self.rng.choice([one for one in REFUSED if one not in KNOWN])
         name, other = self.pick(), self.pick()
-        text = str(text).format(name, other, leaf=self.draw(st.sampled_from(self.leaves)))
+        text = str(text).format(name, other, leaf=self.rng.choice(self.leaves))
         self.writable -= {name, other}  # a backward that fails frees a part of the graph
         self.take(f"try: {text}\nexcept Exception as error: note_error(error)")
 
     def pickled(self) -> None:
         kinds = ("pickled(linear)", "pickled(norm)", "pickled(layers)", "pickled_parameter({0})")
-        leaf = self.draw(st.sampled_from(self.leaves))
-        text = str(self.draw(st.sampled_from(kinds))).format(leaf)
+        leaf = self.rng.choice(self.leaves)
+        text = str(self.rng.choice(kinds)).format(leaf)
         self.take(f"if type({leaf}) is not Logged: {text}")
 
     def dropped(self) -> None:
@@ -257,10 +239,8 @@ class _Writer:
         self.names.remove(out)
 
     def thread(self) -> None:
-        leaf = self.draw(st.sampled_from(self.leaves))
-        text = self.draw(
-            st.sampled_from(("torch.autograd.grad({0}.exp().sum(), {0})", "look(Product.apply({0}, {0}))"))
-        )
+        leaf = self.rng.choice(self.leaves)
+        text = self.rng.choice(("torch.autograd.grad({0}.exp().sum(), {0})", "look(Product.apply({0}, {0}))"))
         self.take(f"in_thread(lambda: {text.format(leaf)})")
 
     def end(self, *, last: bool = False) -> None:
@@ -278,8 +258,8 @@ class _Writer:
             "with functions(): loss.backward(retain_graph={keep})": 1,
             "with operations(): loss.backward(retain_graph={keep})": 1,
         }
-        kind = self.one_of(kinds)
-        keep = not last and self.draw(st.sampled_from((True, True, False)))
+        kind = self.weighted(kinds)
+        keep = not last and self.rng.choice((True, True, False))
         text = str(kind).format(keep=keep)
         guarded = "\n".join(f"    {line}" for line in text.split("\n"))
         self.take(f"if loss.requires_grad:\n{guarded}")

@@ -8,9 +8,8 @@ from functools import partial
 
 from ..model.text import listing, plural, shape, size, times
 from . import _modules
-from ._facts import InPlaceCandidate, InPlaceUse, KeptStorage, LineTotal, MemoryReport, Trial
-from ._savings_text import savings, wrapped
-from ._words import short
+from ._facts import InPlaceCandidate, InPlaceUse, KeptStorage, LineTotal, MemoryReport, short
+from ._savings_text import in_place, savings, wrapped
 
 _LINES = 12
 _REASONS = 3
@@ -30,7 +29,7 @@ def to_text(report: MemoryReport, width: int = 80) -> str:
         _in_place(report, width),
     ]
     if report.trial is not None:
-        parts.append(_trial(report.trial, width))
+        parts.append("\n".join(["Tried", *_paragraph(in_place(report.trial), width)]))
     parts.append(savings(report, width))
     return "\n\n".join(part for part in parts if part)
 
@@ -214,31 +213,3 @@ def _candidate(candidate: InPlaceCandidate) -> str:
         f"{short(candidate.place)}: {candidate.operation}{target} would lower the peak by {drop} "
         f"(runs {times(candidate.times)}{where}; nobody reads the old value)"
     )
-
-
-def _trial(trial: Trial, width: int) -> str:
-    """Return the result of the run with all candidates in place."""
-    rows = ["Tried"]
-    if trial.error is not None:
-        rows += _paragraph(f"The changed program failed, so nothing is proved: {trial.error}", width)
-    elif not trial.substituted:
-        rows += _paragraph("There was nothing to change.", width)
-    else:
-        change = trial.peak_before - trial.peak_after
-        peak = f"the peak fell from {size(trial.peak_before)} to {size(trial.peak_after)}"
-        if change <= 0:
-            peak = f"the peak stayed at {size(trial.peak_after)}: it bought nothing"
-        if change < 0:
-            peak = f"the peak rose from {size(trial.peak_before)} to {size(trial.peak_after)}"
-        same = trial.gradients - trial.rounded_gradients - trial.changed_gradients
-        equal = f"{same} of {trial.gradients} gradients equal to the bit"
-        if trial.rounded_gradients:
-            equal += f", {trial.rounded_gradients} up to rounding ({trial.largest_difference:.0e})"
-        equal += f", {trial.changed_gradients} changed"
-        loss = "the loss is equal" if trial.equal_loss else "the loss is NOT equal"
-        rows += _paragraph(
-            f"{plural(trial.substituted, 'call')} on {plural(trial.places, 'line')} ran in place: "
-            f"{loss}, {equal}; {peak}.",
-            width,
-        )
-    return "\n".join(rows)

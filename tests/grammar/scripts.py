@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _tables as tables
-from ._copies import copies
-from ._prelude import PIECES, compiled
-from ._script import LANES, Script
+from oracles.scripts import LANES, PIECES, Script, compiled, copies
+
+from . import tables
+from .writer import Writer
 
 _SHAPES = ("(3,)", "(4,)", "(2, 3)", "(3, 3)", "(2, 4)", "(2, 2, 3)", "(4, 4)")
 _DTYPES = ("float32",) * 8 + ("float64",) * 7 + ("complex64", "complex128", "bfloat16")
@@ -39,9 +39,9 @@ def random_script(seed: int, *, smooth: bool = False) -> Script:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if not smooth and rng.random() < 0.07:
-            lanes = [_Writer(rng, lane, smooth=False).write() for lane in LANES]
+            lanes = [ScriptWriter(rng, lane, smooth=False).write() for lane in LANES]
             return Script(("in_threads(left, right)",), *lanes, seed)
-        return Script(_Writer(rng, "main", smooth=smooth).write(), seed=seed)
+        return Script(ScriptWriter(rng, "main", smooth=smooth).write(), seed=seed)
 
 
 _WAYS = ("",) * 6 + ("no_grad", "no_grad", "data", "detach()", "inference_mode")
@@ -52,18 +52,17 @@ _AROUND = (".detach()", ".data", "nn.init")
 """What templates say that go around autograd themselves."""
 
 
-class _Writer:
+class ScriptWriter(Writer):
     """Writes one thread's statements."""
 
     def __init__(self, rng: random.Random, lane: str, *, smooth: bool) -> None:
-        self.rng = rng
+        super().__init__(rng)
         self.lane = lane
         self.smooth = smooth
         self.cuts = not smooth
         self.threaded = lane != "main"
         self.dtype = "float64" if smooth else rng.choice(_DTYPES)
         self.statements: list[str] = []
-        self.names: list[str] = []
         self.leaves: list[str] = []
         self.modules: dict[str, str] = {}
         self.optimizers: list[str] = []
@@ -75,7 +74,6 @@ class _Writer:
         self.ways = _WAYS if self.cuts else ("",)
         if self.cuts and rng.random() < 0.15:
             self.ways = ("data",)  # nothing that torch sees: it never refuses
-        self._numbers: dict[str, int] = {}
         self.space: dict[str, Any] = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
         for name, text in PIECES.items():
             if name != "in_threads":
@@ -121,20 +119,20 @@ class _Writer:
     def any_step(self) -> None:
         if self.done:
             return
-        kinds: list[tuple[float, Callable[[], object]]] = [
-            (5, self.compute), (3, self.view), (4 * self.planting, self.overwrite),
-            (0.5, self.new), (0.7, self.function),
-        ]  # fmt: skip
+        kinds: dict[Callable[[], object], float] = {
+            self.compute: 5,
+            self.view: 3,
+            self.overwrite: 4 * self.planting,
+            self.new: 0.5,
+            self.function: 0.7,
+        }
         if self.modules:
-            kinds.append((3, self.call_module))
+            kinds[self.call_module] = 3
         if self.optimizers:
-            kinds.append((0.5 * self.planting, self.step))
+            kinds[self.step] = 0.5 * self.planting
         if not self.smooth:
-            kinds.append((0.1, self.hook))
+            kinds[self.hook] = 0.1
         self.weighted(kinds)()
-
-    def weighted(self, kinds: list[tuple[float, Callable[[], object]]]) -> Callable[[], object]:
-        return self.rng.choices([kind for _, kind in kinds], [weight for weight, _ in kinds])[0]
 
     # --- trying out -------------------------------------------------------------------------------
 
@@ -175,16 +173,12 @@ class _Writer:
 
     # --- choosing ---------------------------------------------------------------------------------
 
-    def fresh(self, letter: str) -> str:
-        number = self._numbers[letter] = self._numbers.get(letter, -1) + 1
-        return f"{letter}{number}"
-
     def pick(self, names: Iterable[str] | None = None) -> str:
-        """A variable, late ones more often."""
+        """A variable, late ones and those that require grad more often."""
         among = self.names if names is None else list(names)
         if self.rng.random() < 0.5:
             among = [name for name in among if self.space[name].requires_grad] or among
-        return self.rng.choice(among[-4:] if self.rng.random() < 0.6 else among)
+        return super().pick(among)
 
     def like(self, name: str) -> str:
         """A variable that fits another one, most times."""

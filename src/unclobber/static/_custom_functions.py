@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any, cast
 
-from ._core import HIGH, Core, Suspicion
-from ._index import FunctionNode, dotted
+from ..syntax import dotted
+from ._index import FunctionNode
+from ._rules import HIGH, Rule, Suspicion
+from ._run import Run
 from ._state import FlowState
-from ._values import SourceSpan
 from .torch_table import only_tensors_have, torch_table
 
 _SHAPES = frozenset({"shape", "is_contiguous"})
@@ -21,13 +21,13 @@ class FunctionRules:
     """Checks of one static method of a Function: does it write to tensors that are not its own?
 
     Args:
-        core: The interpreter that collects the suspicions.
+        run: The interpretation that collects the suspicions.
         node: ``forward`` or ``backward``.
     """
 
-    def __init__(self, core: Core, node: FunctionNode) -> None:
+    def __init__(self, run: Run, node: FunctionNode) -> None:
         """Collect the method's parameters, rebound names and names that are certainly tensors."""
-        self.core = core
+        self.run = run
         self.node = node
         names = [argument.arg for argument in node.args.args]
         self.ctx = names[0] if names else "ctx"
@@ -55,7 +55,7 @@ class FunctionRules:
             if name in self.given - self.rebound and name not in marked:
                 confidence = HIGH if surely or name in self.tensors else HIGH - 1
                 if surely or name in self.tensors or how == "[...] =":
-                    self._suspect("unmarked", confidence, statement, name, how)
+                    self._suspect(Rule.UNMARKED, confidence, statement, name, how)
         self._on_ctx()
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
         for name in marked:
@@ -67,7 +67,7 @@ class FunctionRules:
             ):
                 continue
             wrote = [statement for statement, target, _, _ in self._writes() if target == name]
-            self._suspect("dirty", HIGH, wrote[0] if wrote else returned[0], name, "")
+            self._suspect(Rule.DIRTY, HIGH, wrote[0] if wrote else returned[0], name, "")
 
     def _is_only(self, name: str, tensor: str) -> bool:
         """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
@@ -86,16 +86,16 @@ class FunctionRules:
                 target, value = assignment.targets[0], assignment.value
                 kept = dotted(target.value) == self.ctx and isinstance(value, ast.Name)
                 if kept and isinstance(value, ast.Name) and value.id in self.tensors & self.given:
-                    self._suspect("ctx", HIGH - 1, assignment, value.id, f"{self.ctx}.{target.attr}")
+                    self._suspect(Rule.CTX, HIGH - 1, assignment, value.id, f"{self.ctx}.{target.attr}")
 
     def _backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""
         saved = frozenset(_saved(self.node))
         for statement, name, how, surely in self._writes():
             if name in saved and name not in self.rebound:
-                self._suspect("backward-saved", HIGH, statement, name, how)
+                self._suspect(Rule.BACKWARD_SAVED, HIGH, statement, name, how)
             elif name in self.given - self.rebound and (surely or name in self.tensors):
-                self._suspect("gradient", HIGH - 1, statement, name, how)
+                self._suspect(Rule.GRADIENT, HIGH - 1, statement, name, how)
 
     def _writes(self) -> Iterator[tuple[ast.stmt, str, str, bool]]:
         """Yield each write: the statement, the written name, the operation, whether only a tensor can be
@@ -117,12 +117,11 @@ class FunctionRules:
             if isinstance(target, ast.Name):
                 yield statement, target.id, how, surely
 
-    def _suspect(self, rule: str, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
-        core = self.core
-        outer, core.statement = core.statement, statement
-        span: SourceSpan = core.span(statement)
-        core.statement = outer
-        core.suspect(FlowState(), replace(Suspicion(rule, confidence, write=span), name=name, how=how))
+    def _suspect(self, rule: Rule, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
+        outer, self.run.statement = self.run.statement, statement
+        span = self.run.span(statement)
+        self.run.statement = outer
+        self.run.suspect(FlowState(), Suspicion(rule, confidence, span, name=name, how=how))
 
 
 def _write_call(statement: ast.stmt) -> ast.Call | None:

@@ -3,35 +3,52 @@
 from __future__ import annotations
 
 # What an operation saves is the whole point: the result, the input, indices, nothing.
+POINTWISE = (
+    "{v}.exp()", "{v}.tanh()", "{v}.sigmoid()", "{v}.relu()", "({v} * {v} + 1).sqrt()", "{v}.sin()",
+    "{v}.cos()", "{v} ** 2", "{v} ** 3", "{v} * {v}", "{v}.mul({v}.sin())", "-{v}", "{v} * 2", "{v} + 1",
+    "{v}.clone()", "F.gelu({v})",
+)  # fmt: skip
+"""For any shape, which they keep."""
+REDUCING = (
+    "{v}.sum()", "{v}.mean()", "{v}.max()", "{v}.prod()", "{v}.logsumexp(-1)",
+)  # fmt: skip
+"""For any shape."""
+ALONG_LAST = (
+    "{v}.softmax(-1)", "{v}.log_softmax(-1)", "{v}.cumprod(-1)", "{v}.cumsum(-1)",
+    "F.layer_norm({v}, {v}.shape[-1:])", "{v}.sort(-1).values",
+)  # fmt: skip
+"""Those keep the shape, too."""
 UNARY = (
-    "{v}.exp()", "{v}.tanh()", "{v}.sigmoid()", "{v}.relu()", "{v}.sin()", "{v}.cos()", "{v} ** 2",
-    "{v} * {v}", "{v} ** 3", "-{v}", "{v} * 2", "{v} + 1", "{v}.clone()", "{v}.abs()", "{v}.square()",
-    "({v} * {v} + 1).sqrt()", "{v}.erf()", "{v}.expm1()", "{v}.atan()", "{v}.sinh()",
+    *POINTWISE, *REDUCING, *ALONG_LAST,
+    "{v}.abs()", "{v}.square()", "{v}.erf()", "{v}.expm1()", "{v}.atan()", "{v}.sinh()",
     "{v}.clamp(-0.5, 0.8)", "{v}.reciprocal()", "({v} * {v} + 1).log()", "({v} * {v} + 1).rsqrt()",
-    "{v}.conj()", "{v}.real", "torch.nan_to_num({v})", "F.gelu({v})", "F.silu({v})", "F.mish({v})",
-    "F.softplus({v})", "F.logsigmoid({v})", "F.elu({v})", "F.selu({v})", "F.leaky_relu({v}, 0.1)",
-    "F.hardswish({v})", "F.hardtanh({v})", "F.softsign({v})", "F.glu({v})", "{v}.softmax(-1)",
-    "{v}.log_softmax(0)", "{v}.cumsum(0)", "{v}.cumprod(-1)", "{v}.logsumexp(-1)", "{v}.prod(-1)",
-    "{v}.sum(0)", "{v}.mean(-1)", "{v}.max(-1).values", "{v}.amax(0)", "{v}.sort(-1).values",
+    "{v}.conj()", "{v}.real", "torch.nan_to_num({v})", "F.silu({v})", "F.mish({v})", "F.softplus({v})",
+    "F.logsigmoid({v})", "F.elu({v})", "F.selu({v})", "F.leaky_relu({v}, 0.1)", "F.hardswish({v})",
+    "F.hardtanh({v})", "F.softsign({v})", "F.glu({v})", "{v}.log_softmax(0)", "{v}.cumsum(0)",
+    "{v}.prod(-1)", "{v}.sum(0)", "{v}.mean(-1)", "{v}.max(-1).values", "{v}.amax(0)",
     "{v}.topk(2).values", "{v}.std(-1)", "{v}.var(0)", "{v}.norm()", "{v}.norm(dim=-1)", "{v}.flip(0)",
-    "{v}.roll(1, 0)", "{v}.tril()", "{v}.repeat(2, *[1] * ({v}.dim() - 1))", "{v}.sum()", "{v}.median()",
-    "{v}.max()", "F.layer_norm({v}, {v}.shape[-1:])", "F.normalize({v}, dim=-1)", "F.pad({v}, (1, 0))",
-    "F.max_pool1d({v}, 2)", "F.avg_pool1d({v}, 2)", "F.softmax({v}, -1)", "F.log_softmax({v}, -1)",
-    "F.group_norm({v}, 1)", "{v}[[1, 0]]", "{v}.index_select(0, torch.tensor([1, 0, 1]))",
+    "{v}.roll(1, 0)", "{v}.tril()", "{v}.repeat(2, *[1] * ({v}.dim() - 1))", "{v}.median()",
+    "F.normalize({v}, dim=-1)", "F.pad({v}, (1, 0))", "F.max_pool1d({v}, 2)", "F.avg_pool1d({v}, 2)",
+    "F.softmax({v}, -1)", "F.log_softmax({v}, -1)", "F.group_norm({v}, 1)", "{v}[[1, 0]]",
+    "{v}.index_select(0, torch.tensor([1, 0, 1]))",
     "{v}.gather(0, torch.zeros_like({v}, dtype=torch.long))", "{v}.masked_fill({v}.real > 0, 0.5)",
     "{v}.masked_select({v}.real > 0)", "torch.fft.fft({v}).real", "torch.einsum('ij->ji', {v}).exp()",
     "{v}.contiguous()", "{v}.unfold(0, 2, 1).sum(-1)", "{v}.nansum()", "torch.triu({v})", "{v}.lgamma()",
     "{v}.float()", "{v}.double()", "torch.cat([{v}, {v} * 2])", "{v}.pow({v}.abs() + 1)",
 )  # fmt: skip
+MIXED = (
+    "{v} * {a}", "{v} / ({a} * {a} + 1)", "torch.atan2({v}, {a} * {a} + 1)", "torch.hypot({v} + 2, {a})",
+    "{v} + {a}", "{v} - {a}", "torch.maximum({v}, {a})", "torch.where({v}.real > 0, {v} * {a}, {a})",
+    "torch.lerp({v}, {a}, 0.3)",
+)  # fmt: skip
+"""For any shapes that broadcast."""
 BINARY = (
-    "{v} * {a}", "{v} + {a}", "{v} - {a}", "{v} / ({a} * {a} + 1)", "torch.maximum({v}, {a})",
-    "torch.lerp({v}, {a}, 0.3)", "torch.where({v}.real > 0, {v} * {a}, {a})",
-    "torch.atan2({v}, {a} * {a} + 1)", "torch.hypot({v} + 2, {a})", "torch.addcmul({v}, {a}, {a})",
-    "torch.stack([{v}, {a}])", "torch.cat([{v}, {a}])", "{v} @ {a}", "{v} @ {a}.mT",
-    "torch.outer({v}, {a})", "F.mse_loss({v}, {a})", "F.smooth_l1_loss({v}, {a})", "F.linear({v}, {a})",
-    "torch.einsum('ij,kj->ik', {v}, {a})", "F.cosine_similarity({v}, {a}, dim=-1)", "torch.dot({v}, {a})",
-    "torch.bmm({v}, {a}.mT)", "F.conv1d({v}, {a})", "torch.addmm({v}, {a}, {a})", "torch.cdist({v}, {a})",
-    "torch.logaddexp({v}, {a})", "F.kl_div({v}, {a}.softmax(-1))",
+    *MIXED,
+    "torch.addcmul({v}, {a}, {a})", "torch.stack([{v}, {a}])", "torch.cat([{v}, {a}])", "{v} @ {a}",
+    "{v} @ {a}.mT", "torch.outer({v}, {a})", "F.mse_loss({v}, {a})", "F.smooth_l1_loss({v}, {a})",
+    "F.linear({v}, {a})", "torch.einsum('ij,kj->ik', {v}, {a})", "F.cosine_similarity({v}, {a}, dim=-1)",
+    "torch.dot({v}, {a})", "torch.bmm({v}, {a}.mT)", "F.conv1d({v}, {a})", "torch.addmm({v}, {a}, {a})",
+    "torch.cdist({v}, {a})", "torch.logaddexp({v}, {a})", "F.kl_div({v}, {a}.softmax(-1))",
     "F.binary_cross_entropy_with_logits({v}, {a}.sigmoid())",
     "F.scaled_dot_product_attention({v}, {a}, {v})", "torch.xlogy({v}, {a} * {a} + 1)",
     "{v}.masked_fill({a} > 0, 0)", "torch.fmod({v}, {a}.abs() + 1)", "F.prelu({v}, {a}.mean().view(1))",
@@ -62,12 +79,39 @@ SEVERAL = (
 )  # fmt: skip
 """Two views at once."""
 
+# Statements in place, with the value that each leaves.
+BOUNDED = {
+    f"{{v}}.{name}_({rest})": f"{{v}}.{name}({rest})"
+    for name, rest in (
+        ("tanh", ""), ("sigmoid", ""), ("sin", ""), ("relu", ""), ("neg", ""), ("mul", "0.5"),
+        ("add", "0.5"), ("div", "2"), ("clamp", "-0.5, 0.8"),
+    )
+}  # fmt: skip
+"""By the functional method of their name."""
+GROWING = {
+    f"{{v}}.{name}_({rest})": f"{{v}}.{name}({rest})"
+    for name, rest in (("exp", ""), ("square", ""), ("pow", "2"))
+}
+"""The like, after which values may be large."""
+AUGMENTED = {"{v} *= {a}": "{v} * {a}", "{v} += {a}": "{v} + {a}", "{v} -= {a}": "{v} - {a}"}
+BROADCAST = {
+    "{v}.mul_({a})": "{v} * {a}",
+    "{v}.add_({a})": "{v} + {a}",
+    "{v}.sub_({a}, alpha=2)": "{v} - 2 * {a}",
+    "{v}.copy_({a})": "{a}",
+    "{v}.addcmul_({a}, {b})": "{v} + {a} * {b}",
+}
+SAME_SHAPE = {
+    "{v}.lerp_({a}, 0.3)": "{v}.lerp({a}, 0.3)",
+    "torch._foreach_mul_([{v}], [{a}])": "{v} * {a}",
+}
+CONSTANT = {"{v}.zero_()": "torch.zeros_like({v})", "{v}.fill_(0.25)": "torch.full_like({v}, 0.25)"}
+
 IN_PLACE = (
-    "{v}.zero_()", "{v}.fill_(0.25)", "{v}.mul_(0.5)", "{v}.add_(0.5)", "{v}.sub_(0.25)", "{v}.div_(2)",
-    "{v}.pow_(2)", "{v}.neg_()", "{v}.exp_()", "{v}.tanh_()", "{v}.sigmoid_()", "{v}.relu_()", "{v}.sin_()",
-    "{v}.cos_()", "{v}.square_()", "{v}.abs_()", "{v}.erf_()", "{v}.atan_()", "{v}.sinh_()", "{v}.sign_()",
-    "{v}.round_()", "{v}.clamp_(-0.5, 0.8)", "{v}.clamp_min_(0)", "{v}.hardtanh_()", "{v}.tril_()",
-    "{v}.triu_()", "{v}.cumsum_(0)", "{v}.cumprod_(-1)", "{v}.nan_to_num_()", "{v}.conj_physical_()",
+    *CONSTANT, *BOUNDED, *GROWING,
+    "{v}.sub_(0.25)", "{v}.cos_()", "{v}.abs_()", "{v}.erf_()", "{v}.atan_()", "{v}.sinh_()",
+    "{v}.sign_()", "{v}.round_()", "{v}.clamp_min_(0)", "{v}.hardtanh_()", "{v}.tril_()", "{v}.triu_()",
+    "{v}.cumsum_(0)", "{v}.cumprod_(-1)", "{v}.nan_to_num_()", "{v}.conj_physical_()",
     "{v}.fill_diagonal_(0.5)", "{v}.renorm_(2, 0, 0.7)", "{v}.expm1_()", "{v}.logit_(0.1)",
     "F.relu({v}, inplace=True)", "F.leaky_relu({v}, 0.1, inplace=True)", "F.elu_({v})",
     "F.silu({v}, inplace=True)", "F.mish({v}, inplace=True)", "F.hardtanh_({v})", "F.celu_({v})",
@@ -90,11 +134,11 @@ IN_PLACE = (
     "{v}.t_()", "{v}.unsqueeze_(0)",
 )  # fmt: skip
 IN_PLACE_WITH = (
-    "{v}.mul_({a})", "{v}.add_({a})", "{v}.sub_({a}, alpha=2)", "{v}.div_({a} * {a} + 1)", "{v}.copy_({a})",
-    "{v}.lerp_({a}, 0.3)", "{v}.addcmul_({a}, {b})", "{v}.addcdiv_({a}, {b} * {b} + 1)", "{v}.atan2_({a})",
-    "{v}.addmm_({a}, {b})", "{v}.addmv_({a}, {b})", "{v} *= {a}", "{v} += {a}", "{v} -= {a}",
-    "{v} /= {a} * {a} + 1", "{v}[...] = {a}", "{v}[0] = {a}", "{v}[0] = {a}[0]", "{v}[-1] = {a}[0]",
-    "{v}[0] += {a}[0]", "{v}[..., 0] = {a}[..., 0]", "{v}[{v}.real > 0] = {a}.flatten()[0]",
+    *BROADCAST, *SAME_SHAPE, *AUGMENTED,
+    "{v}.div_({a} * {a} + 1)", "{v}.addcdiv_({a}, {b} * {b} + 1)", "{v}.atan2_({a})",
+    "{v}.addmm_({a}, {b})", "{v}.addmv_({a}, {b})", "{v} /= {a} * {a} + 1", "{v}[...] = {a}",
+    "{v}[0] = {a}", "{v}[0] = {a}[0]", "{v}[-1] = {a}[0]", "{v}[0] += {a}[0]",
+    "{v}[..., 0] = {a}[..., 0]", "{v}[{v}.real > 0] = {a}.flatten()[0]",
     "{v}.masked_fill_({a}.real > 0, 0.5)", "{v}.masked_scatter_({v}.real > 0, {a})",
     "{v}.index_add_(0, torch.tensor([0]), {a}[:1])", "{v}.index_copy_(0, torch.tensor([1]), {a}[:1])",
     "{v}.scatter_(0, torch.zeros_like({a}[:1], dtype=torch.long), {a})",
@@ -104,12 +148,11 @@ IN_PLACE_WITH = (
     "{v}.fmod_({a}.abs() + 1)",
     "{v}.scatter_reduce_(0, torch.zeros_like({a}, dtype=torch.long), {a}, 'amax')",
     "{v}.baddbmm_({a}, {b}.mT)", "{v}.put_(torch.tensor([0, 1]), {a}.flatten()[:2])",
-    "{v}.xlogy_({a} * {a} + 1)", "{v}[:, 0].mul_({a}[:, 0])", "torch._foreach_mul_([{v}], [{a}])",
-    "torch._foreach_add_([{v}, {a}], 1)", "torch._foreach_copy_([{v}], [{a}])",
-    "torch._foreach_addcmul_([{v}], [{a}], [{b}])", "torch._foreach_lerp_([{v}], [{a}], 0.3)",
-    "torch._foreach_mul_([{v}, {a}], [{a}, {b}])", "torch.sin({a}, out={v})",
-    "torch.add({a}, {b}, out={v})", "torch.mul({a}, {b}, out={v})", "torch.matmul({a}, {b}, out={v})",
-    "torch.cumsum({a}, 0, out={v})", "torch.stack([{a}], out={v})",
+    "{v}.xlogy_({a} * {a} + 1)", "{v}[:, 0].mul_({a}[:, 0])", "torch._foreach_add_([{v}, {a}], 1)",
+    "torch._foreach_copy_([{v}], [{a}])", "torch._foreach_addcmul_([{v}], [{a}], [{b}])",
+    "torch._foreach_lerp_([{v}], [{a}], 0.3)", "torch._foreach_mul_([{v}, {a}], [{a}, {b}])",
+    "torch.sin({a}, out={v})", "torch.add({a}, {b}, out={v})", "torch.mul({a}, {b}, out={v})",
+    "torch.matmul({a}, {b}, out={v})", "torch.cumsum({a}, 0, out={v})", "torch.stack([{a}], out={v})",
     "{v}.view(-1)[:2] = {a}.reshape(-1)[:2]", "{v}.diagonal().copy_({a}[0])", "{v}.ger({a})",
     "{v}.addr_({a}, {b})", "{v}.floor_divide_({a}.abs() + 1)", "{v}.copysign_({a})",
 )  # fmt: skip

@@ -1,18 +1,21 @@
-"""The interpreter's shared parts: clock, storages, source locations and the list of suspicions."""
+"""The interpretation of one file: its counters, source locations, suspicions and tables of functions.
+
+Each module of the interpreter registers its functions here by the kind of syntax node that they follow, and
+calls the functions of modules above it by name.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 from ._index import FileIndex, FunctionNode
-from ._interpreter import Interpreter
-from ._state import FlowState
+from ._rules import Suspicion
+from ._state import FlowState, both
 from ._values import Grad, SourceSpan, Value
-
-HIGH = 3
-MEDIUM = 2
 
 _NOT_TRAINED = re.compile(
     r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|"
@@ -25,43 +28,12 @@ _OFF_THE_GRAPH = re.compile(
     r"/optim/|transforms?/|image_processing|datasets?/|augment|/data/|preprocess|conversion|_original_"
 )
 """Folders of such functions."""
-_GRAPH_RULES = frozenset({"saved", "saved-data", "self-overlap", "several", "module", "operand"})
 BUDGET = 60_000
 """Limit of evaluated expressions for one function."""
 
 
-@dataclass(frozen=True, slots=True)
-class Suspicion:
-    """An event that goes wrong if the line runs with gradients on."""
-
-    rule: str
-    confidence: int
-    """Confidence: 3 high, 2 medium; a suspicion with 1 isn't reported."""
-    write: SourceSpan | None = None
-    saved: SourceSpan | None = None
-    needed: SourceSpan | None = None
-    freed: SourceSpan | None = None
-    operand: SourceSpan | None = None
-    """The saved operand, inside of the expression that saved it."""
-    operation: str = ""
-    role: str = ""
-    how: str = ""
-    """The operation that writes: ``add_``, ``+=``."""
-    name: str = ""
-    """The written tensor in the user's words."""
-    more: tuple[str, ...] = field(default=())
-    """Further words of the rule."""
-
-    @property
-    def span(self) -> SourceSpan:
-        """The line to blame."""
-        to_blame = self.write or self.needed or self.saved
-        assert to_blame is not None
-        return to_blame
-
-
-class Core(Interpreter):
-    """The bookkeeping of the interpreter of one file.
+class Run:
+    """The interpretation of one file.
 
     Args:
         index: The file's names.
@@ -71,22 +43,47 @@ class Core(Interpreter):
         """Start with no suspicions, at the file's top."""
         self.index = index
         self.suspicions: dict[tuple[str, int], Suspicion] = {}
-        self.clock = 0
-        self.last_node = 0
-        self.last_place = 0
-        self.depth = 0
-        self.evaluated = 0
+        self.clock = self.last_node = self.last_place = self.depth = self.evaluated = 0
         self.function = "<module>"
         self.stack: list[FunctionNode] = []
         self.statement: ast.stmt | None = None
+        self.returned: list[tuple[Value, FlowState]] = []
+        self.breaks: list[FlowState] = []
+        self.continues: list[FlowState] = []
         self.frozen: set[str] = set()
         """Modules whose parameters were set not to require grad."""
         self.globals: dict[str, Value] = {}
+        self.attributes: dict[str, dict[str, Value]] = {}
+        """Attributes that ``__init__`` sets on objects of a class, with unknown arguments."""
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
+        self.generators: dict[FunctionNode, bool] = {}
         self.at_top = False
         """Whether the interpreter follows the file's own statements, rather than one of its functions by
         itself."""
+
+    # --- syntax --------------------------------------------------------------------------------------
+    def evaluate(self, node: ast.expr, state: FlowState) -> Value:
+        """Return the value of an expression; an unknown one once the budget is spent."""
+        self.evaluated += 1
+        if self.evaluated > BUDGET:
+            return Value(places=self.new_place())
+        value = EXPRESSIONS.get(type(node), EXPRESSIONS[ast.expr])(self, node, state)
+        for place in value.places & state.grown.keys():
+            value = both(value, state.grown[place])
+        return value
+
+    def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:
+        """Return the state after the statements; it stops at one that is never reached."""
+        for statement in body:
+            if state.dead:
+                break
+            known = STATEMENTS.get(type(statement))
+            if known is not None:
+                outer, self.statement = self.statement, statement
+                state = known(self, statement, state) or state
+                self.statement = outer
+        return state
 
     # --- numbers -------------------------------------------------------------------------------------
     def tick(self) -> int:
@@ -105,24 +102,12 @@ class Core(Interpreter):
         """Return a new tensor in a storage of its own."""
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
 
-    def unknown(self) -> Value:
-        """Return a value of which nothing is known."""
-        return Value("unknown", self.new_place())
-
-    # --- places of the source ------------------------------------------------------------------------
     def span(self, node: ast.expr | ast.stmt) -> SourceSpan:
         """Return the location of a node, with its statement."""
         statement = self.statement if self.statement is not None else node
+        end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         first, last = statement.lineno, _last_line(statement)
-        return SourceSpan(
-            node.lineno,
-            node.col_offset,
-            node.end_lineno or node.lineno,
-            node.end_col_offset or node.col_offset,
-            first,
-            last,
-            self.function,
-        )
+        return SourceSpan(node.lineno, node.col_offset, end_line, end_column, first, last, self.function)
 
     # --- suspicions ----------------------------------------------------------------------------------
     def suspect(self, state: FlowState, suspicion: Suspicion) -> None:
@@ -130,28 +115,42 @@ class Core(Interpreter):
         confidence = suspicion.confidence - state.quiet - self._quiet(suspicion)
         if confidence < 1:
             return
-        key = (suspicion.rule, suspicion.span.line)
+        key = (suspicion.rule.name, suspicion.span.line)
         known = self.suspicions.get(key)
-        if known is None or (known.confidence, known.needed is not None) < (
-            confidence,
-            suspicion.needed is not None,
-        ):
+        better = confidence, suspicion.needed is not None
+        if known is None or (known.confidence, known.needed is not None) < better:
             self.suspicions[key] = replace(suspicion, confidence=confidence)
 
     def _quiet(self, suspicion: Suspicion) -> int:
         """Return the steps of confidence that a suspicion loses because its function or folder is mostly not
         trained."""
-        rule = suspicion.rule
+        rule = suspicion.rule.value
         # A write is reported where the function returns that called the writing function.
         functions = [function.name for function in self.stack]
         for location in (suspicion.write, suspicion.saved):
             functions += [] if location is None else location.function.split(".")
         # Names of classes say nothing: a `Sampler` is trained, too.
         functions = [name for name in functions if not name[:1].isupper()]
-        less = int(rule != "leaf" and any(map(_NOT_TRAINED.search, functions)))
-        if rule in _GRAPH_RULES and _OFF_THE_GRAPH.search(self.index.path):
-            less += 1
-        return less
+        less = int(rule.needs_training and any(map(_NOT_TRAINED.search, functions)))
+        return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.index.path) is not None)
+
+
+EXPRESSIONS: dict[type[ast.expr], Callable[..., Value]] = {}
+"""The value of an expression, by its kind; ``ast.expr`` for all that have no function of their own."""
+STATEMENTS: dict[type[ast.stmt], Callable[..., FlowState | None]] = {}
+"""The state after a statement, by its kind; None if it is the given one, changed."""
+_Function = TypeVar("_Function", bound=Callable[..., Value | FlowState | None])
+
+
+def follows(*kinds: type[ast.expr] | type[ast.stmt]) -> Callable[[_Function], _Function]:
+    """Register a function for some kinds of expressions or statements."""
+
+    def register(function: _Function) -> _Function:
+        table = EXPRESSIONS if issubclass(kinds[0], ast.expr) else STATEMENTS
+        table.update(dict.fromkeys(kinds, function))  # type: ignore[arg-type]
+        return function
+
+    return register
 
 
 def _last_line(statement: ast.expr | ast.stmt) -> int:
@@ -161,21 +160,3 @@ def _last_line(statement: ast.expr | ast.stmt) -> int:
     if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
         return max(statement.lineno, body[0].lineno - 1)
     return statement.end_lineno or statement.lineno
-
-
-def called(node: ast.expr) -> str:
-    """Return the name of a variable or attribute, or of the base of an index or method."""
-    while isinstance(node, (ast.Subscript, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-        if isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name):
-            node = node.value
-    return ast.unparse(node)
-
-
-def text_of(node: ast.expr, most: int = 40) -> str:
-    """Return an expression's text; empty if it has more than ``most`` characters."""
-    try:
-        text = ast.unparse(node)
-    except (ValueError, RecursionError):
-        return ""
-    return text if len(text) <= most and "\n" not in text else ""

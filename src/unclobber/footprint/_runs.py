@@ -15,10 +15,11 @@ from ..model import UnclobberError
 from ..torch_internals import compat
 from ._analysis import analyse
 from ._facts import MemoryReport
+from ._recorder import EnoughError, MemoryRecorder
+from ._shown import StepMemory
 from ._trace import Trace
-from .recorder import EnoughError, MemoryRecorder
 from .savings import advise
-from .shown import StepMemory
+from .savings._attempts import Attempts
 
 
 def memory(
@@ -81,7 +82,7 @@ def memory(
         recorder.give_back()
 
     try:
-        return StepMemory.of(advise.tried(trace, report, run, restore, backwards))
+        return StepMemory.of(advise.tried(report, Attempts(run, restore, trace, backwards)))
     finally:
         restore()
 
@@ -109,7 +110,7 @@ def _predicted(trace: Trace) -> MemoryReport:
     return advise.predicted(trace, analyse(trace, command=(), fake=False, step=1))
 
 
-def run_program(
+def record_program(
     run: Callable[[], str | None],
     *,
     command: tuple[str, ...],
@@ -117,7 +118,7 @@ def run_program(
     fake: bool,
     try_changes: bool,
     progress: Callable[[int], None] | None = None,
-) -> MemoryReport:
+) -> StepMemory:
     """Record a program and return the report.
 
     Args:
@@ -140,12 +141,10 @@ def run_program(
     report = analyse(recorder.trace, command=command, fake=fake, step=step)
     # A program that failed has no gradients to compare a change with.
     if not try_changes or failure is not None:
-        return advise.predicted(recorder.trace, report)
-    from ._trial import attempt
-
-    randomness.restore()
-    report = dataclasses.replace(report, trial=attempt(run, report, recorder.trace, step))
-    return advise.tried(recorder.trace, report, run, randomness.restore, step)
+        return StepMemory.of(advise.predicted(recorder.trace, report))
+    attempts = Attempts(run, randomness.restore, recorder.trace, step)
+    report = dataclasses.replace(report, trial=attempts.in_place(report.candidates))
+    return StepMemory.of(advise.tried(report, attempts))
 
 
 def _explained(failure: str, fake: bool) -> str:
