@@ -100,7 +100,6 @@ def suites_of(only: list[str] | None, sample: int, box: float) -> list[Suite]:
 def head(sample: int, box: float) -> str:
     """Return what stands above the table."""
     from machine import description
-
     from unclobber.native import core
 
     runs = "Python" if core.choice().file is None else "native"

@@ -91,7 +91,7 @@ class WatchCore(NamedTuple):
     """How saves are seen in a session."""
 
     saves: Literal["engine", "compiled hooks", "Python hooks"]
-    """What gets a saved tensor: the core's engine, which wraps torch's, or hooks on torch's stack."""
+    """The receiver of a saved tensor: the core's engine, which wraps torch's, or hooks on torch's stack."""
     why: str
     """Why it is no faster one, as one clause; empty for the engine."""
 
