@@ -24,6 +24,21 @@ def line_in(source: Source, node: cst.CSTNode, body: Sequence[cst.CSTNode]) -> i
     return next((i for i, line in enumerate(body) if any(line is holder for holder in holders)), None)
 
 
+def in_order(
+    source: Source, first: cst.CSTNode, second: cst.CSTNode | None
+) -> tuple[Sequence[cst.CSTNode], int, int] | None:
+    """Return the block of ``second`` with the indices of the statements that hold both nodes.
+
+    Returns:
+        None unless ``first`` is in that block and stands before ``second``.
+    """
+    body = None if second is None else body_of(source, second)
+    if second is None or body is None:
+        return None
+    start, stop = line_in(source, first, body), line_in(source, second, body)
+    return None if start is None or stop is None or start >= stop else (body, start, stop)
+
+
 def assigned_to(source: Source, place: str) -> Iterator[cst.BaseExpression]:
     """Yield every value that the file assigns to a place, which is given as code."""
     assigns = (small for small in source.smalls if isinstance(small, cst.Assign))

@@ -16,7 +16,7 @@ from ...model import Finding
 from .._candidate import KEPT, Candidate
 from .._syntax import Source, names_in, walk
 from ..project import Project
-from ._blocks import body_of, calls_method, line_in, shortened
+from ._blocks import calls_method, in_order, line_in, shortened
 from ._sites import callers
 
 _BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_grad_value_"}
@@ -129,13 +129,11 @@ def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | Non
     """
     loss, other = _loss(first), _loss(second)
     line, last = source.own_line(first), source.own_line(second)
-    body = body_of(source, line) if line is not None else None
-    if loss is None or other is None or line is None or last is None or body is None:
+    found = in_order(source, first, last)
+    if loss is None or other is None or line is None or found is None:
         return None
-    start, stop = line_in(source, line, body), line_in(source, last, body)
-    if start is None or stop is None or body[stop] is not last or stop <= start:
-        return None
-    if not _quiet(body[start + 1 : stop], names_in(loss)):
+    body, start, stop = found
+    if body[start] is not line or not _quiet(body[start + 1 : stop], names_in(loss)):
         return None
     both = cst.parse_expression(f"({source.code(loss)} + {source.code(other)}).backward()")
     return source.replaced({line: cst.RemoveFromParent(), second: cst.Expr(both)})
