@@ -190,7 +190,7 @@ class InPlaceCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Another run beside the first: loss, gradients and peak."""
+    """A comparison of another run with the first: loss, gradients and peak."""
 
     peak_before: int
     peak_after: int = 0

@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 
 class Ended(Enum):
-    """How a run ended."""
+    """The ways in which a run ends."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -51,7 +51,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where a run takes place, and how long it may take."""
+    """The place of a run, and its time limits."""
 
     folder: str
     """The user's working directory."""
@@ -111,7 +111,7 @@ class Job:
 
 
 class Why(Enum):
-    """Why two runs don't agree."""
+    """The reasons why two runs don't agree."""
 
     NO_REFERENCE = "the reference could not be run"
     NOT_REACHED = "a backward call was not reached"

@@ -66,7 +66,7 @@ class Attempts:
     def in_place(self, candidates: Sequence[InPlaceCandidate]) -> Trial:
         """Run the program with all in-place candidates at once; return the comparison."""
         if not candidates:  # a run would compare the program with itself
-            return Trial(substituted=0, places=0, **self._beside(self.before))
+            return Trial(substituted=0, places=0, **self._compared_with(self.before))
         recorder = MemoryRecorder(self._step, keep_results=True)
         changes = _Changes((), recorder, [key for candidate in candidates for key in candidate.keys])
         compared, mode = self._compared(changes, recorder), changes.in_place
@@ -79,9 +79,9 @@ class Attempts:
             failure = "it has other gradients than before"
         if failure is not None:
             return {"peak_before": self.peak_before, "error": failure}
-        return self._beside(recorder.trace)
+        return self._compared_with(recorder.trace)
 
-    def _beside(self, after: Trace) -> dict[str, Any]:
+    def _compared_with(self, after: Trace) -> dict[str, Any]:
         """Return the comparison of a recording that has as many results as the program as it is."""
         before = self.before
         pairs = list(zip(before.results, after.results, strict=True))

@@ -129,10 +129,10 @@ def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | Non
     """
     loss, other = _loss(first), _loss(second)
     line, last = source.own_line(first), source.own_line(second)
-    found = in_order(source, first, last)
-    if loss is None or other is None or line is None or found is None:
+    lines = in_order(source, first, last)
+    if loss is None or other is None or line is None or lines is None:
         return None
-    body, start, stop = found
+    body, start, stop = lines
     if body[start] is not line or not _quiet(body[start + 1 : stop], names_in(loss)):
         return None
     both = cst.parse_expression(f"({source.code(loss)} + {source.code(other)}).backward()")

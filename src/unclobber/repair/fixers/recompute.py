@@ -82,8 +82,8 @@ def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> s
     """Return the text with the forward's statements repeated after the step's; None if they share no
     block."""
     line = source.own_line(step)
-    found = in_order(source, forward, line)
-    again = None if found is None else forward_slice(*found)
+    block = in_order(source, forward, line)
+    again = None if block is None else forward_slice(*block)
     if line is None or not again:
         return None
     copies = [copy.deep_clone().with_changes(leading_lines=()) for copy in again]
@@ -94,8 +94,8 @@ def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode)
     """Return the text with the forward's statements at the start of the loop that the backward is in, or
     None."""
     loop = source.loop_round(backward)
-    found = in_order(source, forward, loop)
-    lines = None if found is None else forward_slice(*found)
+    block = in_order(source, forward, loop)
+    lines = None if block is None else forward_slice(*block)
     if loop is None or not lines or not isinstance(loop.body, cst.IndentedBlock):
         return None
     changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line in lines}
