@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 from ..model.text import listing, plural, shape, size, times
-from ..parsing import text_of
+from ..syntax import text_of
 from . import _modules
 from ._chart import Chart, Lives, chart, lives
 from ._facts import KeptStorage, LineTotal, MemoryReport, short

@@ -527,11 +527,7 @@ class MemoryRecorder(compat.OwnMode):
         """
         leaves: list[Tensor] = []
         seen: set[Any] = set()
-        todo = [node for node in map(compat.renewed_grad_fn, roots) if node is not None]
-        while todo:
-            node = todo.pop()
-            if node in seen:
-                continue
+        for node in compat.nodes_below(map(compat.renewed_grad_fn, roots)):
             seen.add(node)
             leaf = getattr(node, "variable", None)  # AccumulateGrad alone has one
             if isinstance(leaf, Tensor):
@@ -541,7 +537,6 @@ class MemoryRecorder(compat.OwnMode):
                     held.save.node = str(node.name()).rpartition("::")[2]
                     held.save.role = role
                     held.save.edges = tuple(parent is not None for parent, _ in node.next_functions)
-            todo += [parent for parent, _ in node.next_functions if parent is not None]
         return sorted(leaves, key=self._first_seen), seen
 
     def _first_seen(self, leaf: Tensor) -> int:

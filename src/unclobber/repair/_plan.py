@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..model import Finding
-from ..parsing import parse
+from ..syntax import parse
 from ._candidate import Candidate
 from .fixers import FIXERS
 from .project import Project

@@ -172,14 +172,7 @@ def _key(leaf: torch.Tensor) -> Key:
 
 def _graph(outputs: Sequence[Any]) -> list[Any]:
     """Return the nodes that backward may visit, each once."""
-    todo = [root for root in map(_node_of, outputs) if root is not None]
-    seen: dict[int, Any] = {}
-    while todo:
-        node = todo.pop()
-        if id(node) not in seen:
-            seen[id(node)] = node
-            todo.extend(child for child, _ in node.next_functions if child is not None)
-    return list(seen.values())
+    return list(compat.nodes_below(map(_node_of, outputs)))
 
 
 def _node_of(root: Any) -> Any:

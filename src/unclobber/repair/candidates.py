@@ -14,7 +14,7 @@ import tokenize
 from dataclasses import replace
 
 from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
-from ..parsing import text_of
+from ..syntax import text_of
 from . import _plan
 from ._candidate import Candidate
 from .fixers._sites import sites

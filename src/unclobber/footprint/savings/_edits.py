@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice, permutations
 
 from ...model import Site, SpanEdit
-from ...parsing import text_of
 from ...source import Stack, sites
+from ...syntax import text_of
 from .. import _places
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula

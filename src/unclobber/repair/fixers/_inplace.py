@@ -8,6 +8,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...static import torch_table
+from ...syntax import is_in_place
 from .._syntax import Source, called_name, expression, root_name
 
 # Names that end in an underscore but have no out-of-place form.
@@ -25,8 +26,9 @@ _FILLERS = frozenset(
 
 def is_inplace_name(name: str) -> bool:
     """Return whether a method or function of this name writes to its tensor; ``import_`` only avoids a
-    keyword."""
-    if not name.endswith("_") or name.startswith("_") or name.endswith("__"):
+    keyword.
+    """
+    if not is_in_place(name) or name.startswith("_"):
         return False
     return name not in _NOT_OURS and not keyword.iskeyword(name[:-1])
 
