@@ -210,7 +210,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial(Compared):
+class TriedInPlace(Compared):
     """Result of a run with all safe candidates in place."""
 
     substituted: int
@@ -318,7 +318,7 @@ class MemoryReport:
     """Live bytes at the peak that forward made."""
     peak_kept: int = 0
     """Largest number of bytes that saves alone kept alive at one tick."""
-    trial: Trial | None = None
+    trial: TriedInPlace | None = None
     changes: tuple[Change, ...] = ()
     """Changes that would lower the peak, largest saving first."""
     curve: tuple[CurvePoint, ...] = ()

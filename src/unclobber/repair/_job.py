@@ -42,7 +42,7 @@ class HeldBy:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class Script:
     """A script with its command line."""
 
     script: str
@@ -85,7 +85,7 @@ class Against:
 class Job:
     """A run of a program in a process of its own."""
 
-    program: Program
+    program: Script
     texts: Mapping[str, str] = field(default_factory=dict)
     """Real path of a file to the text that runs in its place."""
     interpretations: frozenset[str] | None = None

@@ -49,7 +49,7 @@ def two_losses(finding: Finding, project: Project) -> bool:
     freed, needed = finding.freed, finding.needed
     # With another backward in between, this is a later turn of a loop (test_keep_graph.py,
     # test_the_same_backward_in_another_turn).
-    if finding.code != "UC301" or freed is None or needed is None or needed.nth != freed.nth + 1:
+    if freed is None or needed is None or needed.nth != freed.nth + 1:
         return False
     earlier, later = list(callers(freed, project)), list(callers(needed, project))
     # from the outermost call inwards, because the callers are equal down to where the two part

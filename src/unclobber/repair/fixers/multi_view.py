@@ -25,8 +25,6 @@ _ITERATORS = ("enumerate", "zip", "reversed")
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies or single views where the views were made, or where a loop over a tensor makes them."""
-    if finding.code != "UC203":
-        return
     for _, (path, source, statement) in saved_statements(finding, project):
         for text, title, shared_name in rewrites(source, statement):
             yield Candidate(title, {path: text}, shared_name=shared_name)

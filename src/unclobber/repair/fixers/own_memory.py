@@ -21,8 +21,6 @@ from .clone_saved import cloned
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies of the expanded view where it is made, then copies of the writing statement's operands."""
-    if finding.code != "UC207":
-        return
     for _, (path, source, statement) in saved_statements(finding, project):
         for call in expansions(statement):
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"

@@ -21,8 +21,6 @@ from .clone_saved import cloned
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the custom Function round a finding's places, rewritten."""
-    if finding.code != "UC103":
-        return
     seen: set[int] = set()
     for fact in (finding.saved, finding.needed, *finding.writes):
         for path, source, statement in callers(fact, project):
