@@ -256,7 +256,7 @@ class Change:
     predicted: int = 0
     """Bytes by which the peak falls, computed from the recorded timeline."""
     recomputed: float = 0.0
-    """Part of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
+    """Section of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
     tried: Tried | None = None
     why_untried: str | None = None
     edits: tuple[tuple[SpanEdit, ...], ...] = field(default=(), repr=False)

@@ -23,7 +23,7 @@ _MOST = 12
 def of_formula(formula: Formula) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return each way to write torch's function for a formula, the likeliest first; empty if the source
     can't be read."""
-    places = [_place(operation.stack) for operation in formula.parts[0].operations]
+    places = [_expression(operation.stack) for operation in formula.parts[0].operations]
     inside = [place for place in places if place is not None]
     # In one function, because the edit removes statements next to the result.
     if len(inside) < len(places) or len({place.code for place in inside}) != 1:
@@ -49,7 +49,7 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[Span
     edits: dict[tuple[object, ...], SpanEdit] = {}
     for key, call in {_places.key(call.stack): call for call in calls}.items():
         here = [other.number for other in trace.calls if not other.again and _places.key(other.stack) == key]
-        place = _place(call.stack)
+        place = _expression(call.stack)
         # Not if another module is called at this line: nn.Sequential calls its children from the line that
         # calls it.
         if place is None or not set(here) <= numbers:
@@ -77,7 +77,7 @@ def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SpanEdit, ...], ...]:
     # checkpoint_sequential takes an nn.Sequential as a whole.
     if pieces.even is None or not pieces.sequential or len(inside) != len(pieces.row) or len(here) != 1:
         return ()
-    place = _place(parent.stack)
+    place = _expression(parent.stack)
     node = None if place is None else place.node
     if place is None or not isinstance(node, ast.Call) or "torch" not in place.modules:
         return ()
@@ -89,7 +89,7 @@ def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SpanEdit, ...], ...]:
 
 def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return the edit to ``mask`` from ``mask.float()``: without the call that converts or copies."""
-    place = _place(stack)
+    place = _expression(stack)
     node = None if place is None else place.node
     if place is None or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return ()
@@ -100,17 +100,17 @@ def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
     return ((place.replaced(text if simple else f"({text})"),),)
 
 
-def _place(stack: Stack) -> _Place | None:
+def _expression(stack: Stack) -> _Expression | None:
     """Return the expression that ran at the line to charge, or None."""
     instruction = _places.innermost(stack)
     located = None if instruction is None else syntax.locate(*instruction)
     if instruction is None or located is None or not isinstance(located.node, ast.expr):
         return None
-    return _Place(instruction[0], located.node, located.source.lines, located.source.tree)
+    return _Expression(instruction[0], located.node, located.source.lines, located.source.tree)
 
 
 @dataclass(frozen=True)
-class _Place:
+class _Expression:
     """An expression that ran, in its file."""
 
     code: CodeType
