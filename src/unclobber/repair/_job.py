@@ -42,8 +42,8 @@ class HeldBy:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
-    """A script with its command line."""
+class CommandLine:
+    """A script and its arguments."""
 
     script: str
     arguments: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ class Against:
 class Job:
     """A run of a program in a process of its own."""
 
-    program: Script
+    program: CommandLine
     texts: Mapping[str, str] = field(default_factory=dict)
     """Real path of a file to the text that runs in its place."""
     interpretations: frozenset[str] | None = None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..syntax import SpanEdit, replaced
 from ._candidate import AS_WRITTEN
-from ._job import Against, Script
+from ._job import Against, CommandLine
 from ._trial import Trial
 from .outcome import Proof
 from .project import Project
@@ -53,7 +53,7 @@ class Prover:
         """The new texts of the files, with all edits that were taken."""
         self._project = project
         self._edits: Sequence[SpanEdit] = ()
-        self._trial = Trial(Script(script, arguments), runner, until)
+        self._trial = Trial(CommandLine(script, arguments), runner, until)
         self._reference = self._trial.reference(frozenset({AS_WRITTEN}))
 
     def take(self, ways: Iterable[Sequence[SpanEdit]]) -> Proof | str:
