@@ -7,7 +7,7 @@ from typing import Any
 
 import libcst as cst
 
-from .._syntax import Source, called_name, names_in, walk
+from .._syntax import Source, calls, names_in, walk
 
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
@@ -85,7 +85,7 @@ def binds(node: cst.CSTNode) -> set[str]:
 
 def calls_method(node: cst.CSTNode, names: set[str]) -> bool:
     """Return whether a method or function of one of these names is called anywhere in ``node``."""
-    return any(isinstance(inner, cst.Call) and called_name(inner.func) in names for inner in walk(node))
+    return next(calls(node, names), None) is not None
 
 
 def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cst.SimpleStatementLine] | None:
