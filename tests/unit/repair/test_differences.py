@@ -29,7 +29,7 @@ def way(fixer, **proof):
     ],
 )
 def test_the_clause(other, said):
-    assert other.beside(way("out-of-place")) == said
+    assert other.difference_from(way("out-of-place")) == said
 
 
 @pytest.mark.parametrize(
