@@ -12,7 +12,7 @@ from ..model import Report
 from ._ahead import ahead_to_text
 from ._display import ReportDisplay
 from ._github import to_github
-from ._guarded import guard_line, guard_places
+from ._guarded import guard_lines
 from ._html import to_html, to_html_fragment
 from ._json import to_json, to_json_text
 from ._options import RenderOptions
@@ -27,8 +27,7 @@ __all__ = [
     "RenderOptions",
     "ReportDisplay",
     "ahead_to_text",
-    "guard_line",
-    "guard_places",
+    "guard_lines",
     "options_for",
     "render",
     "report_to_text",
@@ -60,10 +59,6 @@ def render(report: Report, format: str, options: RenderOptions | None = None) ->
 
     Raises:
         ValueError: There is no such format; the message lists those there are.
-
-    Example:
-        >>> render(Report("clean"), "text")
-        'no findings: 0 saves, 0 writes to saved memory'
 
     Example:
         >>> render(Report("clean"), "text")
