@@ -131,7 +131,7 @@ peers: $(PEERS_STAMP)  ## Other packages' own tests, observed; writes realworld/
 $(PEERS_STAMP): $(STAMP) realworld/peers-requirements.txt realworld/peers-constraints.txt
 	$(PY) -m venv --clear $(PEERS)
 	$(PEERS)/bin/python -m pip install --quiet --constraint realworld/peers-constraints.txt \
-	  setuptools wheel hatchling hatch-vcs poetry-core flit-core setuptools-scm torch
+	  setuptools wheel hatchling hatch-vcs poetry-core flit-core pdm-backend setuptools-scm torch
 	$(PEERS)/bin/python -m pip install --quiet --constraint realworld/peers-constraints.txt \
 	  --requirement realworld/peers-requirements.txt --editable .
 	@touch $@

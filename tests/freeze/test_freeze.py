@@ -177,14 +177,14 @@ def test_what_cannot_be_frozen_is_refused():
 
 
 def test_nothing_stays_installed():
-    from unclobber.hooks import kernels
-    from unclobber.session.session import _installation
+    from unclobber.observe.hooks import kernels
+    from unclobber.observe.hooks.installation import installation
     from unclobber.torch_internals import compat
 
     with unclobber.freeze(torch.zeros(3)):
         assert kernels.installed()
     assert not kernels.installed()
-    assert _installation._ledgers == ()
+    assert installation._clients.now == ()
     assert not compat.sees_writes()
 
 

@@ -32,7 +32,7 @@ from oracles.probed import (
     run_text,
     watched_difference,
 )
-from unclobber.native import core
+from unclobber.observe.native import core
 
 pytestmark = pytest.mark.timeout(900)  # a failure takes minutes to shrink, and the small one is the news
 

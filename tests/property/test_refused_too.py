@@ -11,7 +11,7 @@ import unclobber
 from grammar import random_script
 from oracles.scripts import Script, run
 from unclobber.evidence import ahead, reads, sentence
-from unclobber.hooks import backward
+from unclobber.observe.hooks import backward
 from unclobber.session.session import Session
 from unclobber.source import sites
 from unclobber.torch_internals import compat

@@ -31,7 +31,7 @@ TEXTS = {**{name: text for name, (_, text) in PROGRAMS.items()}, "past torch": P
 OF_THE_SENTENCE = (
     "unclobber.evidence.sentence", "unclobber.evidence.reads", "unclobber.torch_internals.compat",
     "unclobber.session.session:Session._need", "unclobber.source.frames:ran_below",
-    "unclobber.record.ledger:SaveState",
+    "unclobber.observe.record.ledger:SaveState",
 )  # fmt: skip
 """What makes torch's own sentence: a fault there leaves its beginning."""
 
@@ -132,7 +132,7 @@ def test_all_that_tells_is_found():
         "evidence.describe", "evidence.refused", "evidence.sentence", "evidence.reads", "evidence.line_range",
         "evidence.freed", "evidence.save", "evidence.write", "evidence.need", "evidence._live",
         "evidence._second_backward", "evidence._targets", "evidence._written", "session._silent",
-        "parsing.texts", "judge", "judge._words", "judge.rules.uc101", "judge.rules.uc301", "report._text",
+        "syntax._texts", "judge", "judge._words", "judge.rules.uc101", "judge.rules.uc301", "report._text",
         "report._snippet", "source.sites", "source.syntax", "source.spelling", "source.owners",
         "source.origins", "derivatives._words",
     } <= modules  # fmt: skip
@@ -196,7 +196,7 @@ def test_an_interrupt_is_no_fault():
     assert surroundings() == before
 
 
-@pytest.mark.parametrize("function", ["unclobber.record.ledger:Ledger.state_of", *(
+@pytest.mark.parametrize("function", ["unclobber.observe.record.ledger:Ledger.state_of", *(
     f"unclobber.evidence.reads:{one}"
     for one in ("is_own_result", "never_read", "detached", "role_of", "node_name")
 )])  # fmt: skip

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..hooks import BackwardCall, BackwardMark, backward
-from ..hooks.graph import node_of, reachable
 from ..model import Frame, FreedEvidence, Save
-from ..parsing import parse_expression
+from ..observe.hooks import BackwardCall, BackwardMark, backward
+from ..observe.hooks.graph import node_of, reachable
 from ..source import owners as _owners
 from ..source import sites, syntax, values
 from ..source.places import LiveFrame
+from ..syntax import parse_expression
 from ..torch_internals import compat
 from . import _expressions, _graph_attribute, freed, need
 from ._live import user_depth, user_frames_of

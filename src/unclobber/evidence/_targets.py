@@ -12,24 +12,9 @@ import torch
 from ..source.places import LiveFrame
 from ..source.sites import is_library
 from ..source.syntax import Located, inlined_names, locate, text_of
-from ..source.values import UNKNOWN, is_in_place, value_of
+from ..source.values import UNKNOWN, value_of
+from ..syntax import OPERATORS, is_in_place
 from ._live import user_depth
-
-_AUGMENTED = {
-    ast.Add: "add_",
-    ast.Sub: "sub_",
-    ast.Mult: "mul_",
-    ast.Div: "div_",
-    ast.Pow: "pow_",
-    ast.FloorDiv: "floor_divide_",
-    ast.Mod: "remainder_",
-    ast.MatMult: "matmul",
-    ast.BitAnd: "bitwise_and_",
-    ast.BitOr: "bitwise_or_",
-    ast.BitXor: "bitwise_xor_",
-    ast.LShift: "bitwise_left_shift_",
-    ast.RShift: "bitwise_right_shift_",
-}
 
 
 @dataclass(frozen=True)
@@ -135,7 +120,7 @@ def _written(located: Located, live_frame: LiveFrame) -> WriteTarget | None:
         # tests/programs/UC203/written_by_a_mask.py.
         return _as_view(stored.value, located, live_frame, "index_put_")
     if isinstance(node, ast.AugAssign):
-        return _as_view(node.target, located, live_frame, _AUGMENTED.get(type(node.op), "copy_"))
+        return _as_view(node.target, located, live_frame, OPERATORS[type(node.op)].in_place)
     if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
         return _as_view(node, located, live_frame, _assigned(located.statement, live_frame))
     if isinstance(node, ast.Call):

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..model import Site, Write
-from ..parsing import parse
-from ..record import ProgramPoint
+from ..observe.record import ProgramPoint
 from ..source import Stack, sites
 from ..source.between import called
 from ..source.syntax import lines_of, locate, source_of, statement_text
+from ..syntax import parse
 from . import write
 
 _REACHES_MEMORY = re.compile(

@@ -9,7 +9,7 @@ from collections import Counter
 from functools import lru_cache
 
 from ..model import Finding, Frame, Site
-from ..parsing import NotParsedError, parse
+from ..syntax import NotParsedError, parse
 from . import _words as words
 from ._sources import read_lines
 

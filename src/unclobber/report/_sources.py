@@ -10,7 +10,7 @@ import ast
 from dataclasses import dataclass, field
 
 from ..model import Extent, Site
-from ..parsing import parse, text_of
+from ..syntax import parse, text_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType
 
+from ..syntax import last_name
 from ._definitions import scope_of
 from .sites import is_library, is_library_path
-from .syntax import ParsedSource, last_name, source_of, tree_of
+from .syntax import ParsedSource, source_of, tree_of
 from .values import function_of
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from ..syntax import is_in_place, last_name
 from ..torch_internals import views
 from .places import LiveValues, Place
-from .syntax import last_name
-from .values import UNKNOWN, is_in_place
+from .values import UNKNOWN
 
 Accepts = Callable[[ast.expr, LiveValues, Place], str | None]
 """Function that returns how an expression made the tensor; None if the expression only passes it on."""

@@ -15,6 +15,7 @@ from functools import lru_cache
 from types import CodeType, ModuleType
 
 from ..derivatives import Rule
+from ..syntax import OPERATORS, out_of_place
 from .callables import (
     ALIASES,
     FUNCTIONS,
@@ -28,15 +29,6 @@ from .callables import (
     Form,
 )
 from .syntax import Located, ParsedSource
-
-_BINARY: dict[type[ast.operator], tuple[str, str]] = {
-    ast.Mult: ("mul", "other"),
-    ast.Div: ("div", "other"),
-    ast.Pow: ("pow", "exponent"),
-    ast.Mod: ("remainder", "other"),
-    ast.Sub: ("sub", "other"),
-    ast.Add: ("add", "other"),
-}
 
 # Usual names of torch's modules, for files that don't import them (a notebook imports them in another cell).
 _USUAL_MODULES = {"torch": "torch", "th": "torch", "nn": "torch.nn", "F": "torch.nn.functional"}
@@ -124,7 +116,7 @@ def _binary(
     """Match a binary operator; `NOTHING` if the operator isn't the rule's operation."""
     if isinstance(operator, ast.MatMult):
         return _matmul(left, right, rule, edges)
-    operation, second = _BINARY.get(type(operator), ("", ""))
+    _, operation, second = OPERATORS[type(operator)]
     # `2 ** x` runs `__rpow__`. Without that frame in the stack the left operand is the tensor
     # (tests/unit/source/test_spelling.py).
     if operation != rule.operation or (rule.operation == "pow" and rule.overload == "Scalar"):
@@ -216,7 +208,7 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     name = callee(node)
     if name is None:
         return NOTHING
-    bare = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+    bare = out_of_place(name)
     in_place = bare != name
     bare = ALIASES.get(bare, bare)
     if bare in MATMUL:

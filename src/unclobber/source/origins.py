@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..syntax import is_in_place
 from ._containers import only_read, taken_from
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
 from ._stack import Stack
@@ -25,7 +26,7 @@ from .operands import bind_code
 from .places import COMPREHENSIONS, LiveFrame, LiveValues, Place, instructions
 from .sites import is_library, is_plumbing
 from .syntax import locate, source_of
-from .values import UNKNOWN, function_of, is_in_place, value_of
+from .values import UNKNOWN, function_of, value_of
 
 _DEEPEST = 12
 """Limit of steps back, because a longer way has no certain end."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..parsing import SharedLock
+from ..syntax import SharedLock
 from ..torch_internals import compat
 from .sites import is_library
 

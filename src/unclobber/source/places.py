@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..syntax import node_span
 from ._definitions import Definition, is_local, reaching, scope_of
 from .operands import bind_code
-from .syntax import ParsedSource, Span, inlined_names, locate, span_of
+from .syntax import ParsedSource, inlined_names, locate, span_of
 from .values import UNKNOWN, value_of
 
 COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
@@ -141,9 +142,7 @@ def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
 
 def instruction_of(code: CodeType, node: ast.expr) -> int | None:
     """Return the offset of an instruction of ``code`` whose span is the expression; None if there is none."""
-    if node.end_lineno is None or node.end_col_offset is None:
-        return None
-    span = Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
+    span = node_span(node)
     for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
         if (end_line, end_column) != (span.end_line, span.end_column) or line is None or column is None:
             continue

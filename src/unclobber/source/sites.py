@@ -20,19 +20,17 @@ from types import CodeType
 from typing import Any
 
 from ..model import PACKAGE, Frame, Site
+from ..syntax import Span, characters, node_span, segment
 from ..torch_internals import compat
 from ._stack import Stack, frame_key
 from .syntax import (
     Located,
     ParsedSource,
-    Span,
-    characters,
     extent_of,
     header,
     line_of,
     lines_of,
     locate,
-    segment,
     statement_at,
     statement_text,
 )
@@ -242,9 +240,7 @@ def right_side(located: Located) -> Span:
             pass
         case _:
             return located.span
-    if value.end_lineno is None or value.end_col_offset is None:
-        return located.span
-    return Span(value.lineno, value.end_lineno, value.col_offset, value.end_col_offset)
+    return node_span(value)
 
 
 def path_of(code: CodeType) -> str:

@@ -13,6 +13,7 @@ from types import CodeType
 
 from ..derivatives import Rule, by_node, read_for, why, why_words
 from ..model import Extent, Site
+from ..syntax import is_in_place
 from ..torch_internals import compat
 from ._stack import Stack
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
@@ -351,7 +352,7 @@ def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> a
     ``x.add_(1)``.
     """
     name = callee(node)
-    if name is None or not name.endswith("_") or name.endswith("__") or not operation.endswith("_"):
+    if name is None or not is_in_place(name) or not operation.endswith("_"):
         return None
     if isinstance(node.func, ast.Name):
         return node.args[0] if node.func.id in imported(source) and node.args else None

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import torch
 
+from ..syntax import is_in_place
 from ..torch_internals import compat
 
 
@@ -73,11 +74,6 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
 def is_a(value: Any, kind: type | tuple[type, ...]) -> bool:
     """Return ``isinstance`` by ``type(value)``, because reading a proxy's ``__class__`` runs code."""
     return issubclass(type(value), kind)
-
-
-def is_in_place(name: str) -> bool:
-    """Return whether a method of this name changes its tensor, by torch's convention."""
-    return name.endswith("_") and not name.endswith("__")
 
 
 def name_in(name: str, frame: FrameType) -> Any:

@@ -18,127 +18,35 @@ _MOST = 30
 """Operations of a part at most."""
 
 POINTWISE = frozenset(
-    [
-        "abs",
-        "add",
-        "addcdiv",
-        "addcmul",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "cos",
-        "cosh",
-        "cube",
-        "div",
-        "elu",
-        "erf",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-        "hardsigmoid",
-        "hardswish",
-        "hardtanh",
-        "leaky_relu",
-        "lerp",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "maximum",
-        "minimum",
-        "mul",
-        "neg",
-        "pow",
-        "reciprocal",
-        "relu",
-        "rsqrt",
-        "rsub",
-        "sigmoid",
-        "sign",
-        "silu",
-        "sin",
-        "sinh",
-        "softplus",
-        "sqrt",
-        "square",
-        "sub",
-        "tan",
-        "tanh",
-        "where",
-        "masked_fill",
-        "gelu",
-        "logaddexp",
-        "threshold",
-        "sigmoid_",
-        "log_sigmoid_forward",
-        "rsub",
-        "true_divide",
-    ]
-)
+    {
+        "abs", "add", "addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "cos", "cosh", "cube",
+        "div", "elu", "erf", "erfc", "exp", "exp2", "expm1", "hardsigmoid", "hardswish", "hardtanh",
+        "leaky_relu", "lerp", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul", "neg",
+        "pow", "reciprocal", "relu", "rsqrt", "rsub", "sigmoid", "sign", "silu", "sin", "sinh",
+        "softplus", "sqrt", "square", "sub", "tan", "tanh", "where", "masked_fill", "gelu", "logaddexp",
+        "threshold", "sigmoid_", "log_sigmoid_forward", "true_divide"
+    }
+)  # fmt: skip
 REDUCTIONS = frozenset(
-    [
-        "_softmax",
-        "_log_softmax",
-        "_safe_softmax",
-        "amax",
-        "logsumexp",
-        "mean",
-        "sum",
-        "std",
-        "var",
-        "var_mean",
-        "linalg_vector_norm",
-        "norm",
-        "max",
-    ]
-)
+    {
+        "_softmax", "_log_softmax", "_safe_softmax", "amax", "logsumexp", "mean", "sum", "std", "var",
+        "var_mean", "linalg_vector_norm", "norm", "max"
+    }
+)  # fmt: skip
 VIEWS = frozenset(
-    [
-        "_unsafe_view",
-        "_reshape_alias",
-        "alias",
-        "clone",
-        "contiguous",
-        "detach",
-        "expand",
-        "permute",
-        "reshape",
-        "slice",
-        "squeeze",
-        "t",
-        "transpose",
-        "unsqueeze",
-        "view",
-        "select",
-        "_to_copy",
-        "lift_fresh",
-        "ones_like",
-        "zeros_like",
-        "scalar_tensor",
-        "full",
-        "full_like",
-    ]
-)
+    {
+        "_unsafe_view", "_reshape_alias", "alias", "clone", "contiguous", "detach", "expand", "permute",
+        "reshape", "slice", "squeeze", "t", "transpose", "unsqueeze", "view", "select", "_to_copy",
+        "lift_fresh", "ones_like", "zeros_like", "scalar_tensor", "full", "full_like"
+    }
+)  # fmt: skip
 PRODUCTS = frozenset({"bmm", "mm", "matmul"})
 TELLING = frozenset(
-    [
-        "erf",
-        "exp",
-        "log",
-        "log_softmax",
-        "_log_softmax",
-        "pow",
-        "rsqrt",
-        "sigmoid",
-        "_softmax",
-        "sqrt",
-        "tanh",
-        "std",
-        "var",
-        "var_mean",
-    ]
-)
+    {
+        "erf", "exp", "log", "log_softmax", "_log_softmax", "pow", "rsqrt", "sigmoid", "_softmax",
+        "sqrt", "tanh", "std", "var", "var_mean"
+    }
+)  # fmt: skip
 """Operations of which every function in one piece has at least one."""
 
 
@@ -222,8 +130,7 @@ class Flow:
 
     def read_only_by(self, at: int, region: set[int]) -> bool:
         """Return whether only the region reads an operation's results in forward, or other operations
-        after its end.
-        """
+        after its end."""
         last = max(region)
         result = self.operations[last].output
         for number in self.operations[at].makes:
@@ -291,8 +198,7 @@ class Flow:
 
     def _steady(self, region: set[int]) -> bool:
         """Return whether each value that the region reads stays the same: it is neither written nor
-        detached.
-        """
+        detached."""
         differentiable: dict[Value, bool] = {}
         first, last = min(region), max(region)
         for at in region:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 
 from ...model import Finding, Fix, Need, Site, Write
-from ...parsing import parse
+from ...syntax import parse
 
 
 def judge_self_overlap(write: Write, read: Site | None) -> Finding:
