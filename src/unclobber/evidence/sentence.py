@@ -3,7 +3,7 @@
 Follows ``SavedVariable::unpack`` (torch/csrc/autograd/saved_variable.cpp). torch keeps an input, and any
 leaf, as it is, so it describes the tensor as it has become. Of an operation's result it describes the saved
 tensor. Facts of the save itself (its node, the output's number) come from the node, whose attributes return
-the unpack hook's tensor with the history that torch gives it. Held by tests/unit/test_sentence.py.
+the unpack hook's tensor with the history that torch gives it. Held by tests/unit/evidence/test_sentence.py.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     again.
 
     torch unpacks the very input that it keeps. unclobber's hook returns another tensor with the history of
-    the save, which stays as it is when the input is written to. Held by tests/unit/test_sentence.py.
+    the save, which stays as it is when the input is written to. Held by tests/unit/evidence/test_sentence.py.
     """
     log = None if saved.entry is None else saved.entry.log
     if unpacked is None or log is None or not frames.ran_below(saved.stack):
@@ -212,7 +212,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     if unpacked is None or producer is None:
         if unpacked is not None and saved.requires_grad:
             raise _AnotherError(f"A view was {compat.Sentence.NO_GRAD_VIEW}")
-        # A leaf may itself be a view of a tensor without history (tests/unit/test_sentence.py).
+        # A leaf may itself be a view of a tensor without history (tests/unit/evidence/test_sentence.py).
         base = None if saved.base is None else saved.base()
         follows = saved.requires_grad or (base is not None and base.requires_grad)
         return _strided() if follows else None
