@@ -96,6 +96,16 @@ def clean(text: str) -> str:
     return "".join(_safe(" " if char in "\t\n\r" else char) for char in text)
 
 
+def clean_line(text: str) -> str:
+    """Return the text as :func:`clean` does, with usual spaces, for formats that break no lines."""
+    return clean(text).replace(SOLID_SPACE, " ")
+
+
+def clean_source(text: str) -> str:
+    """Return the text as :func:`clean` does, but keep tabs, because a page lays them out."""
+    return "\t".join(clean(part) for part in text.split("\t"))
+
+
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A source line as displayed: tabs expanded, controls replaced, cells counted."""

@@ -87,13 +87,14 @@ def snippet(
 
 def _header(mark: Mark, sources: Sources, width: int, gutter: int, *, arrow: str) -> Row:
     """Return the row above a file's lines: arrow, path and line."""
-    where = f"{words.path(mark.span.path)}:{mark.span.line}"
-    if sources.line(mark.span.path, mark.span.line) is None:
-        where += " (source not available)"
-    return [
-        (f"{'':{gutter}}{arrow} ", "gutter"),
-        (clip_left(where, width - gutter - 4), link_to(mark.span.path)),
-    ]
+    where = clip_left(heading(mark.span, sources), width - gutter - 4)
+    return [(f"{'':{gutter}}{arrow} ", "gutter"), (where, link_to(mark.span.path))]
+
+
+def heading(span: SourceRange, sources: Sources) -> str:
+    """Return ``train.py:14``, with a remark if the source can't be read."""
+    missing = " (source not available)" if sources.line(span.path, span.line) is None else ""
+    return f"{words.path(span.path)}:{span.line}{missing}"
 
 
 def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:

@@ -47,6 +47,12 @@ def offending(finding: Finding) -> Site | None:
     return None
 
 
+def offending_place(finding: Finding, shown: list[FindingPlace]) -> FindingPlace | None:
+    """Return the place among those of ``places`` that has the offending line; None if it is unknown."""
+    site = offending(finding)
+    return next((place for place in shown if place.site is site), None)
+
+
 def place(site: Site | None) -> str:
     """Return ``train.py:14``, or ``an unknown line``."""
     return f"{words.path(site.path)}:{site.line}" if site else "an unknown line"
