@@ -24,6 +24,7 @@ _UNSEEN = "\N{REPLACEMENT CHARACTER}"
 _STAND_INS = {"…": "...", "ᵀ": "^T", "′": "'"}
 """ASCII replacements of the report's own characters, for encodings that lack them."""
 
+# A context variable, because threads may render for different streams.
 _encoding: ContextVar[str | None] = ContextVar("encoding of the stream that is written for", default=None)
 
 
@@ -74,6 +75,7 @@ def _harmless(char: str) -> str:
 
 def char_width(char: str) -> int:
     """Return the cells that one character takes: 0, 1 or 2."""
+    # Without rich, which a report of plain text never loads (test_importing_reports_is_cheap).
     if " " <= char <= "~":
         return 1
     from rich.cells import get_character_cell_size
@@ -129,6 +131,7 @@ class Measured:
         low = start + 1 if start > 0 else 0
         high = end - 1 if end < self.total else self.total
         inside = [(c, at, n) for c, at, n in self.glyphs if at >= low and at + n <= high]
+        # One cell like `…` itself: `...` would shift the underlines.
         more = "~" if _lacks("…") else "…"
         text = more if start > 0 else ""
         if inside:
@@ -168,6 +171,7 @@ def measure(line: str) -> Measured:
 
 def _tokens(text: str) -> Iterator[str]:
     """Yield the words; text in backticks stays together, with the punctuation that touches it."""
+    # The last alternative: a backtick without its pair, as in a message of the program's own.
     for match in re.finditer(r"(?:`[^`]*`|[^ `]|`)+", text):
         yield match.group()
 

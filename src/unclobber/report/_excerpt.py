@@ -136,5 +136,6 @@ def _columns(mark: Mark, number: int, line: str, *, known: bool) -> tuple[int, i
     span = mark.span
     start = span.column - 1 if number == span.line else len(line) - len(line.lstrip())
     end = span.end_column - 1 if number == span.end_line else len(line)
+    # A line may be shorter than it was when it ran; its last character is marked then.
     start = min(start, max(len(line) - 1, 0))
     return start, min(max(end, start + 1), max(len(line), 1))

@@ -78,6 +78,7 @@ def _story(finding: Finding) -> _FindingPage:
     numbered = [(events[id(place.fact)], place) for place in places(finding, sources)]
     return _FindingPage(
         finding,
+        # From the finding and not from its position, so that a link to a story holds in a later report.
         anchor="uc-" + hashlib.sha256(repr(finding).encode("utf-8", "replace")).hexdigest()[:8],
         timeline=line,
         excerpts=excerpts(numbered, sources),
@@ -148,6 +149,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("unclobber.report"),
         autoescape=True,
+        # A misspelt name in a template must fail a test, not leave a gap in the page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -84,6 +84,7 @@ _STATEMENT = ("statement", "statement_line", "statement_end_line")
 
 def _location(site: Site | None) -> Object:
     """Return the keys of a place; all None if it is not known."""
+    # Of None, too: an unknown place has all keys (test_unknown_places_are_null).
     return {name: getattr(site, name, None) for name in _LOCATION}
 
 

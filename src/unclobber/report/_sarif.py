@@ -245,6 +245,7 @@ def _region(span: SourceRange, sources: Sources) -> Object:
         "endLine": span.end_line,
         "endColumn": span.end_column,
     }
+    # The text is shown where the file can't be opened; half of it would mislead.
     lines = [sources.line(span.path, number) for number in range(span.line, span.end_line + 1)]
     known = [line for line in lines if line is not None]
     if len(known) == len(lines):
@@ -274,6 +275,7 @@ def _uri(path: str) -> str:
 def _quoted(path: str) -> str:
     # A relative reference must not look like one with a scheme: `a:b.py` becomes `a%3Ab.py`
     # (tests/unit/report/test_report_sarif.py).
+    # Bytes, because `quote` refuses the surrogates of a path that is no UTF-8.
     return quote(os.fsencode(path), safe="/~")
 
 

@@ -191,9 +191,11 @@ class _FindingText:
         """Return the diff, indented; without the file's name if it has only one file."""
         lines = diff.rstrip("\n").split("\n")
         heads = [i for i, (a, b) in enumerate(pairwise(lines)) if a[:4] == "--- " and b[:4] == "+++ "]
+        # The header of the story has named the only file already.
         if heads == [0]:
             lines = lines[2:]
         indent = " " * (self.gutter + 5)
+        # One line short of the limit, because the row that counts the others takes the last.
         shown = lines if len(lines) <= _MOST_DIFF_LINES else lines[: _MOST_DIFF_LINES - 1]
         rows: list[Row] = []
         for line in shown:

@@ -79,6 +79,7 @@ def tensor(sizes: Sequence[int], dtype: str) -> str:
     return f"{shape(sizes)} {dtype}" if sizes else f"{dtype} scalar"
 
 
+# Packages of pip and of Debian, and the interpreter's own modules.
 _LIBRARY_ROOT = re.compile(r"^.*[/\\](?:site|dist)-packages[/\\]|^.*[/\\]lib[/\\]python3\.\d+[/\\]")
 
 

@@ -79,6 +79,7 @@ def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
     if len(known) <= _MOST_WRITES:
         return known, []
     main = offending_write(finding)
+    # By identity, because a loop's writes may be equal, and the first of them is the one to show.
     shown = {id(known[0]), id(main), id(known[-1])}
     return [w for w in known if id(w) in shown], [w for w in known if id(w) not in shown]
 
@@ -101,6 +102,7 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
         assert write.site is not None
         span = sources.locate(write.site, statement=True)
         label = labels.write_label(finding, write, again=i > 0)
+        # If no write hit a needed element, the first is underlined as the offending one.
         primary = write.overlaps_needed or write is main
         shown.append(FindingPlace("write", write, write.site, span, label, primary))
     if (freed := finding.freed) and freed.site:
@@ -118,6 +120,7 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
 def marks(finding: Finding, sources: Sources) -> list[Mark]:
     """Return the places as an excerpt marks them, without repeated labels at one place."""
     all_marks = [Mark(place.span, place.label, place.primary) for place in places(finding, sources)]
+    # Of two writes by one line one may hit and one miss: the same words twice would be two rows.
     loud = {(mark.span, mark.label) for mark in all_marks if mark.primary}
     return list(
         dict.fromkeys(mark for mark in all_marks if mark.primary or (mark.span, mark.label) not in loud)
@@ -131,6 +134,7 @@ def in_stable_order(findings: tuple[Finding, ...]) -> list[Finding]:
     def key(finding: Finding) -> tuple[str, int, int, str, str]:
         site = offending(finding)
         where = (words.path(site.path), site.line, site.column) if site else ("", 0, 0)
+        # `repr` last, so that even two findings of one line and code have an order.
         return (*where, finding.code, repr(finding))
 
     return sorted(findings, key=key)
