@@ -12,7 +12,7 @@ from _pytest._io import TerminalWriter
 
 from ..model import Report
 from ..repair import with_candidates
-from ..report.story import offending
+from ..report import offending
 from ..session.story_boundary import text_of
 
 if TYPE_CHECKING:
