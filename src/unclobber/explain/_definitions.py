@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Literal
 
+from ..source import first_line
+
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -46,13 +48,9 @@ def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.name == code.co_name
-        and _first_line(node) == code.co_firstlineno
+        and first_line(node) == code.co_firstlineno
     ]
     return matching[0] if len(matching) == 1 else None
-
-
-def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:

@@ -128,10 +128,11 @@ def _by_methods(name: str, tree: ast.Module) -> Iterator[ast.AST]:
         if isinstance(node, ast.ClassDef):
             for method in node.body:
                 if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.args.args:
-                    yield from _on(method.args.args[0].arg, method)
-
-
-def _on(owner: str, method: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.walk(method):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == owner:
-            yield node
+                    own = method.args.args[0].arg
+                    yield from (
+                        part
+                        for part in ast.walk(method)
+                        if isinstance(part, ast.Attribute)
+                        and isinstance(part.value, ast.Name)
+                        and part.value.id == own
+                    )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -112,14 +111,9 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
         return name if is_library_class(type(called)) and type(called) is not torch.nn.Sequential else None
     return (
         name
-        if getattr(called, "__module__", "").split(".")[0] == "torch" or not _runs_python(called)
+        if getattr(called, "__module__", "").split(".")[0] == "torch" or isinstance(called, type(torch.add))
         else None
     )
-
-
-def _runs_python(value: Any) -> bool:
-    """Return whether calling ``value`` may run Python code."""
-    return not isinstance(value, type(torch.add))
 
 
 def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:

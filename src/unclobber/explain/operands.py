@@ -190,14 +190,12 @@ def _in_order(rule: Rule, right: ast.expr, edges: Edges | None) -> bool:
     order = rule.differentiable
     if rule.operation == "mm":
         edge = edges[order.index("mat2")]
-        return edge != "TBackward0" or _is_transpose_call(right)
+        return edge != "TBackward0" or (
+            isinstance(right, ast.Call) and isinstance(right.func, ast.Attribute) and right.func.attr == "t"
+        )
     # A folded x that needs no gradient has no edge, so the order stays unknown.
     edge = edges[order.index("self")]
     return edge is not None and "View" not in edge and "ReshapeAlias" not in edge
-
-
-def _is_transpose_call(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "t"
 
 
 # --- calls -------------------------------------------------------------------------------------
