@@ -104,6 +104,7 @@ def of_unpack(
         return finding if finding is None or node is None else replace(finding, ahead=True)
 
     def known_facts() -> KnownFacts:
+        """Return the facts that the ledger alone knows."""
         seen = refused or (not repaired and reads.is_detached(state.saved))
         return KnownFacts(
             "UC101" if seen else "UC102",

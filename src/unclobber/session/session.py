@@ -401,6 +401,7 @@ class Session:
         observation = of_conflict(conflict, self)
         if observation is None:
             return
+        # Decided before `keep`, which calls `on_finding`: code of the caller, which may end the session.
         repaired = self.repairs and observation.can_be_repaired
         finding = self.keep(observation)
         if not repaired:
@@ -578,6 +579,7 @@ def finding_of(error: BaseException) -> Finding | None:
 
 @functools.cache
 def _warn_once(sentence: str) -> None:
+    """Warn of a mechanism that doesn't work, once a process, at the program's line that enters a session."""
     # Counted, because `watch`, a decorated function and the trainers enter a session at different depths.
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith((OURS, contextlib.__file__)):

@@ -6,6 +6,7 @@ of an expression in a live frame, ``between`` the statement between two calls, `
 holds a tensor.
 """
 
+# `frames` is shown as a module: its callers run at every save and write, and the tests replace names in it.
 from .between import HAND_OUT, statement_between
 from .frames import OURS, code_of, of_program, ran_below
 from .owners import (

@@ -182,6 +182,7 @@ def user_expression(stack: Stack) -> tuple[Located, list[CodeType]] | None:
     located = None if index is None else locate(stack[2 * index], stack[2 * index + 1])
     if index is None or located is None:
         return None
+    # The library's own frames say which of its functions ran the operation: `F.relu` for `self.act(x)`.
     below = [code for code in stack[: 2 * index : 2] if not is_plumbing(code) and not is_own(code)]
     return located, below[::-1]
 

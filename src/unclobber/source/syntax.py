@@ -127,6 +127,7 @@ def source_of(code: CodeType) -> ParsedSource | None:
     source = _parse(code.co_filename, *entry)
     if source is None:
         return None
+    # Several lambdas of one line share the key.
     alike = source.codes.get((code.co_name, code.co_firstlineno), ())
     return source if source.fixed or code in alike else None
 
