@@ -22,7 +22,7 @@ import torch
 
 from ..explain import (
     KnownFacts,
-    Observation,
+    Occurrence,
     is_detached,
     is_own_result,
     is_unpacking,
@@ -392,39 +392,39 @@ class Session:
         if written and self.policy != "watch":
             known = KnownFacts(_CODES[held], message=_UNSURE)
             finding = known.finding(fault)
-            observation = Observation(lambda: (known.code, fault), lambda: finding, lambda: known, again=True)
-            self.warn_or_raise(self.keep(observation), refuse=True)
+            occurrence = Occurrence(lambda: (known.code, fault), lambda: finding, lambda: known, again=True)
+            self.warn_or_raise(self.keep(occurrence), refuse=True)
         return None
 
     def on(self, conflict: conflicts.Conflict) -> None:
         """Keep the finding for a conflict that the hooks saw, and report it."""
-        observation = of_conflict(conflict, self)
-        if observation is None:
+        occurrence = of_conflict(conflict, self)
+        if occurrence is None:
             return
         # Decided before `keep`, which calls `on_finding`: code of the caller, which may end the session.
-        repaired = self.repairs and observation.can_be_repaired
-        finding = self.keep(observation)
+        repaired = self.repairs and occurrence.can_be_repaired
+        finding = self.keep(occurrence)
         if not repaired:
-            self.warn_or_raise(finding, refuse=observation.refused, cause=observation.cause)
+            self.warn_or_raise(finding, refuse=occurrence.refused, cause=occurrence.cause)
 
     # --- findings -------------------------------------------------------------------------------
 
-    def keep(self, observation: Observation) -> Finding | None:
+    def keep(self, occurrence: Occurrence) -> Finding | None:
         """Count a conflict, and keep its finding unless its key is known already. Raise no internal error.
 
         Returns:
             The finding; None if nothing is wrong.
         """
-        again, reached = observation.again, observation.reached
+        again, reached = occurrence.again, occurrence.reached
         with self._lock:
             self.conflicts += reached
-            place = or_default(observation.key, None)
+            place = or_default(occurrence.key, None)
             known = None if place is None else self._seen.get(place)
             if known is not None and reached:
                 self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
-            finding = observation.finding()
+            finding = occurrence.finding()
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
