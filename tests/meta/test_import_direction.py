@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from _source_rules import (
@@ -47,6 +48,13 @@ def test_no_room_has_a_public_name():
     assert not {*ROOMS, *FRONT} & set(unclobber.__all__)
 
 
+def test_every_room_has_unit_tests():
+    """In the folder of its name, and no folder has another's."""
+    units = Path(__file__).parents[1] / "unit"
+    assert {path.name for path in units.iterdir() if any(path.rglob("test_*.py"))} == set(ROOMS)
+    assert not list(units.glob("*.py"))
+
+
 def test_each_room_imports_only_rooms_above_it():
     """So the table itself has no circle."""
     above = list(ROOMS)
@@ -68,6 +76,7 @@ def test_no_files_import_each_other():
 
 
 def test_circles_are_found():
+    """The search for circles of imports finds one of three files, and none where there is none."""
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
     assert circles({"a": {"b"}, "b": set()}) == []
 

@@ -147,6 +147,7 @@ def _rebinding(trees: dict[str, ast.Module]) -> list[str]:
 
 
 def test_nothing_is_rebound():
+    """No function rebinds a module's name with `global`."""
     assert _rebinding(TREES) == []
 
 

@@ -12,8 +12,7 @@ from _pytest._io import TerminalWriter
 
 from ..model import Report
 from ..repair import with_candidates
-from ..report import text_of
-from ..report.story import offending
+from ..report import offending, text_of
 
 if TYPE_CHECKING:
     import pytest

@@ -18,7 +18,7 @@ from typing import Any
 from ..main_module import is_default_hook
 from ..model import Finding, InplaceError, Report, UnclobberError
 from ..repair import with_candidates
-from ..report import options_for, rendered, report_to_text, text_of
+from ..report import FORMATS, options_for, rendered, text_of
 from ..session import Session, depth, put_back, settings_here
 from ..settings import Suppression
 from ..source import starts_program
@@ -80,7 +80,7 @@ class _Installed:
         reported = self.session.split_suppressed()[0]
         same = [other for other in reported if other.ahead and other.needed == finding.needed]
         report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
-        return rendered(report_to_text, with_candidates(report, _script()), options_for(sys.stderr))
+        return rendered(FORMATS["text"], with_candidates(report, _script()), options_for(sys.stderr))
 
 
 _installed: list[_Installed] = []

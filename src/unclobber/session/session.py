@@ -579,7 +579,7 @@ def finding_of(error: BaseException) -> Finding | None:
 
 @functools.cache
 def _warn_once(sentence: str) -> None:
-    """Warn of a mechanism that doesn't work, once a process, at the program's line that enters a session."""
+    """Warn of a mechanism that fails on this torch, at the line that entered the session."""
     # Counted, because `watch`, a decorated function and the trainers enter a session at different depths.
     level, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith((OURS, contextlib.__file__)):

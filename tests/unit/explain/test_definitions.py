@@ -46,6 +46,7 @@ def definition(text):
 
 @pytest.mark.parametrize("name", CERTAIN)
 def test_certain(name):
+    """The one definition that reaches a use is found, with its line."""
     text, line = CERTAIN[name]
     found = definition(text)
     assert found is not None
@@ -54,6 +55,7 @@ def test_certain(name):
 
 @pytest.mark.parametrize("name", UNCERTAIN)
 def test_uncertain(name):
+    """Where a name may hold something else at a use, no definition is given."""
     assert definition(UNCERTAIN[name]) is None
 
 

@@ -188,6 +188,7 @@ def test_what_ties_the_graphs_and_what_to_do(facts, told, advised):
 
 
 def test_saved_before_watching():
+    """A refusal of a tensor that was saved outside of the context has no places but the backward."""
     finding = judge_refusal(StaleEvidence("one of the variables …", AGAIN))
     assert (finding.code, finding.saved, finding.writes, finding.needed) == ("UC101", None, (), AGAIN)
     assert "before watching" in finding.message

@@ -115,6 +115,7 @@ def test_the_innermost_frame_is_the_programs():
 
 
 def test_finding_survives_pickling():
+    """An error keeps its finding when it is pickled."""
     with pytest.raises(unclobber.InplaceError) as info, unclobber.watch():
         torch.ones(3, requires_grad=True).add_(1)
     assert pickle.loads(pickle.dumps(info.value)).finding == info.value.finding

@@ -23,6 +23,7 @@ def test_torch_ops_remembers_nothing_of_what_is_looked_up():
 
 @pytest.mark.parametrize("name", ["add_.Tensor", "relu.out", "batch_norm_update_stats", "_fused_sgd_"])
 def test_it_is_torchs(name):
+    """A handle has the schema and the name of torch's own operator."""
     packet, _, overload = name.partition(".")
     theirs = getattr(getattr(torch.ops.aten, packet), overload or "default")
     ours = compat.OperatorHandle.named(f"aten::{name}")

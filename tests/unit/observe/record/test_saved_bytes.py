@@ -60,6 +60,7 @@ def test_two_graphs_alive_at_once():
 
 
 def test_largest_first():
+    """The line that keeps most comes first."""
     x = torch.ones(N, requires_grad=True)
 
     def step():

@@ -12,7 +12,7 @@ import torch
 from unclobber.static import torch_table
 from unclobber.torch_internals import inplace, views
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FILE = ROOT / "src" / "unclobber" / "static" / "torch_table.json"
 
 

@@ -84,6 +84,7 @@ def test_statistics_that_a_graph_holds_are_restored(asked):
 
 
 def test_a_frozen_counter():
+    """A frozen counter of batches stops the module that moves it."""
     bn = nn.BatchNorm2d(3)
     with unclobber.freeze(bn.num_batches_tracked), pytest.raises(unclobber.InplaceError, match="frozen"):
         bn(X)
@@ -169,6 +170,7 @@ def test_compiled_code_stays_whole():
 
 
 def test_nothing_is_left():
+    """The module's `forward` is torch's own again after `uninstall`."""
     unclobber.uninstall()
     before = nn.modules.batchnorm._BatchNorm.forward
     with unclobber.watch(), unclobber.watch():

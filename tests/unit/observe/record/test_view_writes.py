@@ -27,6 +27,7 @@ def _words(view):
 
 
 def test_the_last_one(views):
+    """The last of several writes to a base is noted for its views."""
     h, a, _ = views
     h.mul_(2)
     h += 1
@@ -34,6 +35,7 @@ def test_the_last_one(views):
 
 
 def test_through_another_view(views):
+    """A write through one view is noted for the others."""
     _, a, b = views
     with torch.no_grad():
         a.zero_()
@@ -48,6 +50,7 @@ def test_a_later_one_that_nobody_saw(views):
 
 
 def test_other_memory(views):
+    """A write to other memory is not noted."""
     h, a, _ = views
     other = torch.ones(2, requires_grad=True).exp()
     parts = other.unbind()

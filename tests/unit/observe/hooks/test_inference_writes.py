@@ -31,6 +31,7 @@ def refusal(write):
 @pytest.mark.parametrize("session", [unclobber.watch, unclobber.guard])
 @pytest.mark.parametrize("name", WRITES)
 def test_as_without_us(name, session):
+    """torch refuses a write to an inference tensor with the sentence that it has without unclobber."""
     sentence = refusal(WRITES[name])
     assert "inference tensor" in sentence
     with session():
