@@ -30,8 +30,7 @@ def now() -> int:
 
 def since(moment: int) -> tuple[Compiled, ...]:
     """Return the program's functions that were compiled after ``moment``, each once, in order of first
-    compilation.
-    """
+    compilation."""
     compiled = [
         Compiled(name, path, line)
         for name, path, line in compat.compilations(moment)

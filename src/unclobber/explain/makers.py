@@ -22,8 +22,7 @@ Accepts = Callable[[ast.expr, LiveValues, Place], str | None]
 
 def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return the name of a view operation: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``. None for other
-    expressions.
-    """
+    expressions."""
     if isinstance(node, ast.Subscript):
         if values.is_tensor(node.value, place) or _only_tensors_take(node.slice):
             return "[]"
@@ -45,15 +44,13 @@ def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 def multi_view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return the name of an operation that gives several views at once: ``x.chunk(2)``, ``torch.split(x,
-    1)``.
-    """
+    1)``."""
     return multi_view_name(node)
 
 
 def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return how the expression makes a leaf that requires grad, or a torch module with parameters. None for
-    others.
-    """
+    others."""
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
@@ -79,8 +76,7 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return the name of an operation after which several elements share memory (``expand``); None for
-    others.
-    """
+    others."""
     if isinstance(node, ast.Call):
         name = last_name(node.func)
         return name if name in views.EXPANDING | views.EXPANDING_SEVERAL else None
@@ -118,8 +114,7 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``. None for
-    others.
-    """
+    others."""
     if (
         not isinstance(node, ast.Call)
         or not isinstance(node.func, ast.Attribute)

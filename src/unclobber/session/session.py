@@ -295,7 +295,7 @@ class Session:
         if verdict.refused:
             raise self._refusal(verdict.state)
         if verdict.reported:
-            finding = self._note(verdict.state, repaired=self.policy == "guard")
+            finding = self.keep(of_unpack(verdict.state, self, repaired=self.policy == "guard"))
             if self.policy == "watch":
                 self.warn_or_raise(finding)
         return verdict.value
@@ -331,7 +331,7 @@ class Session:
 
     def _refusal(self, state: SaveState) -> InplaceError:
         """Return the error that refuses a tensor, with the findings that backward would have raised next."""
-        finding = self._note(state, repaired=False, again=True)
+        finding = self.keep(of_unpack(state, self, repaired=False, again=True))
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
         nothing: tuple[Finding, ...] = ()
@@ -346,19 +346,12 @@ class Session:
             return ()
         refused: dict[int, Finding] = {}
         for saved, node in refused_too(state.saved, self.ledger):
-            finding = self._note(self.ledger.state_of(saved), repaired=False, node=node)
+            finding = self.keep(of_unpack(self.ledger.state_of(saved), self, repaired=False, node=node))
             if finding is not None and finding.ahead:
                 refused[id(finding)] = finding
             if len(refused) >= _MOST_AHEAD:
                 break
         return tuple(refused.values())
-
-    def _note(
-        self, state: SaveState, *, repaired: bool, again: bool = False, node: Any = None
-    ) -> Finding | None:
-        """Keep the finding for a tensor that was saved and overwritten; the arguments are those of
-        ``of_unpack``."""
-        return self.keep(of_unpack(state, self, repaired=repaired, again=again, node=node))
 
     # --- what torch doesn't check: the interface `Conflicts` of the hooks -------------------------
 

@@ -144,8 +144,7 @@ def tree_of(filename: str, word: str) -> ast.Module | None:
 
 def locate(code: CodeType, lasti: int) -> Located | None:
     """Return the expression or statement that the instruction at ``lasti`` belongs to; None if it isn't
-    certain.
-    """
+    certain."""
     span = span_of(code, lasti)
     source = source_of(code) if span is not None else None
     if span is None or source is None:
