@@ -131,7 +131,7 @@ def test_all_that_tells_is_found():
     assert {
         "explain.describe", "explain.refused", "explain.sentence", "explain.reads", "explain.line_range",
         "explain.freed", "explain.save", "explain.write", "explain.need", "explain._live",
-        "explain._second_backward", "explain._targets", "explain._written", "explain.occurrences",
+        "explain._second_backward", "explain._targets", "explain.occurrences",
         "syntax._texts", "explain.rules", "explain.rules._words", "explain.rules.uc101",
         "explain.rules.uc301", "report._text", "report._snippet", "source.sites",
         "source.syntax", "explain.spelling", "source.owners", "explain.origins", "derivatives._words",
