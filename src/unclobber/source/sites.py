@@ -70,7 +70,7 @@ _known: dict[str, bool] = {}
 def is_library(code: CodeType) -> bool:
     """Return whether ``code`` is torch's, an installed package's, the standard library's or this package's.
 
-    Code that ``torch.compile`` made counts as a library's, because it has no lines (``explain/unobserved.py``).
+    Code that ``torch.compile`` made counts as a library's: it has no lines (``explain/unobserved.py``).
 
     Example:
         >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))
