@@ -163,6 +163,11 @@ def context_home() -> Any:
     return torch.autograd.function.BackwardCFunction
 
 
+def context_attributes() -> frozenset[str]:
+    """Return the names of the attributes of the ``ctx`` of a custom Function that torch keeps in C."""
+    return frozenset(vars(torch._C._FunctionBase))
+
+
 _NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
 
 
