@@ -75,6 +75,9 @@ class Listener(Protocol):
     follows_views: bool = False
     """Whether kernels notify it all the same of a write to a tensor that requires grad, which may have
     views."""
+    follows_values: bool = False
+    """Whether it is concerned only by writes to the memory of the tensors in the ``values`` of what is listed
+    in ``watched``: the native core notifies it of no others."""
 
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Take the saves that the running operation itself just made of ``tensors`` from ``pending``; return

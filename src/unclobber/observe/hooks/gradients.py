@@ -108,17 +108,19 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
     return watched_hook
 
 
-def watched(conflicts: Conflicts, backward: Callable[..., Any], *gradients: Any) -> Any:
+def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
     """Run a custom Function's backward, and report its writes to a gradient that another consumer waits
     for."""
     shared = _shared(gradients, unshared_counts().function)
-    _thread.handed.append(gradients)
+    handed = _thread.handed
+    handed.append(gradients)
     try:
         if not shared:
-            return backward(*gradients)
-        return _run_shared(conflicts, backward, gradients, shared, compat.current_node())
+            return backward(ctx, *gradients)
+        run = functools.partial(backward, ctx)
+        return _run_shared(conflicts, run, gradients, shared, compat.current_node())
     finally:
-        _thread.handed.pop()
+        handed.pop()
 
 
 class _HandedGradients(threading.local):
@@ -167,7 +169,8 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
         if alone is None or held_by_function is None:
             shared.append(_SharedGradient(gradient, False))
             continue
-        if _has_others(gradient, alone, held_by_function):
+        # asked twice, because most gradients wait nowhere else, and a call costs as much as this
+        if compat.use_count(gradient) > alone and _has_others(gradient, alone, held_by_function):
             shared.append(_SharedGradient(gradient, True))
         elif gradient._base is not None and _is_in_shared(gradient, held_by_function):
             shared.append(_SharedGradient(gradient, not _is_a_part(gradient)))

@@ -358,20 +358,29 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     new = SavedTensor.__new__
     ref = weakref.ref
     helpers = _HELPERS
-    is_usual, kept_itself, unseen = compat.is_usual, compat.kept_itself, compat.unseen_by_functions
+    usual, function_modes, dispatch_modes = compat.USUAL, compat.function_modes, compat.dispatch_modes
+    kept_itself, unseen = compat.kept_itself, compat.unseen_by_functions
     # In one piece: an engine's thread calls the hooks of the thread that began backward.
     last: tuple[Any, int, int, int, frames.Stack, bool] = (None, -1, 0, -1, (), False)
 
     def pack(tensor: torch.Tensor) -> SavedTensor:
         """Return the save record of ``tensor``, and put it on the queue."""
         nonlocal last
+        node: Any
         saved = new(SavedTensor)
-        if is_usual(tensor):
-            saved.held = tensor if kept_itself(tensor) else None
+        number = next_node()
+        # What `compat.is_usual` and `kept_itself` return, because their calls cost a tenth of all this.
+        if type(tensor) in usual and not function_modes() and not dispatch_modes():
+            requires_grad = saved.requires_grad = tensor.requires_grad
+            base = tensor._base
             saved.alias = tensor.detach()
             saved.version = tensor._version
-            saved.requires_grad = tensor.requires_grad
-            base = tensor._base
+            if not requires_grad or tensor.is_leaf:
+                saved.held = tensor
+            elif base is not None or (node := tensor.grad_fn)._sequence_nr() + 1 == number:
+                saved.held = None
+            else:
+                saved.held = tensor if getattr(node, "to_save", None) is None else None
         else:
             with unseen():
                 itself = kept_itself(tensor)
@@ -380,6 +389,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
                 saved.version = tensor._version
                 saved.requires_grad = tensor.requires_grad
                 base = tensor._base
+            number = next_node()  # the program's classes may have made nodes
         saved.origin = ref(tensor)
         saved.base = None if base is None else ref(base)
         try:
@@ -389,16 +399,16 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         # An operation saves several tensors in a row, so their stack is walked once. Each such operation
         # makes a node first. While its thread makes no other node, and the same frame is innermost at the
         # same instruction, the stack is the same (test_an_operation_walks_once).
-        code, at, frame, node, stack, in_common = last
+        code, at, frame, last_number, stack, in_common = last
         # The node alone is not enough: a custom Function makes its own before its forward runs and saves
         # after it (test_a_function_whose_forward_makes_nodes), a checkpoint saves inputs without a node
         # (test_a_save_without_a_node). Nor is the frame, because the next may be at the same address
         # (test_one_line_that_runs_twice).
-        if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or node != next_node():
-            code, node, stack = caller.f_code, next_node(), capture(2)
+        if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or last_number != number:
+            code, stack = caller.f_code, capture(2)
             in_common = code is None or code.co_filename in helpers
-            last = code, caller.f_lasti, id(caller), node, stack, in_common
-            newest.save = node, stack
+            last = code, caller.f_lasti, id(caller), number, stack, in_common
+            newest.save = number, stack
             # Something may have paused the thread: a step that raised, or a C++ guard that restored an
             # older thread-local state. A live save needs writes observed.
             see()
@@ -406,8 +416,8 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         # walked at each save (test_hooks_of_ours_between).
         elif in_common and (walked := capture(2)) != stack:
             stack = walked
-            last = code, at, frame, node, stack, True
-            newest.save = node, stack
+            last = code, at, frame, number, stack, True
+            newest.save = number, stack
         saved.stack = stack
         saved.entry = None
         pending.append(ref(saved))
@@ -439,8 +449,9 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     knows that once the saves are freed (``evidence.freed``).
     """
     current_node: Any = compat.current_node
-    marker, put = backward.marker, backward.marker.notes.put
-    handed_out, is_usual, unseen = handed.unpacked, compat.is_usual, compat.unseen_by_functions
+    marker, notes = backward.marker, backward.marker.notes
+    usual, function_modes, dispatch_modes = compat.USUAL, compat.function_modes, compat.dispatch_modes
+    handed_out, unseen = handed.unpacked, compat.unseen_by_functions
 
     def unpack(saved: SavedTensor) -> torch.Tensor:
         """Return the saved tensor, or what ``need`` returns for it if it may have changed."""
@@ -450,13 +461,13 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
         if stack is not marker.told:
             marker.told = stack or None  # threads of the engine share the empty one
             node = current_node()
-            if node is not None:
-                put(node, (stack, marker.now))
+            if node is not None:  # as `notes.put` does; each node would pay for the two calls
+                notes.newer[id(node.metadata), node._sequence_nr()] = (stack, marker.now)
         if handed_out.origins is not None and not saved.unchecked:
             handed_out.origins.append(saved.origin())
         if saved.entry is None:
             alias = saved.alias
-            if is_usual(alias):
+            if type(alias) in usual and not function_modes() and not dispatch_modes():  # compat.is_usual
                 unmoved = alias._version == saved.version
             else:
                 with unseen():
@@ -523,7 +534,8 @@ def receiver() -> Conflicts | None:
 
 def innermost() -> SavedTensorHooks | None:
     """Return this thread's hooks that were entered last, or None."""
-    return _threads.hooks[-1] if _threads.hooks else None
+    hooks = _threads.hooks  # once, because each access of a thread-local is a search of its own
+    return hooks[-1] if hooks else None
 
 
 def install(patches: Patches) -> None:

@@ -32,34 +32,42 @@ class FollowedWrite(NamedTuple):
 
 
 class WriteLog:
-    """Context that follows tensors, and lists the ``writes`` to them.
+    """List of the ``writes`` to tensors, which it follows from ``start`` to ``stop``, or as a context.
 
     Args:
         values: The tensors among these are followed. They must live as long as the block.
         keep: Called just before a tensor's first write; returns whether to copy it.
     """
 
-    __slots__ = ("_keep", "_settled", "_values", "writes")
+    __slots__ = ("_keep", "_settled", "values", "writes")
 
     def __init__(self, values: Sequence[Any], *, keep: Callable[[torch.Tensor], bool] | None = None) -> None:
         self.writes: list[FollowedWrite] = []
-        self._values = values
+        self.values = values
         self._keep = keep
         self._settled: set[int] = set()
         """Storages that have been written to, or were given to ``leave``."""
 
-    def __enter__(self) -> WriteLog:
+    def start(self) -> None:
+        """Follow the tensors from now on."""
         _follower.watched.append(self)
+
+    def stop(self) -> None:
+        """Follow them no more."""
+        _follower.watched.remove(self)
+
+    def __enter__(self) -> WriteLog:
+        self.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        _follower.watched.remove(self)
+        self.stop()
 
     def following(self, key: int) -> list[torch.Tensor]:
         """Return the followed tensors that have the storage ``key``."""
         return [
             value
-            for value in self._values
+            for value in self.values
             if isinstance(value, torch.Tensor) and compat.storage_address(value) == key
         ]
 
@@ -89,6 +97,8 @@ def storage_of(tensor: torch.Tensor) -> int | None:
 
 class _Follower(Listener):
     """Listener for all logs. While there is none, it costs a write three checks of empty containers."""
+
+    follows_values = True
 
     def __init__(self) -> None:
         self.pending: tuple[Any, ...] = ()

@@ -139,6 +139,15 @@ class StorageLog:
             shift: Bytes from the start of this storage to the start of ``target``'s storage, if that is
                 another storage over the same memory.
         """
+        # Entering this context costs as much as all else of a write that hits no save.
+        if selection is not None or self._hit(region):
+            with compat.unseen_by_torch():
+                self._preserve(account, target, region, selection, shift)
+
+    def _preserve(
+        self, account: Account, target: Any, region: Region, selection: Selection | None, shift: int
+    ) -> None:
+        """Copy as ``preserve`` says, unless the selected elements hit no save."""
         if selection is not None:
             bounds = selection.bounds(target)
             undo_logs = [] if bounds is None else self._hit(bounds.moved(shift))

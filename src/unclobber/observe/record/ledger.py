@@ -88,6 +88,7 @@ class Ledger:
     """
 
     follows_views = True
+    follows_values = False
 
     def __init__(self, *, keeps_originals: bool = False, queue: SaveQueue | None = None) -> None:
         """Make an empty ledger; the class lists the arguments."""
@@ -243,9 +244,8 @@ class Ledger:
             event.first = event.last = log.serial
             event.region, event.version, event.counter = region, _version(tensor), log.counter()
             if region is not None and not tensor.is_meta and compat.is_plain(tensor):
-                with compat.unseen_by_torch():
-                    selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
-                    log.preserve(self.account, tensor, region, selection, shift)
+                selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
+                log.preserve(self.account, tensor, region, selection, shift)
             log.note(event)
             if operation == "set_":
                 new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
@@ -416,8 +416,7 @@ class Ledger:
                 if not compat.is_plain(saved.alias):
                     saved.entry = LogEntry(None, 0, 0, 1, False)
                     continue
-                with compat.unseen_by_torch():
-                    self._storage_log(key).add(saved)
+                self._storage_log(key).add(saved)
                 if self._keeps_originals and saved.entry is not None:
                     note_original(saved, saved.entry, target)
                 del held  # only now, because `note_original` reaches the tensor by a weak reference
@@ -595,7 +594,7 @@ class Ledger:
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
         """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
-        with torch.no_grad(), compat.unseen_by_functions():
+        with compat.unseen_by_functions():
             saved.alias = tensor.detach()
             saved.version = _version(tensor)
             saved.requires_grad = tensor.requires_grad

@@ -81,7 +81,8 @@ def select(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sel
     if selector is None:
         return None
     try:
-        return selector(args, kwargs)
+        with compat.unseen_by_torch():
+            return selector(args, kwargs)
     except (IndexError, RuntimeError):
         return None  # invalid arguments: the operation itself raises
 

@@ -90,6 +90,11 @@ def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
     run((output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
+def context_attributes() -> frozenset[str]:
+    """Return the names of the attributes of the ``ctx`` of a custom Function that torch keeps in C."""
+    return frozenset(vars(torch._C._FunctionBase))
+
+
 _NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
 
 

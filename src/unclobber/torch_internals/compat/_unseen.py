@@ -15,7 +15,8 @@ from ._tensors import is_functorch_wrapper
 unseen_by_functions: Callable[[], AbstractContextManager[Any]] = torch._C.DisableTorchFunction
 """Context in which no ``__torch_function__`` of the program's modes and tensor classes is called."""
 
-_USUAL = frozenset((torch.Tensor, torch.nn.Parameter))
+USUAL = frozenset((torch.Tensor, torch.nn.Parameter))
+"""Classes of tensors whose operations call no code of the program."""
 
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 """Return the number of the program's modes that see each torch function called in Python."""
@@ -23,7 +24,7 @@ function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 
 def is_usual(tensor: torch.Tensor) -> bool:
     """Return whether no class and no mode of the program is called for operations on the tensor."""
-    return type(tensor) in _USUAL and not function_modes() and not dispatch_modes()
+    return type(tensor) in USUAL and not function_modes() and not dispatch_modes()
 
 
 def kept_itself(tensor: torch.Tensor) -> bool:
