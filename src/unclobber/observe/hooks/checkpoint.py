@@ -67,13 +67,23 @@ class _Recomputed:
         """Enter all tensors that ``function`` can reach in the ledger, at ``stack``."""
         self._function = function
         self._hooks = hooks
-        file = hooks.conflicts.ledger.file
-        self._reached: list[tuple[torch.Tensor, SavedTensor]] = [
-            (tensor, file(tensor, stack)) for tensor in reachable(function)
-        ]
+        self._reached: list[tuple[torch.Tensor, SavedTensor]]
+        with compat.unseen_by_functions():
+            file = hooks.conflicts.ledger.file
+            self._reached = [(tensor, file(tensor, stack)) for tensor in reachable(function)]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the code; if a tensor that it can reach has changed, report a read of it."""
+        with compat.unseen_by_functions():
+            stale = self._stale()
+        if not stale:
+            return self._function(*args, **kwargs)
+        hooks = saves.innermost() or self._hooks  # a device's thread has entered none
+        with hooks.reporting_saves(), StaleReads(stale, until_saved=True):
+            return self._function(*args, **kwargs)
+
+    def _stale(self) -> list[StaleTensor]:
+        """Return the reached tensors that have changed since the forward."""
         conflicts = self._hooks.conflicts
         stale = []
         for tensor, saved in self._reached:
@@ -88,11 +98,7 @@ class _Recomputed:
                     conflicts.on(StaleInRecompute(state, _inside(read)))
 
                 stale.append(StaleTensor(now, before, on_read))
-        if not stale:
-            return self._function(*args, **kwargs)
-        hooks = saves.innermost() or self._hooks  # a device's thread has entered none
-        with hooks.reporting_saves(), StaleReads(stale, until_saved=True):
-            return self._function(*args, **kwargs)
+        return stale
 
 
 def _inside(stack: frames.Stack) -> frames.Stack:

@@ -238,15 +238,13 @@ class SavedTensorHooks:
         one's memory, a save record is kept next to its result. The record is unpacked when the inner unpack
         hook returns that tensor. The inner hook gets the saved tensor itself, as from torch. A checkpoint's
         recomputation gets an alias, which carries the record, because it drops its results and other hooks
-        return the tensors.
+        return the tensors. The record is of the tensor itself where torch would keep that.
         """
         hooks = self
         recomputes = type(pack) is not StandIn and compat.recomputes(pack)
 
         def watched_pack(tensor: torch.Tensor) -> Any:
             """Pack ``tensor`` by the inner hook, and record each kept tensor that shares its memory."""
-            if recomputes:
-                tensor = tensor.detach()
             _stale_reads.saved(tensor)
             kept = pack(tensor)
             records = []
@@ -254,11 +252,20 @@ class SavedTensorHooks:
                 if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
                     record = hooks.pack(part)
                     record.__class__ = UncheckedSave
-                    if recomputes:
-                        setattr(part, _SAVE_RECORD_ATTRIBUTE, record)
-                    else:
-                        records.append((part, record))
+                    records.append((part, record))
             return PackedWithRecords(kept, records) if records else kept
+
+        def recomputed_pack(tensor: torch.Tensor) -> Any:
+            """Hand a checkpoint's recomputation an alias that carries the record of what torch would keep."""
+            _stale_reads.saved(tensor)
+            if not compat.is_plain(tensor):
+                return pack(tensor)
+            alias = tensor.detach()
+            record = hooks.pack(alias if tensor.requires_grad else tensor)
+            record.__class__ = UncheckedSave
+            # Before the hook, which stops the recomputation at its last save by raising.
+            setattr(alias, _SAVE_RECORD_ATTRIBUTE, record)
+            return pack(alias)
 
         def watched_unpack(kept: Any) -> torch.Tensor:
             """Unpack by the inner hook, and check the record of the tensor that it returns."""
@@ -272,7 +279,8 @@ class SavedTensorHooks:
             return tensor if attached is None else hooks.unpack(attached)
 
         # A likeness, because a checkpoint's hook has attributes, and torch sets some while it is entered.
-        return StandIn(pack, watched_pack), compat.recognizable(StandIn(unpack, watched_unpack))
+        watched = recomputed_pack if recomputes else watched_pack
+        return StandIn(pack, watched), compat.recognizable(StandIn(unpack, watched_unpack))
 
 
 class PackedWithRecords:
