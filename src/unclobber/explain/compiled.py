@@ -34,7 +34,7 @@ def since(moment: int) -> tuple[Compiled, ...]:
     """
     compiled = [
         Compiled(name, path, line)
-        for name, path, line in compat.compilations(moment)
+        for name, path, line in compat.compilers.compilations(moment)
         if not is_library_path(path)
     ]
     return tuple(dict.fromkeys(compiled))

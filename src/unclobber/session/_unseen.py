@@ -54,4 +54,8 @@ _MESSAGE = "whether a tensor that backward needs was overwritten can't be known 
 
 
 def _goes_through(node: Any, mechanism: Off) -> bool:
-    return compat.is_checkpoint(node) if mechanism.name == "checkpoint" else compat.is_programs_function(node)
+    return (
+        compat.entries.is_checkpoint(node)
+        if mechanism.name == "checkpoint"
+        else compat.entries.is_programs_function(node)
+    )

@@ -24,11 +24,11 @@ class NodeNotes(Generic[Note]):
 
     def put(self, node: Any, note: Note) -> None:
         """Note something of a node, in place of what was noted before."""
-        self.newer[compat.node_key(node)] = note
+        self.newer[compat.graph.node_key(node)] = note
 
     def of(self, node: Any) -> Note | None:
         """Return the note of a node; None if it has none, or that was forgotten."""
-        key = compat.node_key(node)
+        key = compat.graph.node_key(node)
         return self.newer.get(key) or self._older.get(key)
 
     def forget_oldest(self) -> None:
