@@ -71,10 +71,7 @@ class Trial:
         return self.references[interpretations]
 
     def holders(
-        self,
-        texts: Mapping[str, str],
-        interpretations: frozenset[str],
-        probes: tuple[WriteStatement, ...],
+        self, texts: Mapping[str, str], interpretations: frozenset[str], probes: tuple[WriteStatement, ...]
     ) -> Mapping[WriteStatement, HeldBy]:
         """Return the measured holders of what some statements write, in the program with some texts."""
         return self.runner.run(replace(self._guarded(texts, interpretations), probes=probes)).held
