@@ -29,6 +29,7 @@ def way(fixer, **proof):
     ],
 )
 def test_the_clause(other, said):
+    """A clause says how another way differs from the best one."""
     assert other.difference_from(way("out-of-place")) == said
 
 

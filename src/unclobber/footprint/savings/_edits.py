@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import islice, permutations
 from types import CodeType
 
-from ...source import Stack, syntax
+from ...source import Stack, locate
 from ...syntax import SpanEdit, extent, node_span, segment
 from .. import _places
 from .._trace import ModuleCall, Trace
@@ -103,7 +103,7 @@ def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
 def _expression(stack: Stack) -> _Expression | None:
     """Return the expression that ran at the line to charge, or None."""
     instruction = _places.innermost(stack)
-    located = None if instruction is None else syntax.locate(*instruction)
+    located = None if instruction is None else locate(*instruction)
     if instruction is None or located is None or not isinstance(located.node, ast.expr):
         return None
     return _Expression(instruction[0], located.node, located.source.lines, located.source.tree)
