@@ -195,7 +195,7 @@ def test_a_process_may_begin_with_a_freeze(tmp_path):
     script = tmp_path / "first.py"
     script.write_text(
         "import torch, unclobber\n"
-        "from unclobber.hooks import fallback\n"
+        "from unclobber.observe.hooks import fallback\n"
         "w = torch.ones(1, requires_grad=True)\n"
         "torch.set_default_device('meta')\n"
         "with unclobber.freeze(w), unclobber.guard():\n"

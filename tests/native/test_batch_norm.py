@@ -108,7 +108,7 @@ def rests(monkeypatch):
 
     def ask(module, x):
         names = batch_norm._TORCHS_OWN, batch_norm._STATISTICS, batch_norm._REPLACEABLE
-        return batch_norm._rests(module, x, *names), native.batch_norm_rests(module, x, *names)
+        return batch_norm._can_pause(module, x, *names), native.batch_norm_rests(module, x, *names)
 
     with unclobber.watch():
         yield ask

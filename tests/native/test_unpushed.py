@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import unclobber
 from unclobber.observe.hooks import backward, kernels, saves
 from unclobber.observe.native import core, place
-from unclobber.session.session import Session
+from unclobber.session import Session
 from unclobber.torch_internals import compat
 
 FILE = place.compiled()

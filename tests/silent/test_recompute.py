@@ -6,7 +6,7 @@ from _programs import Program, assert_told, corpus, places, watched
 from torch.utils.checkpoint import checkpoint
 
 from unclobber.report import to_text
-from unclobber.session.session import Session
+from unclobber.session import Session
 
 START = """\
     from torch.utils.checkpoint import checkpoint

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
-from ..report import FORMATS, RenderOptions, guard_lines, options_for, suppressed_line
-from ..session.story_boundary import rendered
+from ..report import FORMATS, RenderOptions, guard_lines, options_for, rendered, suppressed_line
 from ._errors import UsageError
 from ._output import OutputFile, send, usable, write_to_stderr
 from ._verdict import unrepaired

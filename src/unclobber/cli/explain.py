@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from ..judge.pages import page, pages, to_plain
 from ..model import CODES
+from ..model.pages import page, pages, to_plain
 from ..report import options_for
 from ..settings import codes
 from ._completion import choices

@@ -217,7 +217,9 @@ def _fix_sentences(rounds: Rounds) -> str:
             best, *others = outcome.repairs
             lines.append(_sentence(_proof_line(best)))
             lines += [_sentence(f"note: {note}") for note in best.notes]
-            lines += [_sentence(f"also proved: {way(other)}: {other.beside(best)}") for other in others]
+            lines += [
+                _sentence(f"also proved: {way(other)}: {other.difference_from(best)}") for other in others
+            ]
             project = project.with_texts(best.texts)  # the next round's candidates edit these texts
     return "".join(f"{line}\n" for line in [*lines, *offered])
 

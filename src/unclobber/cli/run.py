@@ -109,8 +109,7 @@ def command(
         settings, select=select, ignore=ignore, baseline=baseline, write_baseline=write_baseline
     )
     require_torch()
-    from ..session.loaded import LoadedFiles
-    from ..session.session import Session, put_back
+    from ..session import LoadedFiles, Session, put_back
     from .children._gather import Children
 
     shown = ("-m", *words) if as_module else words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from ..report import guard_lines
-from ..session.session import Session
+from ..session import Session
 
 
 def say(text: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..model import Report
-from ._ahead import ahead_to_text
+from ._boundary import error_of, line_of, rendered, text_of
 from ._display import ReportDisplay
 from ._github import to_github
 from ._guarded import guard_lines
@@ -27,12 +27,15 @@ __all__ = [
     "FORMATS",
     "RenderOptions",
     "ReportDisplay",
-    "ahead_to_text",
+    "error_of",
     "guard_lines",
+    "line_of",
     "offending",
     "options_for",
+    "rendered",
     "summary_line",
     "suppressed_line",
+    "text_of",
     "to_json",
     "to_text",
 ]

@@ -30,7 +30,7 @@ def way(fixer, **proof):
 )
 def test_the_clause(other, said):
     """A clause says how another way differs from the best one."""
-    assert other.beside(way("out-of-place")) == said
+    assert other.difference_from(way("out-of-place")) == said
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from unclobber.observe.hooks import kernels, saves
-from unclobber.session.session import Session
+from unclobber.session import Session
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

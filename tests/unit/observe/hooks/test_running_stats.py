@@ -11,7 +11,7 @@ import unclobber
 from torch_features import needs
 from unclobber.observe.hooks import kernels
 from unclobber.observe.native import core
-from unclobber.session.session import Session
+from unclobber.session import Session
 from unclobber.torch_internals import compat
 
 X = torch.arange(24.0).reshape(2, 3, 2, 2)

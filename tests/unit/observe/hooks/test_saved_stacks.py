@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_features import needs
 from unclobber.observe.native import core
-from unclobber.session.session import Session
+from unclobber.session import Session
 from unclobber.source import frames, sites
 
 

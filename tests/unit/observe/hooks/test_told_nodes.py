@@ -7,7 +7,7 @@ import torch
 
 from unclobber.observe.hooks import backward
 from unclobber.observe.native import core
-from unclobber.session.session import Session
+from unclobber.session import Session
 from unclobber.source import frames
 
 

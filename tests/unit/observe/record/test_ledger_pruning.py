@@ -5,7 +5,7 @@ import gc
 import pytest
 import torch
 
-from unclobber.session.session import Session
+from unclobber.session import Session
 
 STEPS = 10_000
 
