@@ -135,7 +135,7 @@ def test_a_planted_import_is_caught(module, planted, expected):
         ("unclobber.model._save", "from ._site import Site\nimport dataclasses"),
         ("unclobber.explain.rules.uc101", "from ...model import Finding\nfrom ._words import line"),
         ("unclobber.report._text", "from ..model import Finding"),
-        ("unclobber.session._freeze", "from ..source.syntax import locate\nfrom ..source import sites"),
+        ("unclobber.session._freeze", "from ..source import Stack\nfrom ..source import frames"),
     ],
 )
 def test_allowed_imports(module, source):
