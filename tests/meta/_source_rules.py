@@ -14,18 +14,19 @@ _TELLING = ("judge", "report")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "syntax": (),
+    "operations": (),
     "main_module": (),
     "agreement": (),
     "settings": ("model", "syntax"),
     "torch_internals": ("model",),
-    "static": ("model", "syntax"),
+    "static": ("model", "syntax", "operations"),
     "report": ("model", "syntax"),
-    "derivatives": _FACTS,
-    "source": (*_FACTS, "derivatives"),
+    "derivatives": (*_FACTS, "operations"),
+    "source": (*_FACTS, "operations", "derivatives"),
     "record": ("model", "torch_internals", "source"),
     "native": ("model", "torch_internals", "source", "record"),
-    "hooks": ("torch_internals", "source", "record", "native"),
-    "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
+    "hooks": ("operations", "torch_internals", "source", "record", "native"),
+    "evidence": (*_FACTS, "operations", "derivatives", "source", "record", "hooks"),
     "judge": _FACTS,
     "session": (
         "model",
@@ -38,8 +39,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "evidence",
         *_TELLING,
     ),
-    "repair": (*_FACTS, "main_module", "agreement", "static", "derivatives", "source", "record", "session"),
-    "footprint": (*_FACTS, "agreement", "derivatives", "source"),
+    "repair": (
+        *_FACTS,
+        "operations",
+        "main_module",
+        "agreement",
+        "derivatives",
+        "source",
+        "record",
+        "session",
+    ),
+    "footprint": (*_FACTS, "operations", "agreement", "derivatives", "source"),
     "integrations": (
         "model",
         "main_module",
@@ -63,7 +73,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "syntax", "main_module", "settings", "static", "report", "judge"}
+WITHOUT_TORCH = {"model", "syntax", "operations", "main_module", "settings", "static", "report", "judge"}
 
 
 def room_of(module: str) -> str:

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from ..operations import torch_table
 from ..syntax import out_of_place
 from ..torch_internals import compat
-from ._composites import ALIASES, PARTS
 from ._rule import Rule, SavedRole
 from ._small_runs import PackedMemory, memory_of, nodes_of, packing, tensors_in
 from .rules import condition, in_place_rule, resolve
@@ -249,15 +249,16 @@ def _runs(name: str, nodes: list[Any]) -> Iterator[Disagreement]:
             why = "`unclobber rules` doesn't know this function"
             yield Disagreement("runs", next(iter(ran.values())), "nothing known", _listed(ran), why)
         return
-    target = ALIASES.get(known, known)
+    table = torch_table()
+    target = table.aliases.get(known, known)
     own = {target, f"{target}_", out_of_place(target)}
-    if not own.isdisjoint(ran) and target not in PARTS:
+    if not own.isdisjoint(ran) and target not in table.runs:
         return  # the operation itself, with operations that prepare other shapes
     surplus = {operation: node for operation, node in ran.items() if operation not in own}
     for operation, node in surplus.items():
-        if not {operation, out_of_place(operation)}.intersection(PARTS.get(target, ())):
+        if not {operation, out_of_place(operation)}.intersection(table.runs.get(target, ())):
             why = f"`{target}` is not known to run `{operation}` on CPU tensors"
-            yield Disagreement("runs", node, _listed(PARTS.get(target, own)), f"`{operation}`", why)
+            yield Disagreement("runs", node, _listed(table.runs.get(target, own)), f"`{operation}`", why)
 
 
 # --- overwrite ---------------------------------------------------------------------------------------

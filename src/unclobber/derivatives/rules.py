@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from ..model import UnclobberError
+from ..operations import torch_table
 from ..syntax import is_in_place, out_of_place
-from ._composites import ALIASES, PARTS
 from ._example_calls import CALLS
 from ._expressions import in_expression
 from ._measured import measured
@@ -139,7 +139,7 @@ def _listed(names: tuple[str, ...]) -> str:
 @lru_cache(maxsize=1)
 def _names() -> frozenset[str]:
     differentiable = {_bare(rule.operation) for rule in table() if rule.node is not None and rule.gradients}
-    return frozenset({*differentiable, *PARTS, *ALIASES, *CALLS})
+    return frozenset({*differentiable, *torch_table().runs, *torch_table().aliases, *CALLS})
 
 
 def _bare(operation: str) -> str:
@@ -152,7 +152,8 @@ def _bare(operation: str) -> str:
 @lru_cache(maxsize=2048)
 def _rules(name: str) -> OperationRules:
     """Build the rules of an operation, once."""
-    target = ALIASES.get(name, name)
+    target = torch_table().aliases.get(name, name)
+    parts = torch_table().runs.get(target, ())
     differentiable = tuple(rule for rule in by_operation(target) if rule.node is not None and rule.gradients)
     # A row of another dispatch key is a repetition, unless it saves something else.
     plain = [rule for rule in differentiable if rule.key == "Default" or not _twin(rule, differentiable)]
@@ -160,8 +161,8 @@ def _rules(name: str) -> OperationRules:
         name=name,
         variants=tuple(_variant(rule, plain) for rule in plain),
         calls=measured(target),
-        parts=PARTS.get(target, ()),
-        keepers=tuple(_keepers(PARTS.get(target, ()))),
+        parts=parts,
+        keepers=tuple(_keepers(parts)),
         spellings=spellings(target) if target == name else (*spellings(name), *spellings(target)),
     )
 

@@ -22,6 +22,7 @@ from ..model import (
     Subject,
     Write,
 )
+from ..operations import torch_table
 from ..record import ViewWrites
 from ..source import Stack, makers, owners, sites, syntax
 from ..source.origins import Finder, Origin
@@ -236,7 +237,7 @@ class _Refused:
         if node.func.value is not target.node:
             return None
         method = node.func.attr.removesuffix("_")
-        if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
+        if not hasattr(torch.Tensor, method) or f"{method}_" in torch_table().overwrites_all:
             return None
         arguments = [*node.args, *node.keywords]
         words = ", ".join(syntax.text_of(argument, source) for argument in arguments)
@@ -443,9 +444,6 @@ _EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
 """Expressions that need no parentheses."""
-
-_NOT_THE_SAME = frozenset(("fill", "zero", "normal", "uniform", "copy", "random", "bernoulli", "exponential"))
-"""Methods without an out-of-place counterpart of the same meaning."""
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",

@@ -9,7 +9,6 @@ result proves nothing.
 
 from ._rules import HIGH, MEDIUM, Rule
 from .files import CheckedFile, check_file, check_files, check_text, python_files
-from .torch_table import torch_table
 
 __all__ = [
     "HIGH",
@@ -20,5 +19,4 @@ __all__ = [
     "check_files",
     "check_text",
     "python_files",
-    "torch_table",
 ]

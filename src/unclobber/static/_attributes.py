@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from ..operations import torch_table
 from ..syntax import dotted
 from ._index import is_property
 from ._inlining import class_attributes, inline
@@ -13,7 +14,6 @@ from ._operations import operation
 from ._run import Run
 from ._state import FlowState
 from ._values import PLAIN, Grad, Leaf, ModuleData, Use, Value
-from .torch_table import torch_table
 
 _NUMBER_WORDS = """
 shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
@@ -37,7 +37,7 @@ def attribute(run: Run, value: Value, name: str, state: FlowState, node: ast.exp
         return Value("tensor", run.new_place(), False, Grad.NO)
     if name in _NUMBERS:
         return PLAIN
-    if name in torch_table().views and value.may_be_tensor:
+    if name in torch_table().view_attributes and value.may_be_tensor:
         return operation(run, state, name, [value], node)
     if value.kind == "library":
         return Value("library", grad=Grad.NO, data=f"{value.data}.{name}")

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
+from ..operations import only_tensors_have, torch_table
 from ..syntax import dotted
 from ._index import FunctionNode
 from ._rules import HIGH, Rule, Suspicion
 from ._run import Run
 from ._state import FlowState
-from .torch_table import only_tensors_have, torch_table
 
 _SHAPES = frozenset({"shape", "is_contiguous"})
 
@@ -129,7 +129,7 @@ def _write_call(statement: ast.stmt) -> ast.Call | None:
     statements."""
     value: Any = getattr(statement, "value", None)
     method = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
-    if method and value.func.attr in torch_table().writes:
+    if method and value.func.attr in torch_table().writes_self:
         return cast(ast.Call, value)
     return None
 
@@ -150,7 +150,7 @@ def _itself(node: ast.expr | None) -> str | None:
     while (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in torch_table().writes
+        and node.func.attr in torch_table().writes_self
     ):
         node = node.func.value
     return node.id if isinstance(node, ast.Name) else None

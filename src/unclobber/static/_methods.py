@@ -6,6 +6,7 @@ import ast
 import re
 from dataclasses import replace
 
+from ..operations import only_tensors_have, torch_table
 from ._attributes import attribute
 from ._binding import bind, data_written, rebind_view
 from ._call import Call
@@ -30,7 +31,6 @@ from ._values import (
     shared,
 )
 from ._writes import Write, backward, hold, updated, write
-from .torch_table import only_tensors_have, torch_table
 
 _KEEPS_MODULE = "to cuda cpu train eval requires_grad_ double float half type"
 _FILLS_FROM_LAST = frozenset(
@@ -265,7 +265,7 @@ def _of_tensor(run: Run, call: Call, state: FlowState) -> Value:
     """Return the result of a method of a tensor, or of an unknown value that may be one."""
     table, name, receiver = torch_table(), call.name, call.receiver
     values = [receiver, *call.values]
-    if name in table.writes and receiver.may_be_tensor and name != "detach_":
+    if name in table.writes_self and receiver.may_be_tensor and name != "detach_":
         return _written(run, call, state)
     known = table.knows(name)
     if known and receiver.may_be_tensor and (state.is_sure(receiver) or only_tensors_have(name)):

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..operations import ModuleFacts, torch_table
 from ._inlining import DEEPEST, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, Rule
@@ -13,7 +14,6 @@ from ._run import Run
 from ._state import FlowState
 from ._values import CONTAINERS, Constant, Grad, Leaf, ModuleData, SourceSpan, Use, Value, sequence
 from ._writes import Effect, Save, Write, confirm, perform
-from .torch_table import ModuleFacts, torch_table
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
 """torch's modules that return their input or a view of it."""

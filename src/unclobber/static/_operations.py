@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..operations import Overload, torch_table
 from ._run import Run
 from ._state import FlowState
 from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence
 from ._writes import Effect, Save, perform
-from .torch_table import Overload, torch_table
 
 MAY_COPY = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 """Operations that return a view or a copy, depending on the strides."""
@@ -60,11 +60,11 @@ def operation(
     if torchs:
         state.sure.update(*(tensor.places for tensor in tensors))
     plain = table.aliases.get(name, name)
-    if plain in table.makes:
+    if plain in table.makes_no_history:
         if keywords.get("requires_grad", PLAIN).data == Constant(True):
             return replace(run.tensor(Grad.YES), leaf=Leaf.LEAF, made=run.span(node))
         return replace(run.tensor(Grad.NO), origin=_made_in(state, run.span(node)))
-    if plain in table.integer and not in_place:
+    if plain in table.makes_integers and not in_place:
         return replace(run.tensor(Grad.NO), integer=True)
     overloads = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
     fitting = tuple(overload for overload in overloads if _fits(overload, values, keywords, state))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from ..operations import torch_table
 from ..syntax import out_of_place
 from ._call import Call
 from ._index import mode_of
@@ -15,7 +16,6 @@ from ._state import FlowState
 from ._transfers import transferred, transfers
 from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, Value, sequence
 from ._writes import Write, backward, write
-from .torch_table import torch_table
 
 _PREFIXES = ("linalg.", "special.", "fft.")
 

@@ -7,12 +7,12 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..operations import torch_table
 from ..syntax import dotted
 from ._rules import HIGH, Rule, Suspicion
 from ._run import Run
 from ._state import FlowState, Held, Kept, Pending, Step
 from ._values import Grad, Leaf, SourceSpan, Value
-from .torch_table import torch_table
 
 _INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer", "library", "sequence"})
 
@@ -109,11 +109,12 @@ def write(run: Run, state: FlowState, made: Write) -> Value:
     _held_elsewhere(run, state, value, blamed, target, sure=sure)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
-    if value.origin is not None and value.origin.kind == "expanded" and made.how not in torch_table().spread:
+    expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
+    if expanded is not None and made.how not in torch_table().writes_expanded:
         # A subscripted part of an expanded tensor may have its elements to itself.
         confidence = HIGH - isinstance(target, ast.Subscript)
         suspicion = replace(blamed, rule=Rule.EXPANDED, confidence=confidence)
-        run.suspect(state, replace(suspicion, saved=value.origin.span))
+        run.suspect(state, replace(suspicion, saved=expanded.span))
     now = run.tick()
     state.written.update(dict.fromkeys(value.places, now))
     return made.after(state)

@@ -6,7 +6,7 @@ import keyword
 
 import libcst as cst
 
-from ...static import torch_table
+from ...operations import torch_table
 from ...syntax import is_in_place
 from .._syntax import called_name, expression, root_name
 
