@@ -119,6 +119,24 @@ def test_exclusive_branches():
     assert [code for code, *_ in found_in(body.format(condition="flag"))] == ["UC101"]
 
 
+def test_a_not_before_an_or_negates_its_first_part_alone():
+    """If `b` holds, both branches run: the first one saves, the second one writes."""
+    body = """
+    net = nn.Linear(3, 3)
+    def step(x, a, b):
+        y = net(x)
+        if not a or b:
+            z = y.pow(2)
+        else:
+            z = y + 1
+        if {condition}:
+            y += 1
+        return z
+    """
+    assert [code for code, *_ in found_in(body.format(condition="a or b"))] == ["UC101"]
+    assert found_in(body.format(condition="not (not a or b)")) == []
+
+
 LEAF = "w = torch.ones(3, requires_grad=True)\n"
 
 

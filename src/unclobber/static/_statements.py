@@ -143,14 +143,15 @@ def _if(run: Run, node: ast.If, state: FlowState) -> FlowState:
     known = truth(run, node.test, state)
     if known is not None:
         return run.execute(node.body if known else node.orelse, state)
-    text = ast.unparse(node.test)
-    # In `not a and b` the `not` belongs to `a` alone.
-    negated = text.removeprefix("not ") if text.startswith("not ") and " and " not in text else ""
+    test, negated = node.test, False
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, negated = test.operand, not negated
+    text = ast.unparse(test)
     # The branch is noted with each save and write: what is in both branches of one condition never meets
     # (test_exclusive_branches in tests/check/test_check_programs.py).
     yes, no, outside = state.copy(), state, state.quiet
     for branch, holds in ((yes, True), (no, False)):
-        branch.guards |= {(negated, not holds) if negated else (text, holds)}
+        branch.guards |= {(text, holds != negated)}
         branch.quiet += int(_is_evaluation(node.test, holds=holds))
     left, right = run.execute(node.body, yes), run.execute(node.orelse, no)
     left.quiet = right.quiet = outside
