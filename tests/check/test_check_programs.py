@@ -35,6 +35,7 @@ class Net(nn.Module):
 @pytest.mark.parametrize(("line", "expected"), [
     pytest.param("h += 1", ["h += 1"], id="a result is overwritten"),
     pytest.param("h = h + 1", [], id="out of place"),
+    pytest.param("h @= x", [], id="a product, which binds the name again"),
     pytest.param("h[:, 0] = 0", ["h[:, 0] = 0"], id="a part of it"),
     pytest.param("h.view(-1).mul_(2)", ["h.view(-1).mul_(2)"], id="through a view"),
     pytest.param("h.clone().mul_(2)", [], id="a copy"),

@@ -34,6 +34,11 @@ def _annotated(run: Run, node: ast.AnnAssign, state: FlowState) -> None:
 @follows(ast.AugAssign)
 def _augmented(run: Run, node: ast.AugAssign, state: FlowState) -> None:
     """Apply ``target op= value``: a write if the target may be a tensor."""
+    if isinstance(node.op, ast.MatMult):
+        # `a @= b` binds `a` to a new tensor (tests/torch_facts/test_mutating_kernels.py).
+        source = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
+        bind(run, node.target, run.evaluate(source, state), state)
+        return
     value = run.evaluate(node.value, state)
     current = _augmented_value(run, node.target, state)
     if current.kind == "sequence":
