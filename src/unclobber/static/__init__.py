@@ -10,13 +10,4 @@ result proves nothing.
 from ._rules import HIGH, MEDIUM, Rule
 from .files import CheckedFile, check_file, check_files, check_text, python_files
 
-__all__ = [
-    "HIGH",
-    "MEDIUM",
-    "CheckedFile",
-    "Rule",
-    "check_file",
-    "check_files",
-    "check_text",
-    "python_files",
-]
+__all__ = ["HIGH", "MEDIUM", "CheckedFile", "Rule", "check_file", "check_files", "check_text", "python_files"]

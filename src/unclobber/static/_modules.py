@@ -80,12 +80,7 @@ def _apply_object(
 
 
 def _effect(
-    run: Run,
-    state: FlowState,
-    module: Value,
-    facts: ModuleFacts,
-    values: list[Value],
-    node: ast.expr,
+    run: Run, state: FlowState, module: Value, facts: ModuleFacts, values: list[Value], node: ast.expr
 ) -> Effect:
     """Return the effect of a call of a torch module of the table."""
     data: ModuleData = module.data
@@ -123,13 +118,7 @@ def _effect(
 
 
 def _result(
-    run: Run,
-    state: FlowState,
-    module: Value,
-    values: Sequence[Value],
-    node: ast.expr,
-    grad: Grad,
-    bit: int,
+    run: Run, state: FlowState, module: Value, values: Sequence[Value], node: ast.expr, grad: Grad, bit: int
 ) -> Value:
     """Return a new tensor that depends on all arguments and on the module's parameters."""
     if state.mode:

@@ -70,7 +70,7 @@ def _finding(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Finding:
         writes=_writes(suspicion, path, lines),
         needed=Need(_site(suspicion.needed, path, lines)) if suspicion.needed is not None else None,
         freed=Need(_site(suspicion.freed, path, lines)) if suspicion.freed is not None else None,
-        fixes=tuple(Fix(advice, general=True) for advice in rule.advice),
+        fixes=(Fix(rule.advice, general=True),) if rule.advice else (),
         labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
         confidence="high" if high else "medium",
     )
