@@ -31,7 +31,6 @@ from torch.testing._internal.common_modules import module_db
 
 from unclobber.derivatives import Rule, table
 from unclobber.derivatives._rule import Argument
-from unclobber.derivatives.rules import condition
 from unclobber.torch_internals import inplace, views
 
 FILE = Path(__file__).parents[1] / "src" / "unclobber" / "operations" / "table.json"
@@ -101,7 +100,7 @@ def _is_internal(rule: Rule) -> bool:
 def _overload(rule: Rule) -> Object:
     return _entry(
         args=[_argument(a) for a in rule.arguments],
-        saves={kept.role: list(condition(rule, kept)) for kept in rule.kept if not kept.output},
+        saves={kept.role: list(kept.only_if) for kept in rule.kept if not kept.output},
         results=[kept.role for kept in rule.kept if kept.output],
         returns=list(rule.returns),
         integer=[name for name in rule.returns if _is_index(rule, name)],

@@ -8,7 +8,7 @@ from ._result_again import may_save_result_again
 from ._rule import Rule
 from ._shape_only import reads_shape_alone
 from ._words import read_for, why, why_words
-from .torch_table import by_node, by_operation, table
+from .torch_table import by_node, by_operation, in_place_row, table
 
 __all__ = [
     "Rule",
@@ -16,6 +16,7 @@ __all__ = [
     "by_operation",
     "card",
     "check",
+    "in_place_row",
     "may_save_result_again",
     "read_for",
     "reads_shape_alone",

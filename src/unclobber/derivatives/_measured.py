@@ -22,6 +22,7 @@ from ._example_calls import CALLS, ExampleCall
 from ._shape_only import reads_shape_alone
 from ._small_runs import PackedMemory, memory_of, nodes_of, packing, tensors_in
 from ._variant import Overwrite
+from ._words import listed
 from .torch_table import by_node
 
 _REFUSED = ("modified by an inplace operation", "has been modified inplace")
@@ -259,10 +260,5 @@ def _refused(example: ExampleCall, run: _SmallRun, name: str, kept: tuple[tuple[
     if not reading or reading == able:
         return Overwrite(name, output, "no", by)
     if output or name in reading or name not in able:
-        return Overwrite(name, output, "no", f"{by} where a gradient of {_either(reading)} is needed")
-    return Overwrite(name, output, "depends", f"if no gradient of {_either(reading)} is needed: {by}")
-
-
-def _either(names: list[str]) -> str:
-    *others, last = (f"`{name}`" for name in names)
-    return f"{', '.join(others)} or {last}" if others else last
+        return Overwrite(name, output, "no", f"{by} where a gradient of {listed(reading)} is needed")
+    return Overwrite(name, output, "depends", f"if no gradient of {listed(reading)} is needed: {by}")
