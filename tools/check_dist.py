@@ -31,7 +31,7 @@ NEEDED = (
     "judge/pages/UC101.md",
     "judge/pages/UC301.md",
     "footprint/page.html.jinja",
-    "native/sources/module.cpp",
+    "observe/native/sources/module.cpp",
     "report/schema.json",
     "report/templates/page.html",
     "report/templates/style.css",

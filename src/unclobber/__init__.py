@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from .derivatives.rules import rules
-    from .footprint.runs import memory
+    from .footprint import memory
     from .integrations.always_on import install, uninstall
     from .model import Finding, InplaceError, Report, SilentWriteWarning, UnclobberError
     from .session.contexts import audit, guard, watch
@@ -59,7 +59,7 @@ _HOME = {
     "frozen": "session.freeze",
     "guard": "session.contexts",
     "install": "integrations.always_on",
-    "memory": "footprint.runs",
+    "memory": "footprint",
     "rules": "derivatives.rules",
     "uninstall": "integrations.always_on",
     "watch": "session.contexts",

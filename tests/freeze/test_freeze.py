@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import unclobber
+import warm
 
 
 def line_of(error: unclobber.InplaceError) -> str:
@@ -176,12 +177,31 @@ def test_what_cannot_be_frozen_is_refused():
 
 
 def test_nothing_stays_installed():
-    from unclobber.hooks import kernels
-    from unclobber.session.session import _installation
+    from unclobber.observe.hooks import kernels
+    from unclobber.observe.hooks.installation import installation
     from unclobber.torch_internals import compat
 
     with unclobber.freeze(torch.zeros(3)):
         assert kernels.installed()
     assert not kernels.installed()
-    assert _installation._ledgers == ()
+    assert installation._clients.now == ()
     assert not compat.sees_writes()
+
+
+def test_a_process_may_begin_with_a_freeze(tmp_path):
+    """Its self-tests take nothing away, and read values whatever the default device."""
+    script = tmp_path / "first.py"
+    script.write_text(
+        "import torch, unclobber\n"
+        "from unclobber.hooks import fallback\n"
+        "w = torch.ones(1, requires_grad=True)\n"
+        "torch.set_default_device('meta')\n"
+        "with unclobber.freeze(w), unclobber.guard():\n"
+        "    y = w.exp()\n"
+        "    y.mul_(2)\n"
+        "    y.sum().backward()\n"
+        "torch.set_default_device(None)\n"
+        "print(w.grad.item() > 5, fallback.why())\n"
+    )
+    ran = warm.python(str(script), first="import torch")
+    assert ran.stdout == "True None\n", ran.stderr

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from unclobber.footprint import memory as record
-from unclobber.footprint.recorder import _PackedTensor
+from unclobber.footprint._recorder import _PackedTensor
 
 N = 1000
 BYTES = 4 * N

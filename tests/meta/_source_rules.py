@@ -23,31 +23,21 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "report": ("model", "syntax"),
     "derivatives": (*_FACTS, "operations"),
     "source": (*_FACTS, "operations", "derivatives"),
-    "record": ("model", "torch_internals", "source"),
-    "native": ("model", "torch_internals", "source", "record"),
-    "hooks": ("operations", "torch_internals", "source", "record", "native"),
-    "evidence": (*_FACTS, "operations", "derivatives", "source", "record", "hooks"),
+    "observe": ("model", "operations", "torch_internals", "source"),
+    "evidence": (*_FACTS, "operations", "derivatives", "source", "observe"),
     "judge": _FACTS,
     "session": (
         "model",
         "settings",
         "torch_internals",
         "source",
-        "record",
-        "native",
-        "hooks",
+        "observe",
         "evidence",
         *_TELLING,
     ),
     "repair": (
-        *_FACTS,
-        "operations",
-        "main_module",
-        "agreement",
-        "derivatives",
-        "source",
-        "record",
-        "session",
+        *(*_FACTS, "operations", "main_module", "agreement"),
+        *("derivatives", "source", "observe", "session"),
     ),
     "footprint": (*_FACTS, "operations", "agreement", "derivatives", "source"),
     "integrations": (
@@ -61,7 +51,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "footprint",
     ),
     "cli": (
-        *("model", "main_module", "settings", "static", "derivatives", "native"),
+        *("model", "main_module", "settings", "static", "derivatives", "observe"),
         *(*_TELLING, "session", "repair", "footprint"),
     ),
 }
@@ -94,7 +84,7 @@ def forbidden_imports(source: str, module: str, *, is_package: bool = False) -> 
         if target.partition(".")[0] != "unclobber" or other == room:
             continue
         inner = target.split(".")[2:]
-        if other not in allowed or not {*inner[:1], *([] if inner else [name])} <= face(other):
+        if other not in allowed or not shown(other, *inner, name):
             found.add(f"{target}.{name}" if name else target)
     return found
 
@@ -118,9 +108,18 @@ def imported_from(source: str, module: str, *, is_package: bool = False) -> Iter
                 yield (inside, "") if base == "unclobber" and alias.name in ROOMS else (base, alias.name)
 
 
+def shown(package: str, *names: str) -> bool:
+    """Whether each name on the way from a room to a file, or to what it holds, is in the face above it."""
+    for name in names:
+        if (PACKAGE / package).is_dir() and name and face(package) and name not in face(package):
+            return False
+        package = f"{package}/{name}"
+    return True
+
+
 @cache
 def face(room: str) -> frozenset[str]:
-    """What a room shows to the others: ``__all__`` of its ``__init__``."""
+    """What a room, or a package in it, shows to the others: ``__all__`` of its ``__init__``."""
     tree = ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":

@@ -19,6 +19,8 @@ from _source_rules import (
     private_torch_names,
 )
 
+import unclobber
+
 FILES = sorted(PACKAGE.rglob("*.py"))
 HOME = PACKAGE / "torch_internals"
 
@@ -38,6 +40,11 @@ def test_the_table_is_complete():
     """Every folder is a room of the table, every file beside them a door, and neither is listed in vain."""
     assert {path.name for path in PACKAGE.iterdir() if any(path.glob("*.py"))} == set(ROOMS)
     assert {path.stem for path in PACKAGE.glob("*.py")} == set(FRONT)
+
+
+def test_no_room_has_a_public_name():
+    """Importing the room would put its module in the place of what users call."""
+    assert not {*ROOMS, *FRONT} & set(unclobber.__all__)
 
 
 def test_each_room_imports_only_rooms_above_it():
@@ -94,13 +101,18 @@ def test_a_look_at_a_history_is_caught():
         ("unclobber.model._save", "from .. import session", "unclobber.session"),
         ("unclobber.judge.rules.uc101", "def f():\n    import torch", "torch"),
         ("unclobber.judge._words", "from torch import Tensor", "torch"),
-        ("unclobber.judge._words", "from ..hooks import saves", "unclobber.hooks.saves"),
+        ("unclobber.judge._words", "from ..observe.hooks import saves", "unclobber.observe.hooks.saves"),
         ("unclobber.report._text", "from unclobber.repair import plan", "unclobber.repair.plan"),
         ("unclobber.repair.fixers.scatter", "from ...report import to_text", "unclobber.report.to_text"),
-        ("unclobber.record._undo", "from ..judge import judge", "unclobber.judge.judge"),
+        ("unclobber.observe.record._undo", "from ...judge import judge", "unclobber.judge.judge"),
         ("unclobber.attic._box", "from ..model import Save", "unclobber.model.Save"),
-        ("unclobber.hooks.saves", "from ..record._undo import keep", "unclobber.record._undo.keep"),
-        ("unclobber.hooks.saves", "from ..record import keep", "unclobber.record.keep"),
+        ("unclobber.evidence.save", "from ..source._definitions import x", "unclobber.source._definitions.x"),
+        (
+            "unclobber.evidence.save",
+            "from ..observe.record._undo import x",
+            "unclobber.observe.record._undo.x",
+        ),
+        ("unclobber.evidence.save", "from ..observe.record import keep", "unclobber.observe.record.keep"),
     ],
 )
 def test_a_planted_import_is_caught(module, planted, expected):
@@ -152,7 +164,9 @@ def test_relative_imports_are_resolved():
     assert [*imported_from("from . import x", "a.b.c")] == [("a.b", "x")]
     assert [*imported_from("from .d import x", "a.b", is_package=True)] == [("a.b.d", "x")]
     assert [*imported_from("from ..d import x", "a.b.c")] == [("a.d", "x")]
-    assert [*imported_from("from .. import hooks", "unclobber.session.session")] == [("unclobber.hooks", "")]
+    assert [*imported_from("from .. import report", "unclobber.session.session")] == [
+        ("unclobber.report", "")
+    ]
 
 
 def _rooms_in(text):

@@ -9,8 +9,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
-from unclobber.hooks import batch_norm
-from unclobber.native import core, place
+from unclobber.observe.hooks import batch_norm
+from unclobber.observe.native import core, place
 from unclobber.torch_internals import compat
 
 FILE = place.compiled()

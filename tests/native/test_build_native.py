@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from unclobber.cli import _main
 from unclobber.cli.build_native import command
 from unclobber.model import UnclobberError
-from unclobber.native import build, core, place
+from unclobber.observe.native import build, core, place
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 from _programs import Program, assert_told, watched
 
 import unclobber
-from unclobber.hooks import unmarked
+from unclobber.observe.hooks import unmarked
 from unclobber.report import to_text
 from unclobber.torch_internals import compat
 from unclobber.torch_internals.engine import engine

@@ -19,7 +19,7 @@ from conflict_programs import PROGRAMS, Run
 
 import unclobber
 from unclobber.model import Report
-from unclobber.record import Ledger
+from unclobber.observe.record import Ledger
 from unclobber.session import session, story_boundary
 from unclobber.session.session import Session
 
@@ -51,7 +51,7 @@ def warm(*works: Callable[[], object]) -> Iterator[None]:
     The kernels by a ledger alone: a session around the programs would be told of them, too, and warn of some.
     """
     ledger = Ledger()
-    session._installation.acquire(ledger)
+    session.installation.acquire(ledger)
     try:
         for work in works:
             work()
@@ -59,7 +59,7 @@ def warm(*works: Callable[[], object]) -> Iterator[None]:
             gc.freeze()
         yield
     finally:
-        session._installation.release(ledger)
+        session.installation.release(ledger)
         gc.unfreeze()
 
 

@@ -31,7 +31,7 @@ TEXTS = {**{name: text for name, (_, text) in PROGRAMS.items()}, "past torch": P
 OF_THE_SENTENCE = (
     "unclobber.evidence.sentence", "unclobber.evidence.reads", "unclobber.torch_internals.compat",
     "unclobber.session.session:Session._need", "unclobber.source.frames:ran_below",
-    "unclobber.record.ledger:SaveState",
+    "unclobber.observe.record.ledger:SaveState",
 )  # fmt: skip
 """What makes torch's own sentence: a fault there leaves its beginning."""
 
@@ -196,7 +196,7 @@ def test_an_interrupt_is_no_fault():
     assert surroundings() == before
 
 
-@pytest.mark.parametrize("function", ["unclobber.record.ledger:Ledger.state_of", *(
+@pytest.mark.parametrize("function", ["unclobber.observe.record.ledger:Ledger.state_of", *(
     f"unclobber.evidence.reads:{one}"
     for one in ("is_own_result", "never_read", "detached", "role_of", "node_name")
 )])  # fmt: skip

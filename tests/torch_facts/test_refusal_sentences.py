@@ -122,4 +122,4 @@ class KeepsWhatItMarks(torch.autograd.Function):
 def test_what_is_said_of_a_dirty_tensor_that_is_not_returned(of):
     with pytest.raises(RuntimeError) as info:
         KeepsWhatItMarks.apply(of())
-    assert str(info.value) == compat.NOT_RETURNED_SENTENCE
+    assert str(info.value) == compat.Sentence.NOT_RETURNED

@@ -8,7 +8,7 @@ import traceback
 import pytest
 import torch
 
-from unclobber.hooks import kernels, saves
+from unclobber.observe.hooks import kernels, saves
 from unclobber.session.session import Session
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -30,7 +30,7 @@ def show(paths: Sequence[str], *, only_diff: bool, format_: str, print_diff: Cal
     Returns:
         The exit code: 1 if there is anything to fix.
     """
-    from ..repair.candidates import together, with_candidates
+    from ..repair import together, with_candidates
 
     report = looked_at(paths)
     report = with_candidates(report, most=len(report.findings), seconds=SECONDS)

@@ -20,7 +20,7 @@ def command(*, force: bool) -> int:
 
     Exit code: 0; 2 where it can't be compiled here, which the message explains.
     """
-    from ..native.build import build
+    from ..observe.native.build import build
 
     require_torch()
     with said() as progress:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from ..repair.edits import with_edits
+from ..repair import with_candidates
 from ..settings import Baseline
 from ._completion import a_file, choices
 from ._delivery import Delivery
@@ -82,7 +82,7 @@ def command(
         written=new_baseline,
     )
     report = replace(report, exit_code=int(bool(report.findings) and not exit_zero))
-    delivery.deliver(with_edits(report))
+    delivery.deliver(with_candidates(report))
     return report.exit_code
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model import UnclobberError
-from ..repair.edits import with_edits
+from ..repair import with_candidates
 from ..settings.pyproject import settings_for
 from ._completion import a_file
 from ._delivery import Delivery
@@ -146,7 +146,7 @@ def command(
         report = complete(report, (), ending, exit_zero=exit_zero)
         whole = report if ranks is None else ranks.gather(report, ending)
         if whole is not None and not ending.terminated:
-            whole = with_edits(whole, script)
+            whole = with_candidates(whole, script)
         if whole is not None:
             whole = suppression.finished(whole, loaded.of_program(), ending)
             delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)

@@ -160,10 +160,7 @@ PROSE: Prose = {
 compute several gradients at once or only move values. Braces hold torch's names."""
 
 JOINT: Prose = {
-    "linear": {
-        "input": (("weight", "grad.T @ input"),),
-        "weight": (("input", "grad @ weight"),),
-    },
+    "linear": {"input": (("weight", "grad.T @ input"),), "weight": (("input", "grad @ weight"),)},
     "_prelu_kernel": {
         "self": (
             ("self", "where(self > 0, grad, weight * grad)"),

@@ -53,7 +53,7 @@ class Overwrite:
 
 
 @dataclass(frozen=True, slots=True)
-class InPlace:
+class InPlaceVariant:
     """The in-place variant and the tensors that it saves instead."""
 
     name: str
@@ -80,7 +80,7 @@ class Variant:
     saves: tuple[Saved, ...]
     gradients: tuple[Derivative, ...]
     overwrite: tuple[Overwrite, ...]
-    in_place: InPlace | None
+    in_place: InPlaceVariant | None
 
     @property
     def may_overwrite(self) -> Literal["input", "output", "input and output", "neither"]:

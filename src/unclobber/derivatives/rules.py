@@ -20,7 +20,7 @@ from ._measured import measured
 from ._rule import Rule, SavedRole
 from ._shape_only import reads_shape_alone
 from ._spellings import function_name, spellings
-from ._variant import Derivative, InPlace, Overwrite, Saved, Variant
+from ._variant import Derivative, InPlaceVariant, Overwrite, Saved, Variant
 from ._when import when
 from ._words import listed, why
 from .card import OperationRules
@@ -246,12 +246,12 @@ def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
             yield Overwrite(name, output, "no", f"the gradient of {readers} reads it")
 
 
-def _in_place(rule: Rule) -> InPlace | None:
+def _in_place(rule: Rule) -> InPlaceVariant | None:
     row = in_place_row(rule)
     if row is None:
         return None
     name = rule.operation if is_in_place(rule.operation) else f"{rule.operation}_"
-    return InPlace(name, *_in_place_keeps(row))
+    return InPlaceVariant(name, *_in_place_keeps(row))
 
 
 def _in_place_keeps(rule: Rule) -> tuple[tuple[str, ...], bool]:

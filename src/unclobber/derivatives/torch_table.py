@@ -26,7 +26,7 @@ _OF_THE_MOMENT = (MemoryError, RecursionError, SystemError)
 _lock = SharedLock()
 
 
-class Table(NamedTuple):
+class DerivativeTable(NamedTuple):
     """Every rule of the installed torch, in the table's order, and indices of them."""
 
     rules: tuple[Rule, ...] = ()
@@ -79,16 +79,16 @@ def in_place_row(rule: Rule) -> Rule | None:
     return next((row for row in own if row.overload in (rule.overload, "")), rule)
 
 
-def _now() -> Table:
+def _now() -> DerivativeTable:
     try:
         with _lock:  # other threads wait for the first one's table
             return _table()
     except _OF_THE_MOMENT:
-        return Table()
+        return DerivativeTable()
 
 
 @lru_cache(maxsize=1)
-def _table() -> Table:
+def _table() -> DerivativeTable:
     """Read the table once; empty if it is unreadable, so that a failure is cached too."""
     try:
         rules = _read()
@@ -99,7 +99,7 @@ def _table() -> Table:
     # No error of the user's: the yaml files, PyYAML or torchgen's internals may be missing or changed
     # (tests/unit/derivatives/test_derivatives.py).
     except Exception:
-        return Table()
+        return DerivativeTable()
     nodes: dict[str, Rule] = {}
     operations: dict[str, tuple[Rule, ...]] = {}
     for rule in rules:
@@ -107,7 +107,7 @@ def _table() -> Table:
         # Views and their `_copy` counterparts, and dispatch keys, may share a node: the plain one is first.
         if rule.node is not None:
             nodes.setdefault(rule.node, rule)
-    return Table(rules, MappingProxyType(nodes), MappingProxyType(operations))
+    return DerivativeTable(rules, MappingProxyType(nodes), MappingProxyType(operations))
 
 
 # --- reading -----------------------------------------------------------------------------------

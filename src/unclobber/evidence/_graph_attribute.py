@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from ..hooks import BackwardCall
-from ..hooks.graph import node_of, reachable
 from ..model import Frame
+from ..observe.hooks import BackwardCall
+from ..observe.hooks.graph import node_of, reachable
 from ..source import owners
 from ..source.assignments import assignments
 from ..source.frames import code_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
-from ..hooks import backward
+from ..observe.hooks import backward
 from ..source import Stack, sites
 from ..source.places import LiveFrame
 

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..hooks import BackwardCall, BackwardMark, backward
-from ..hooks.graph import node_of, reachable
 from ..model import Frame, FreedEvidence, Save
+from ..observe.hooks import BackwardCall, BackwardMark, backward
+from ..observe.hooks.graph import node_of, reachable
 from ..source import owners as _owners
 from ..source import sites, syntax, values
 from ..source.places import LiveFrame

@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import torch
 
-from ..hooks import kernels as _writes_table
 from ..model import PastCounter, Site, Write
-from ..record import METADATA_ONLY, Ledger, SaveState, WriteEvent
+from ..observe.hooks import kernels as _writes_table
+from ..observe.record import METADATA_ONLY, Ledger, SaveState, WriteEvent
 from ..source import owners, sites, spelling
 from ..torch_internals import compat
-from ..torch_internals.own_writes import adds_gradients, sets_counters_back, syncs_buffers
+from ..torch_internals.own_writes import adds_gradients, syncs_buffers
 from . import write
 
 
@@ -141,7 +141,7 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
         return "undeclared"
     if _writes_table.is_undeclared(event.operation):
         return "statistics"
-    if syncs_buffers(site) and sets_counters_back():
+    if syncs_buffers(site) and compat.behaviour.broadcasts_unseen:
         return "broadcast"
     return "data" if site is not None and ".data" in site.statement else "alias"
 

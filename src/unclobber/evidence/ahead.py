@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..hooks import backward
-from ..hooks.graph import needed, reachable
-from ..record import Ledger, SavedTensor
+from ..observe.hooks import backward
+from ..observe.hooks.graph import needed, reachable
+from ..observe.record import Ledger, SavedTensor
 from ..torch_internals import compat
 
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any, Literal
 
-from ..hooks import backward
-from ..hooks.graph import reachable
 from ..model import Evidence, GradientMemory, Save, Site, Write
-from ..record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
+from ..observe.hooks import backward
+from ..observe.hooks.graph import reachable
+from ..observe.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
 from ..source import Stack, owners, sites
 from ..source import frames as program_frames
 from ..torch_internals import compat

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..hooks import BackwardCall, BackwardMark, backward
-from ..hooks.graph import MOST, children, needed, node_of, reachable_from
+from ..observe.hooks import BackwardCall, BackwardMark, backward
+from ..observe.hooks.graph import MOST, children, needed, node_of, reachable_from
 from ..source import Stack
 from ..torch_internals import compat
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..model import Site, Write
-from ..record import ProgramPoint
+from ..observe.record import ProgramPoint
 from ..source import Stack, sites
 from ..source.between import called
 from ..source.syntax import lines_of, locate, source_of, statement_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..hooks import BackwardCall, BackwardMark, backward
 from ..model import Need
+from ..observe.hooks import BackwardCall, BackwardMark, backward
 from ..source import Stack, frames, sites
 from ..source.places import LiveFrame
 from . import reads

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from ..derivatives import reads_shape_alone
-from ..hooks import kernels as _writes_table
-from ..hooks import saves
-from ..record import Ledger, SavedTensor
+from ..observe.hooks import kernels as _writes_table
+from ..observe.hooks import saves
+from ..observe.record import Ledger, SavedTensor
 from ..source import frames
 from ..torch_internals import compat
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import torch
 
-from ..hooks import module_hooks
 from ..model import (
     CODES,
     FreedEvidence,
@@ -22,8 +21,9 @@ from ..model import (
     Subject,
     Write,
 )
+from ..observe.hooks import module_hooks
+from ..observe.record import ViewWrites
 from ..operations import torch_table
-from ..record import ViewWrites
 from ..source import Stack, makers, owners, sites, syntax
 from ..source.origins import Finder, Origin
 from ..source.places import LiveFrame, Place

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from ..model import Extent, Save
-from ..record import SavedTensor
+from ..observe.record import SavedTensor
 from ..source import Stack, owners, sites, spelling
 from ..torch_internals import compat
 from . import freed, reads

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from ..derivatives import by_operation, may_save_result_again
-from ..hooks import backward
-from ..hooks.graph import reachable
 from ..model import or_default
-from ..record import History, SavedTensor, SaveState, life_of, same_memory
+from ..observe.hooks import backward
+from ..observe.hooks.graph import reachable
+from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
 from ..source import frames, sites, syntax
 from ..source.operands import callee
 from ..torch_internals import compat
@@ -44,7 +44,7 @@ def of(state: SaveState, node: Any, role: str | None, *, goes_on: bool) -> str |
         goes_on: Whether backward goes on after all, so that no view may be given a new history.
     """
     if reads.detached(state.saved) is not None:
-        return compat.DETACHED_SENTENCE
+        return compat.Sentence.DETACHED
     if not state.refused:
         return None
     try:
@@ -58,7 +58,7 @@ def in_any_case(state: SaveState, *, goes_on: bool) -> str | None:
     saved = state.saved
     node, plain = compat.current_node(), shortest(saved, state.version)
     if plain is None and saved.entry is not None and saved.entry.detached is not None:
-        plain = compat.DETACHED_SENTENCE
+        plain = compat.Sentence.DETACHED
     role = or_default(lambda: reads.role_of(node, saved), None)
     return or_default(lambda: of(state, node, role, goes_on=goes_on), plain)
 
@@ -211,17 +211,17 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
         return producer
     if unpacked is None or producer is None:
         if unpacked is not None and saved.requires_grad:
-            raise _AnotherError(f"A view was {compat.NO_GRAD_VIEW_SENTENCE}")
+            raise _AnotherError(f"A view was {compat.Sentence.NO_GRAD_VIEW}")
         # A leaf may itself be a view of a tensor without history (tests/unit/test_sentence.py).
         base = None if saved.base is None else saved.base()
         follows = saved.requires_grad or (base is not None and base.requires_grad)
         return _strided() if follows else None
     first = _before_views(node)
     if forward_name(first) in _SEVERAL_VIEWS:
-        raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {compat.STALE_VIEW_SENTENCE}")
+        raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {compat.Sentence.STALE_VIEW}")
     if first is None:  # a view that has no history of its own, though its base has one
         made = f"Output {unpacked.output_nr} of {producer} is a view of a view which was"
-        raise _AnotherError(f"{made} {compat.NO_GRAD_VIEW_SENTENCE}")
+        raise _AnotherError(f"{made} {compat.Sentence.NO_GRAD_VIEW}")
     return producer if forward_name(node) in _NOT_STRIDES_ALONE else _strided()
 
 
@@ -252,7 +252,7 @@ def _said(node: Any) -> str | None:
 
 def _said_of(name: str) -> str:
     """Return ``Exp`` for ``ExpBackward0``, or ``name`` itself if this torch names backward nodes."""
-    return _forward_name(name) if compat.names_forward_operations() else name
+    return _forward_name(name) if compat.behaviour.names_forward_operations else name
 
 
 def _strided() -> str:

@@ -48,16 +48,9 @@ def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> li
 def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:
     """Yield the storages that a tensor's graph keeps outside of the graph that is freed."""
     node = compat.grad_fn(tensor) if compat.has_history(tensor) else None
-    seen: set[Any] = set()
-    todo = [] if node is None else [node]
-    while todo:
-        current = todo.pop()
-        if current in seen or current in freed:
-            continue
-        seen.add(current)
+    for current in compat.nodes_below([node], but=freed):
         for _, held in compat.raw_saved(current):
             # By attribute and not by class, because the recorder defines the class and imports this module.
             number = getattr(getattr(held, "save", None), "storage", None)
             if number is not None:
                 yield number
-        todo += [parent for parent, _ in current.next_functions if parent is not None]

@@ -40,8 +40,7 @@ def key(stack: Stack) -> tuple[object, ...]:
 @lru_cache(maxsize=4096)
 def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Instruction | None) -> Location | None:
     """Return the location of a line. ``files`` is part of the cache's key, because code objects of equal
-    text in two files are equal.
-    """
+    text in two files are equal."""
     site = sites.resolve((code, lasti))
     if site is None:
         return None

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..main_module import is_default_hook
 from ..model import Finding, InplaceError, Report, UnclobberError
-from ..repair.edits import with_edits
+from ..repair import with_candidates
 from ..report import options_for, report_to_text
 from ..session.entered import settings_here
 from ..session.inside import depth
@@ -83,7 +83,7 @@ class _Installed:
         reported = self.session.split_suppressed()[0]
         same = [other for other in reported if other.ahead and other.needed == finding.needed]
         report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
-        return rendered(report_to_text, with_edits(report, _script()), options_for(sys.stderr))
+        return rendered(report_to_text, with_candidates(report, _script()), options_for(sys.stderr))
 
 
 _installed: list[_Installed] = []

@@ -8,7 +8,7 @@ from ._about import PACKAGE, VERSION
 from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._evidence import Evidence, GradientMemory
-from ._finding import Confidence, Edit, Finding, Fix
+from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
 from ._need import Need
 from ._overwriting import culprit, overwrites, touching, written_at
 from ._ranks import ProcessEnd, RankEnd
@@ -52,6 +52,7 @@ __all__ = [
     "Severity",
     "SilentWriteWarning",
     "Site",
+    "SpanEdit",
     "Stage",
     "StaleEvidence",
     "Subject",

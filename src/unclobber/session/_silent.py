@@ -14,9 +14,6 @@ from dataclasses import replace
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from ..evidence import describe, need, reads, save, write
-from ..hooks import conflicts
-from ..hooks.conflicts import Conflict
-from ..hooks.write_log import FollowedWrite
 from ..judge import (
     judge,
     judge_dirty,
@@ -26,7 +23,10 @@ from ..judge import (
     judge_without_story,
 )
 from ..model import Finding, Save, Write, or_default
-from ..record import Ledger, SavedTensor, SaveState
+from ..observe.hooks import conflicts
+from ..observe.hooks.conflicts import Conflict
+from ..observe.hooks.write_log import FollowedWrite
+from ..observe.record import Ledger, SavedTensor, SaveState
 from ..source import frames, sites, spelling
 from .story_boundary import KnownFacts, internal_error_in
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..hooks import saves
-from ..hooks.graph import reachable
-from ..hooks.mechanisms import Off
 from ..judge import judge_without_story
+from ..observe.hooks import saves
+from ..observe.hooks.graph import reachable
+from ..observe.hooks.mechanisms import Off
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from .story_boundary import error_of

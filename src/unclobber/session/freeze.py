@@ -16,13 +16,13 @@ from typing import Any
 import torch
 
 from ..evidence import save, write
-from ..hooks import Listener, saves
 from ..judge import judge_frozen
 from ..model import Finding, InplaceError, UnclobberError
-from ..record import METADATA_ONLY, SavedTensor, overlap, region_of
+from ..observe.hooks import Listener, saves
+from ..observe.hooks.installation import installation
+from ..observe.record import METADATA_ONLY, SavedTensor, overlap, region_of
 from ..source import Stack, frames, sites, spelling
 from ..torch_internals import compat
-from .session import _installation
 from .story_boundary import KnownFacts, error_of, finding_or_fallback
 
 _STORAGE_SWAPS = frozenset(("set_", "set_data"))
@@ -104,7 +104,7 @@ class _Keeper(Listener):
     def add(self, entry: _Entry) -> None:
         with self._lock:
             if not self.watched:
-                _installation.acquire(self)
+                installation.acquire(self)
                 # Without a session no thread observes writes: test_a_session_that_ends_leaves_the_freeze.
                 saves.observe_always(True)
             self.watched[entry.key] = (*self.watched.get(entry.key, ()), entry)
@@ -122,7 +122,7 @@ class _Keeper(Listener):
             del self.watched[entry.key]
             if not self.watched:
                 saves.observe_always(False)
-                _installation.release(self)
+                installation.release(self)
 
     def before_write(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..hooks import saves
+from ..observe.hooks import saves
 
 
 def depth() -> int:

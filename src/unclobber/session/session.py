@@ -7,17 +7,16 @@ backward unpacks a saved tensor that was overwritten. ``watch`` refuses as torch
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import functools
-import itertools
+import sys
 import threading
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
@@ -25,25 +24,6 @@ from ..evidence import ahead, describe, reads, sentence
 from ..evidence import refused as _refused
 from ..evidence.notices import notices
 from ..evidence.refusals import kind_of
-from ..hooks import (
-    backward,
-    batch_norm,
-    checkpoint,
-    conflicts,
-    fallback,
-    functions,
-    gradients,
-    kernels,
-    mechanisms,
-    module_hooks,
-    pause,
-    registered,
-    registrations,
-    undispatched,
-    unmarked,
-    write_log,
-)
-from ..hooks import saves as _saves
 from ..judge import judge, judge_without_story, outcome
 from ..judge.refusals import judge_refusal
 from ..model import (
@@ -55,13 +35,14 @@ from ..model import (
     UnclobberError,
     or_default,
 )
-from ..native import core
-from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState, ViewWrites
+from ..observe.hooks import backward, conflicts, fallback, mechanisms
+from ..observe.hooks import saves as _saves
+from ..observe.hooks.installation import installation
+from ..observe.native import core
+from ..observe.record import SavedTensor, SaveState
 from ..settings import Suppression
-from ..source import compiled, sites
+from ..source import compiled, frames, sites
 from ..torch_internals import compat, versions
-from ..torch_internals.engine import engine
-from ..torch_internals.patches import Patches
 from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen
@@ -122,16 +103,9 @@ class Session:
         self.fingerprint = fingerprint
         self.command = command
         self.warn = warn
-        originals = policy != "guard"
-        # The native queue makes no Python object at a save, which fingerprints and byte counts need.
-        plain = not fingerprint and policy != "audit"
-        self.ledger = Ledger(keeps_originals=originals, queue=_saves.new_queue() if plain else None)
-        if fingerprint:
-            fingerprints = Fingerprints(fingerprint, write_log.storage_of)
-            self.ledger = FingerprintedLedger(fingerprints, keeps_originals=originals)
-        self.ledger.view_writes = _installation.view_writes
-        if policy == "audit":
-            self.ledger.saved_bytes = SavedBytes()
+        self.ledger = installation.new_ledger(
+            keeps_originals=policy != "guard", fingerprint=fingerprint, counts_bytes=policy == "audit"
+        )
         self.findings: list[Finding] = []
         self.on_finding: Callable[[Finding], None] | None = None
         """Called with each new finding, unless suppression lets it pass."""
@@ -174,18 +148,16 @@ class Session:
         return self
 
     def _enter(self) -> None:
-        self._begin_where(_installation.off())
-        _installation.acquire(self.ledger)
+        self._begin_where(installation.off())
+        installation.acquire(self.ledger)
         self.backwards_before = backward.count()
         self._started_at = compiled.now()
         try:
-            self._hooks = _saves.SavedTensorHooks(
-                self.ledger, self._need, self._silent, self.ledger.fingerprints
-            )
+            self._hooks = _saves.SavedTensorHooks(self._need, self._silent)
             self._hooks.enter()
         # Not `Exception` alone: Ctrl-C here would leave the kernels installed without a session.
         except BaseException:
-            _installation.release(self.ledger)
+            installation.release(self.ledger)
             raise
         self.active = True
         if self._unseen is not None:
@@ -224,7 +196,7 @@ class Session:
                     self._hooks.leave()
             finally:
                 self.ledger.seal()
-                _installation.release(self.ledger)
+                installation.release(self.ledger)
 
     def reset_in_child(self) -> None:
         """Forget findings and counts in a forked child, because they are the parent's. Keep the saves."""
@@ -246,7 +218,7 @@ class Session:
         if self._hooks is not None and self._hooks.alone():
             self.active = False
             self._hooks.leave()
-            _installation.release(self.ledger)
+            installation.release(self.ledger)
 
     # --- called at unpack -----------------------------------------------------------------------
 
@@ -324,7 +296,7 @@ class Session:
         self.note_internal_error(fault)
         torch_message = sentence.shortest(saved, version)
         if torch_message is None and self.policy == "watch" and _is_detached(saved):
-            torch_message = compat.DETACHED_SENTENCE
+            torch_message = compat.Sentence.DETACHED
         written = version != saved.version or (entry is not None and entry.written)
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
@@ -587,185 +559,13 @@ class Session:
         )
 
 
-_BEYOND_SAVES = (write_log, functions, gradients, module_hooks, checkpoint)
-"""Hooks that see conflicts which no saved tensor shows, in the order in which they are installed."""
-
-
-class InstallationClient(kernels.Listener, Protocol):
-    """Client of the installation, notified of writes and storage changes: a ledger or the freezer."""
-
-    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
-    def after_detach(self, tensor: torch.Tensor, node: Any) -> None: ...
-    def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
-    def before_replay(self) -> None: ...
-    def before_export(self) -> None: ...
-    def anything_alive(self) -> bool: ...
-    def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]: ...
-
-
-_DORMANT_FOR = 10.0
-"""Seconds after the last context, beyond which an unwatched backward puts torch's own functions back."""
-
-
-class _Installation:
-    """Kernels and wrapped entry points that all sessions of the process share.
-
-    The first session installs them. The last one deactivates them, so that the next one need only activate
-    them. ``put_back`` removes them, as does the end of the process, because a running torch thread must
-    not enter a Python kernel then. So does an unwatched backward some seconds after the last
-    context was left: a program that watches every hundredth step finds them dormant.
-    """
-
-    def __init__(self) -> None:
-        """Make an installation that is not installed yet, without clients."""
-        # A tuple, so that a hook in another thread iterates over a whole one while this thread replaces it.
-        self._ledgers: tuple[InstallationClient, ...] = ()
-        self._patches = Patches()
-        self._installed = False
-        self.view_writes = ViewWrites()
-        self._off: tuple[mechanisms.Off, ...] | None = None
-        self._dormant_since = 0.0
-        self._lock = threading.RLock()
-
-    def off(self) -> tuple[mechanisms.Off, ...]:
-        """Return the mechanisms that do not work on this torch, tested once per process."""
-        with self._lock:
-            if self._off is None:
-                self._off = mechanisms.off(self.acquire, self.release)
-            return self._off
-
-    def acquire(self, ledger: InstallationClient) -> None:
-        """Notify ``ledger`` of writes from now on. Install the kernels and wrappers if they are missing."""
-        with self._lock:
-            if self._installed and not self._ledgers and not self._patches.intact():
-                # The program has replaced a wrapper since: install again, to wrap the replacement.
-                self._take_away()
-            if not self._installed:
-                gradients.unshared_counts()  # before anything is installed, so that its probes run plain
-                self._install()
-            fallback.listen(ledger)
-            if not self._ledgers:
-                self._patches.activate()
-            self._ledgers = (*self._ledgers, ledger)
-
-    def release(self, ledger: InstallationClient) -> None:
-        """Stop notifying ``ledger``. Deactivate the wrappers after the last client."""
-        with self._lock:
-            self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
-            if not self._ledgers:
-                self._patches.deactivate()
-                self._dormant_since = time.monotonic()
-            fallback.unlisten(ledger)
-
-    def put_back(self) -> None:
-        """Restore torch's and Python's own functions, unless a client is still notified."""
-        with self._lock:
-            if not self._ledgers:
-                self._take_away()
-
-    def _on_unwatched(self) -> None:
-        """Restore torch's own functions before an unwatched backward, if no context was left for a while."""
-        # Not blocking: the program's backward must not wait for a thread that enters or leaves a context.
-        if time.monotonic() - self._dormant_since > _DORMANT_FOR and self._lock.acquire(blocking=False):
-            try:
-                self.put_back()
-            finally:
-                self._lock.release()
-
-    def _install(self) -> None:
-        """Register the kernels and replace torch's entry points, or restore everything if one fails."""
-        patches = self._patches = Patches()
-        self._installed = True
-        atexit.register(self._take_away)
-        try:
-            # Before any kernel is registered, so that every operation defined later gets one.
-            registrations.install(patches)
-            engine.install(patches)
-            engine.on_unwatched = self._on_unwatched
-            # Order matters: the engine notifies its newest subscriber first, so `backward` comes after its
-            # clients.
-            _saves.install(patches)
-            unmarked.install(patches)
-            registered.install(patches)
-            pause.install(
-                patches, self._anything_alive, self._saves, self._can_pause_observation, self.view_writes
-            )
-            backward.install(patches)
-            undispatched.install(
-                patches,
-                self._before_storage_swap,
-                self._after_detach,
-                self._before_shrink,
-                self._before_replay,
-                self._before_write,
-                self._before_export,
-            )
-            batch_norm.install(patches)
-            for stage in _BEYOND_SAVES:
-                stage.install(patches)
-            patches.while_active(lambda: self.view_writes.forget)
-        except BaseException:
-            self._take_away()
-            raise
-
-    def _take_away(self) -> None:
-        atexit.unregister(self._take_away)
-        self._installed = False
-        self._patches.undo()
-        kernels.take_away()
-
-    def _can_pause_observation(self) -> Any:
-        """Return the queue's answer to whether backward may run unobserved (``SaveQueue``).
-
-        None if several clients are installed, or if the only one is no ledger.
-        """
-        only = self._ledgers[0] if len(self._ledgers) == 1 else None
-        return only.can_pause_observation() if isinstance(only, Ledger) else None
-
-    def _saves(self, *, queued: bool = True) -> list[SavedTensor]:
-        if len(self._ledgers) == 1:  # the usual case, without a generator: each backward calls this
-            return list(self._ledgers[0].saves(queued=queued))
-        return list(itertools.chain.from_iterable(ledger.saves(queued=queued) for ledger in self._ledgers))
-
-    def _before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
-        for ledger in self._ledgers:
-            ledger.before_shrink(storage, size)
-
-    def _before_replay(self) -> None:
-        for ledger in self._ledgers:
-            ledger.before_replay()
-
-    def _before_export(self) -> None:
-        for ledger in self._ledgers:
-            ledger.before_export()
-
-    def _before_write(self, tensor: torch.Tensor, method: str) -> None:
-        for ledger in self._ledgers:
-            ledger.before_write(tensor, method, False, (), {})
-
-    def _after_detach(self, tensor: torch.Tensor, node: Any) -> None:
-        for ledger in self._ledgers:
-            ledger.after_detach(tensor, node)
-
-    def _before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
-        for ledger in self._ledgers:
-            ledger.before_storage_swap(tensor, new)
-
-    def _anything_alive(self) -> bool:
-        for ledger in self._ledgers:  # noqa: SIM110  (runs in each step: a generator is two calls more)
-            if ledger.anything_alive():
-                return True
-        return False
-
-
-_installation = _Installation()
-put_back = _installation.put_back
+put_back = installation.put_back
 
 
 def _of_this_torch() -> tuple[str, ...]:
     """Return a sentence for each mechanism that doesn't work on this torch, and one for an untested torch."""
     said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
-    return (*said, *(mechanism.sentence for mechanism in _installation.off()))
+    return (*said, *(mechanism.sentence for mechanism in installation.off()))
 
 
 def finding_of(error: BaseException) -> Finding | None:
@@ -797,4 +597,10 @@ def _known_facts(state: SaveState, *, refused: bool, repaired: bool, goes_on: bo
 
 @functools.cache
 def _warn_once(sentence: str) -> None:
-    warnings.warn(sentence, RuntimeWarning, stacklevel=5)
+    # Counted, because `watch`, a decorated function and the trainers enter a session at different depths.
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(
+        (frames.OURS, contextlib.__file__)
+    ):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(sentence, RuntimeWarning, stacklevel=level)

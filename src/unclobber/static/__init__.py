@@ -7,7 +7,7 @@ later reaches a backward, a return or a store. It imports neither torch nor the 
 result proves nothing.
 """
 
-from ._rules import HIGH, MEDIUM, Rule
+from ._rules import CheckRule
 from .files import CheckedFile, check_file, check_files, check_text, python_files
 
-__all__ = ["HIGH", "MEDIUM", "CheckedFile", "Rule", "check_file", "check_files", "check_text", "python_files"]
+__all__ = ["CheckRule", "CheckedFile", "check_file", "check_files", "check_text", "python_files"]

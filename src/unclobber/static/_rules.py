@@ -47,7 +47,7 @@ class RuleFacts:
 _OUT_OF_PLACE = "write into a new tensor, or write before the operation that saves"
 
 
-class Rule(Enum):
+class CheckRule(Enum):
     """The rules. A new one is a row here and a `Suspicion` where the interpreter sees it."""
 
     # fmt: off
@@ -215,7 +215,7 @@ class Rule(Enum):
 class Suspicion:
     """An event that goes wrong if the line runs with gradients on."""
 
-    rule: Rule
+    rule: CheckRule
     confidence: int
     """`HIGH`, `MEDIUM`, or 1, which is never reported."""
     write: SourceSpan | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ._rules import Rule, Suspicion
+from ._rules import CheckRule, Suspicion
 from ._values import Grad, SourceSpan, Value, join
 
 Guards = frozenset[tuple[str, bool]]
@@ -43,8 +43,8 @@ class Step(NamedTuple):
     clock: int
     owners: frozenset[str]
     span: SourceSpan
-    rule: Rule
-    """`Rule.STEP` or `Rule.DATA`."""
+    rule: CheckRule
+    """`CheckRule.STEP` or `CheckRule.DATA`."""
     confidence: int
 
 

@@ -9,8 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
 from torch_features import needs
-from unclobber.hooks import kernels
-from unclobber.native import core
+from unclobber.observe.hooks import kernels
+from unclobber.observe.native import core
 from unclobber.session.session import Session
 from unclobber.torch_internals import compat
 
@@ -28,13 +28,13 @@ def crossings(monkeypatch):
     seen = []
     with unclobber.watch():
         pass  # the first session of a process makes writes of its own
-    before_write = unclobber.record.Ledger.before_write
+    before_write = unclobber.observe.record.Ledger.before_write
 
     def counted(self, tensor, operation, *rest):
         seen.append(operation)
         return before_write(self, tensor, operation, *rest)
 
-    monkeypatch.setattr(unclobber.record.Ledger, "before_write", counted)
+    monkeypatch.setattr(unclobber.observe.record.Ledger, "before_write", counted)
     return seen
 
 

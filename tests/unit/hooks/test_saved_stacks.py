@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from torch_features import needs
-from unclobber.native import core
+from unclobber.observe.native import core
 from unclobber.session.session import Session
 from unclobber.source import frames, sites
 

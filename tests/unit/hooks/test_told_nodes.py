@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber.hooks import backward
-from unclobber.native import core
+from unclobber.observe.hooks import backward
+from unclobber.observe.native import core
 from unclobber.session.session import Session
 from unclobber.source import frames
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from unclobber.record import Ledger, SavedTensor
+from unclobber.observe.record import Ledger, SavedTensor
 
 LINE = (compile("1", "a.py", "eval"), 0)
 """A stack of one frame."""

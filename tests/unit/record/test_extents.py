@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 
-from unclobber.record._extents import Extents
+from unclobber.observe.record._extents import Extents
 
 
 class Span:

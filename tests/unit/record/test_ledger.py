@@ -4,7 +4,7 @@ import pytest
 import torch
 from a_save import LINE, write
 
-from unclobber.record import Ledger
+from unclobber.observe.record import Ledger
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from strided_views import bytes_of, pairs
 
-from unclobber.record import _region, overlap, region_of
+from unclobber.observe.record import _region, overlap, region_of
 
 MANY = settings(
     max_examples=500,

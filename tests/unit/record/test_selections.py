@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.record import overlap, region_of
-from unclobber.record.selection import select
+from unclobber.observe.record import overlap, region_of
+from unclobber.observe.record.selection import select
 
 T = torch.tensor
 ONES = torch.ones

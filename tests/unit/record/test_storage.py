@@ -4,9 +4,9 @@ import pytest
 import torch
 from a_save import LINE, saved
 
-from unclobber.record import WriteEvent, region_of, select
-from unclobber.record._storage import StorageLog
-from unclobber.record._undo import Account
+from unclobber.observe.record import WriteEvent, region_of, select
+from unclobber.observe.record._storage import StorageLog
+from unclobber.observe.record._undo import Account
 
 OTHER = (compile("2", "b.py", "eval"), 0)
 

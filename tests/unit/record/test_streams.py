@@ -4,9 +4,9 @@ import pytest
 import torch
 from a_save import saved
 
-from unclobber.record import _streams, region_of
-from unclobber.record._storage import StorageLog
-from unclobber.record._undo import Account, OldValues
+from unclobber.observe.record import _streams, region_of
+from unclobber.observe.record._storage import StorageLog
+from unclobber.observe.record._undo import Account, OldValues
 
 
 class Stream:

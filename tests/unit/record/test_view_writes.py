@@ -22,7 +22,7 @@ def views():
 
 
 def _words(view):
-    wrote = session._installation.view_writes.last(view)
+    wrote = session.installation.view_writes.last(view)
     return None if wrote is None else (wrote.operation, sites.resolve(wrote.stack).statement)
 
 
@@ -134,8 +134,8 @@ def test_nothing_is_left():
         views = h.unbind()
         h.mul_(2)
         gone = weakref.ref(h)
-        assert session._installation.view_writes.last(views[0]) is not None
+        assert session.installation.view_writes.last(views[0]) is not None
         del h, views
         gc.collect()
         assert gone() is None
-    assert not session._installation.view_writes._recent
+    assert not session.installation.view_writes._recent

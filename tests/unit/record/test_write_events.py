@@ -1,7 +1,7 @@
 """A storage's log of writes stays short however long the program runs."""
 
-from unclobber.record import WriteEvent
-from unclobber.record._write_event import folded
+from unclobber.observe.record import WriteEvent
+from unclobber.observe.record._write_event import folded
 
 # not the same text: code objects of equal text and line are equal, whatever their file
 LINE, OTHER = (compile("1", "a.py", "eval"), 0), (compile("2", "b.py", "eval"), 0)

@@ -44,7 +44,7 @@ def test_one_of_several_views_refuses_and_we_say_why(h):
     assert compat.renewed_grad_fn(part) is None
     assert compat.has_history(part)
     split = name_in_sentence("SplitBackward0")
-    assert compat.why_unusable(part) == f"Output 1 of {split} {compat.STALE_VIEW_SENTENCE}"
+    assert compat.why_unusable(part) == f"Output 1 of {split} {compat.Sentence.STALE_VIEW}"
     with pytest.raises(RuntimeError, match=f"Output 1 of {split} is a view"):
         _ = part * 2
 

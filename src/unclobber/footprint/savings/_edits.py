@@ -1,6 +1,5 @@
 """Source edits for changes: torch's function for a written-out formula, or a checkpoint around a module's
-call.
-"""
+call."""
 
 from __future__ import annotations
 
@@ -9,11 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
 
-from ...model import Site
+from ...model import Site, SpanEdit
 from ...source import Stack, sites
 from ...syntax import text_of
 from .. import _places
-from .._facts import SourceEdit
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
 from ._pieces import Pieces
@@ -22,10 +20,9 @@ _MOST = 12
 """Assignments of names to the formula's inputs that are proposed at most; running finds the right one."""
 
 
-def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
+def of_formula(formula: Formula) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return each way to write torch's function for a formula, the likeliest first; empty if the source
-    can't be read.
-    """
+    can't be read."""
     places = [_site(operation.stack) for operation in formula.parts[0].operations]
     known = [place for place in places if place is not None]
     # In one function, because the edit removes statements next to the result.
@@ -50,12 +47,11 @@ def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
     )
 
 
-def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[SourceEdit, ...], ...]:
+def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call of the line is to be
-    checkpointed.
-    """
+    checkpointed."""
     numbers = {call.number for call in calls}
-    edits: dict[tuple[object, ...], SourceEdit] = {}
+    edits: dict[tuple[object, ...], SpanEdit] = {}
     for key, call in {_places.key(call.stack): call for call in calls}.items():
         here = [other.number for other in trace.calls if not other.again and _places.key(other.stack) == key]
         place = _site(call.stack)
@@ -78,10 +74,9 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[Sour
     return (tuple(edits.values()),) if edits else ()
 
 
-def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SourceEdit, ...], ...]:
+def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return the edit to ``checkpoint_sequential(blocks, 4, x)`` from ``blocks(x)``, if all of an
-    ``nn.Sequential`` is cut.
-    """
+    ``nn.Sequential`` is cut."""
     parent = pieces.parent
     inside = [call for call in trace.calls if call.parent == parent.number and not call.again]
     here = [call for call in trace.calls if not call.again and call.stack == parent.stack]
@@ -99,7 +94,7 @@ def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SourceEdit, ...], ...
     return ((source.replaced(node, f"torch.utils.checkpoint.checkpoint_sequential({given})"),),)
 
 
-def of_conversion(stack: Stack) -> tuple[tuple[SourceEdit, ...], ...]:
+def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return the edit to ``mask`` from ``mask.float()``: without the call that converts or copies."""
     place = _site(stack)
     source = None if place is None else _ParsedFile.of(place.path)
@@ -162,8 +157,7 @@ class _ParsedFile:
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
         """Return the variables that nodes read, with attributes (``self.weight``); no modules and no
-        functions.
-        """
+        functions."""
         variables: dict[str, None] = {}
         for node in nodes:
             called = {id(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
@@ -204,13 +198,11 @@ class _ParsedFile:
                     return list(statements)
         return []
 
-    def replaced(self, node: ast.expr, text: str) -> SourceEdit:
-        return SourceEdit(self.path, *self._extent(node), text)
+    def replaced(self, node: ast.expr, text: str) -> SpanEdit:
+        return SpanEdit(self.path, *self._extent(node), text)
 
-    def removed(self, statement: ast.stmt) -> SourceEdit:
-        return SourceEdit(
-            self.path, statement.lineno, 1, (statement.end_lineno or statement.lineno) + 1, 1, ""
-        )
+    def removed(self, statement: ast.stmt) -> SpanEdit:
+        return SpanEdit(self.path, statement.lineno, 1, (statement.end_lineno or statement.lineno) + 1, 1, "")
 
     def text_at(self, node: ast.expr) -> str:
         """Return the source text of a node, over several lines if it spans them."""

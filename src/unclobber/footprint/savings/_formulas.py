@@ -28,8 +28,7 @@ class Formula:
     """Sites in the order of a run; the last one gives the result."""
     takes: tuple[tuple[int, int], ...]
     """Origin of each input of the new call: index of the site at which it comes in, and of the tensor
-    there.
-    """
+    there."""
     new: Callable[..., Tensor]
     name: str
     call: str
@@ -90,8 +89,7 @@ def formulas(trace: Trace) -> list[Formula]:
 
 def _candidates(flow: Flow) -> Iterator[Part]:
     """Yield the parts of forward that could be a formula: elementwise and reduced, or two products around
-    a softmax.
-    """
+    a softmax."""
     simple = POINTWISE | REDUCTIONS | VIEWS
     for at, operation in enumerate(flow.operations):
         if operation.name in simple and operation.output is not None:
@@ -106,8 +104,7 @@ def _candidates(flow: Flow) -> Iterator[Part]:
 
 def _product_after(flow: Flow, softmax: int) -> int | None:
     """Return the index of the last operation in the call that multiplies with the softmax's result, or
-    None.
-    """
+    None."""
     # Dropout, views and a copy may come between softmax and product.
     for at in range(softmax + 1, min(softmax + 12, len(flow.operations))):
         if flow.operations[at].name in PRODUCTS:

@@ -16,8 +16,7 @@ from ._option import Option, Release, Span, died
 
 def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
     """Yield a change for each variable; for memory without a known variable, one for the line that made
-    it.
-    """
+    it."""
     calls = ForwardCalls(trace)
     # Reversed, so that the first name of a storage wins.
     by_value = {name.storage: name for name in reversed(trace.names)}
@@ -41,8 +40,7 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
 
 def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
     """Yield activations that are alive at the peak, though neither this backward nor an operation reads
-    them later.
-    """
+    them later."""
     peak = line.peak()
     kept = kept_spans(trace)
     # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
@@ -84,7 +82,6 @@ def _by_name(
         place=_places.place(storages[0].stack),
         modules=(),
         times=len(storages),
-        predicted=0,
         why_untried=None if known else "it was made by no call that is recorded",
     )
     return Option(change, _spans(trace, storages), releases=whole if known else ())
@@ -121,7 +118,6 @@ def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
         place=_places.place(storages[0].stack),
         modules=modules_of(storages),
         times=len(storages),
-        predicted=0,
         why_untried="no variable of the running functions leads to it",
     )
     return Option(change, _spans(trace, storages))

@@ -23,23 +23,11 @@ REDUCTIONS = torch_table().reductions
 VIEWS = torch_table().computes_nothing
 PRODUCTS = frozenset({"bmm", "mm", "matmul"})
 TELLING = frozenset(
-    [
-        "erf",
-        "exp",
-        "log",
-        "log_softmax",
-        "_log_softmax",
-        "pow",
-        "rsqrt",
-        "sigmoid",
-        "_softmax",
-        "sqrt",
-        "tanh",
-        "std",
-        "var",
-        "var_mean",
-    ]
-)
+    {
+        "erf", "exp", "log", "log_softmax", "_log_softmax", "pow", "rsqrt", "sigmoid", "_softmax",
+        "sqrt", "tanh", "std", "var", "var_mean"
+    }
+)  # fmt: skip
 """Operations of which every function in one piece has at least one."""
 
 
@@ -123,8 +111,7 @@ class Flow:
 
     def read_only_by(self, at: int, region: set[int]) -> bool:
         """Return whether only the region reads an operation's results in forward, or other operations
-        after its end.
-        """
+        after its end."""
         last = max(region)
         result = self.operations[last].output
         for number in self.operations[at].makes:
@@ -192,8 +179,7 @@ class Flow:
 
     def _steady(self, region: set[int]) -> bool:
         """Return whether each value that the region reads stays the same: it is neither written nor
-        detached.
-        """
+        detached."""
         differentiable: dict[Value, bool] = {}
         first, last = min(region), max(region)
         for at in region:

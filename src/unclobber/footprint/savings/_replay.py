@@ -35,8 +35,7 @@ class Replay:
 
     def __init__(self, part: Part) -> None:
         """Compute the part and its gradients on small inputs, or on inputs of their own size if small ones
-        fail.
-        """
+        fail."""
         self.part = part
         # A generator of its own: the program's must not be advanced.
         generator = torch.Generator().manual_seed(7)
@@ -105,8 +104,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
     """Return the value for a recorded argument: the known tensor, and float64 on the CPU for dtypes and
-    devices.
-    """
+    devices."""
     if isinstance(leaf, Operand):
         if leaf.value not in known:
             raise ValueError("the part reads what it doesn't know")

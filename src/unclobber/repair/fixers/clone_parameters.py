@@ -30,14 +30,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.saved.name is None and not by_optimizer and not unseen:
         return
     buffers = (finding.saved.role or "").startswith("running")
-    located = list(callers(finding.saved.site, project))
-    for (path, source, statement), _ in reversed(located):
+    for path, source, statement in reversed(list(callers(finding.saved, project))):
         for text, name in rewrites(source, statement, buffers=buffers):
             what = "frozen statistics" if buffers else "parameters"
             note = "" if buffers else _NOTE
-            yield Candidate(
-                "clone-parameters", f"call `{name}` with copies of its {what}", {path: text}, note=note
-            )
+            yield Candidate(f"call `{name}` with copies of its {what}", {path: text}, note=note)
 
 
 # Layers in training go on counting (test_clones.py, test_frozen_statistics_alone_are_copied).

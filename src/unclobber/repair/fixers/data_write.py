@@ -27,7 +27,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         torch = source.torch_name
         text = rewritten(source, statement, torch) if torch is not None else None
         if text is not None:
-            yield Candidate("data-write", "write under `no_grad` instead of through `.data`", {path: text})
+            yield Candidate("write under `no_grad` instead of through `.data`", {path: text})
 
 
 def rewritten(source: Source, statement: cst.CSTNode, torch: str) -> str | None:

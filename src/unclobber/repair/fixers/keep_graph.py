@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from ...model import Finding, Site
+from ...model import Finding
 from .._candidate import KEPT, Candidate
 from .._syntax import Source, names_in, walk
 from ..project import Project
 from ._blocks import body_of, calls_method, line_in, shortened
-from ._sites import LocatedStatement, callers
+from ._sites import callers
 
 _BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_grad_value_"}
 
@@ -26,13 +26,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the freeing backward with ``retain_graph=True``, and one backward on the sum of both losses."""
     if not two_losses(finding, project):
         return
-    assert finding.freed is not None
-    assert finding.needed is not None
-    first, second = _callers(finding.freed.site, project), _callers(finding.needed.site, project)
+    first, second = (list(callers(fact, project)) for fact in (finding.freed, finding.needed))
     for path, source, statement in first:
         for text in retained(source, statement):
             title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
-            yield Candidate("keep-graph", title, {path: text}, interpretation=KEPT)
+            yield Candidate(title, {path: text}, interpretation=KEPT)
             break
     for path, source, statement in first:
         for other, _, later in second:
@@ -40,23 +38,20 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if joined is not None:
                 title = f"one backward on the sum instead of `{shortened(source.code(statement))}`"
                 note = "this gives the same gradients in one pass through the shared graph"
-                yield Candidate(
-                    "keep-graph", title, {path: joined}, interpretation=KEPT, joins=True, note=note
-                )
+                yield Candidate(title, {path: joined}, interpretation=KEPT, joins=True, note=note)
                 return
 
 
 def two_losses(finding: Finding, project: Project) -> bool:
     """Return whether the backward that freed the graph and the one that needs it belong together: two
     statements of one block that ran one after the other, or one statement in a loop that runs no forward
-    of its own.
-    """
+    of its own."""
     freed, needed = finding.freed, finding.needed
     # With another backward in between, this is a later turn of a loop (test_keep_graph.py,
     # test_the_same_backward_in_another_turn).
     if finding.code != "UC301" or freed is None or needed is None or needed.nth != freed.nth + 1:
         return False
-    earlier, later = _callers(freed.site, project), _callers(needed.site, project)
+    earlier, later = list(callers(freed, project)), list(callers(needed, project))
     # from the outermost call inwards, because the callers are equal down to where the two part
     for (path, source, first), (other, _, second) in zip(reversed(earlier), reversed(later), strict=False):
         if first is not second:
@@ -65,10 +60,6 @@ def two_losses(finding: Finding, project: Project) -> bool:
         return False
     _, source, statement = earlier[0]
     return statement is later[0][2] and _only_backward(source, statement)
-
-
-def _callers(site: Site | None, project: Project) -> list[LocatedStatement]:
-    return [] if site is None else [located for located, _ in callers(site, project)]
 
 
 def _follows(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
@@ -89,8 +80,7 @@ def _is_before(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
 
 def _only_backward(source: Source, statement: cst.CSTNode) -> bool:
     """Return whether a loop only calls backward, ``for loss in losses: loss.backward()``, on losses from
-    before.
-    """
+    before."""
     loop = source.above(statement, cst.For)
     if loop is None or calls_method(loop.body, {"step", "zero_grad"}):
         return False

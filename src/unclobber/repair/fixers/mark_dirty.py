@@ -38,11 +38,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 note = "what reads the input after the Function then finds its old values"
                 title = f"write to a copy of `{name}` in {where}"
                 if text is not None:
-                    yield Candidate("mark-dirty", title, {path: text}, offered=True, note=note)
+                    yield Candidate(title, {path: text}, offered=True, note=note)
                 continue
             text = marked(source, statement, forward, owner, name)
             if text is not None:
-                yield Candidate("mark-dirty", f"mark `{name}` as written in {where}", {path: text})
+                yield Candidate(f"mark `{name}` as written in {where}", {path: text})
 
 
 def marked(

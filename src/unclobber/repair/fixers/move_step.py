@@ -20,18 +20,16 @@ from ._sites import callers, write_statements
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the step's line after the backward's, if both are in one block."""
-    if finding.needed is None or finding.needed.site is None:
-        return
     if not any(write.optimizer is not None for write in finding.writes):
         return
     for _, (path, source, step) in write_statements(finding, project):
-        for (other, _, backward), _ in callers(finding.needed.site, project):
+        for other, _, backward in callers(finding.needed, project):
             text = moved(source, step, backward) if other == path else None
             if text is not None:
                 name = source.code(step).strip()
                 note = f"`{name}` then uses what this backward adds to its gradients, too"
                 title = f"move `{name}` behind `{source.code(backward).strip()}`"
-                yield Candidate("move-step", title, {path: text}, offered=True, note=note)
+                yield Candidate(title, {path: text}, offered=True, note=note)
                 return
 
 

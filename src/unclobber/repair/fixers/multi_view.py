@@ -29,16 +29,15 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         return
     for _, (path, source, statement) in saved_statements(finding, project):
         for text, title, shared_name in rewrites(source, statement):
-            yield Candidate("multi-view", title, {path: text}, shared_name=shared_name)
+            yield Candidate(title, {path: text}, shared_name=shared_name)
     seen: set[int] = set()
-    places = [*(write.site for write in finding.writes), finding.saved.site if finding.saved else None]
-    for site in places:
-        for (path, source, statement), _ in callers(site, project) if site is not None else ():
+    for fact in (*finding.writes, finding.saved):
+        for path, source, statement in callers(fact, project):
             for iterated in _iterated(source, statement):
                 if id(iterated) not in seen:
                     seen.add(id(iterated))
                     title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
-                    yield Candidate("multi-view", title, {path: indexed(source, iterated)})
+                    yield Candidate(title, {path: indexed(source, iterated)})
 
 
 def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -53,8 +52,7 @@ def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpres
 
 def _sequences(iterable: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h,
-    g.unbind())``.
-    """
+    g.unbind())``."""
     if is_place(iterable) or _unbound(iterable) is not None:
         yield iterable
     elif isinstance(iterable, cst.Call) and getattr(iterable.func, "value", "") in _ITERATORS:
@@ -132,8 +130,7 @@ def _numbers(value: cst.BaseExpression) -> int | list[int] | None:
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
     """Yield new texts for one statement that makes several views, a title, and the code that no longer
-    sees writes to them.
-    """
+    sees writes to them."""
     for node in walk(statement):
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue

@@ -34,14 +34,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         late = not _is_update(source, statement)
         for text in wrapped(source, statement, torch):
             title = "write under `torch.no_grad()`"
-            yield Candidate(
-                "no-grad", title, {path: text}, interpretation=NOT_RECORDED, note=_NOTE, late=late
-            )
+            yield Candidate(title, {path: text}, interpretation=NOT_RECORDED, note=_NOTE, late=late)
         function = source.above(statement, cst.FunctionDef)
         if function is not None and only_writes(function):
             title = f"run `{function.name.value}` under `torch.no_grad()`"
             yield Candidate(
-                "no-grad",
                 title,
                 {path: decorated(source, function, torch)},
                 interpretation=NOT_RECORDED,

@@ -26,11 +26,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for _, (path, source, statement) in saved_statements(finding, project):
         for call in expansions(statement):
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"
-            yield Candidate("own-memory", title, {path: source.replaced({call: cloned(call)})})
+            yield Candidate(title, {path: source.replaced({call: cloned(call)})})
     for _, (path, source, statement) in write_statements(finding, project):
         for read in operands(source, statement):
             title = f"read a copy of `{source.code(read)}`"
-            yield Candidate("own-memory", title, {path: source.replaced({read: cloned(read)})})
+            yield Candidate(title, {path: source.replaced({read: cloned(read)})})
 
 
 def expansions(statement: cst.CSTNode) -> Iterator[cst.Call]:

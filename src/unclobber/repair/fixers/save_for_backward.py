@@ -23,14 +23,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the custom Function round a finding's places, rewritten."""
     if finding.code != "UC103":
         return
-    sites = [
-        finding.saved.site if finding.saved else None,
-        finding.needed.site if finding.needed else None,
-        *(write.site for write in finding.writes),
-    ]
     seen: set[int] = set()
-    for site in sites:
-        for (path, source, statement), _ in callers(site, project) if site is not None else ():
+    for fact in (finding.saved, finding.needed, *finding.writes):
+        for path, source, statement in callers(fact, project):
             owner = source.above(statement, cst.ClassDef)
             if owner is None or id(owner) in seen:
                 continue
@@ -39,17 +34,16 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if text is not None:
                 title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
                 guess = _may_be_read_outside(source, owner)
-                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate(title, {path: text}, guess=guess)
             for text, kept in copies(source, owner):
                 title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
                 guess = finding.saved is None or kept != finding.saved.expression
-                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate(title, {path: text}, guess=guess)
 
 
 def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
     """Return whether code outside of the Function reads an attribute named like one set on ``ctx``, which
-    would be gone: ``y.grad_fn.s``.
-    """
+    would be gone: ``y.grad_fn.s``."""
     inside = list(walk(owner))
     own = {id(node) for node in inside}
     set_there = {
@@ -67,8 +61,7 @@ def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
 
 def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
     """Yield new texts in which a Function keeps copies on ``ctx`` of the values that backward reads there:
-    one, then all.
-    """
+    one, then all."""
     methods = _methods(owner)
     backward = methods.get("backward")
     if backward is None or not backward.params.params:
