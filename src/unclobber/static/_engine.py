@@ -68,7 +68,7 @@ class FileRun:
         self.evaluated += 1
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
-        value = expressions.get(type(node), expressions[ast.expr])(self, node, state)
+        value = (expressions.get(type(node)) or expressions[ast.expr])(self, node, state)
         for place in value.places & state.grown.keys():
             value = both(value, state.grown[place])
         return value
