@@ -27,6 +27,7 @@ from ..operations import torch_table
 from ..source import Stack, makers, owners, sites, syntax
 from ..source.origins import Finder, Origin
 from ..source.places import LiveFrame, Place
+from ..syntax import OPERATORS
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, need, save, write
 from ._live import stack_of, user_depth, user_frames_of
@@ -224,13 +225,10 @@ class _Refused:
         statement, node, source = located
         name = syntax.text_of(target.node, source)
         if isinstance(statement, ast.AugAssign) and statement is node:
-            operator = _SYMBOLS.get(type(statement.op))
             value = syntax.text_of(statement.value, source)
             if not _binds_tighter(statement.value, statement.op):
                 value = f"({value})"
-            if operator is None:
-                return None
-            made = f"{name} {operator} {value}"
+            made = f"{name} {OPERATORS[type(statement.op)].symbol} {value}"
             return made if self._is_lost(target.node, statement, source) else f"{name} = {made}"
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return None
@@ -401,7 +399,7 @@ def _operation(node: ast.AST) -> str:
             return node.func.attr
         return node.func.id if isinstance(node.func, ast.Name) else "call"
     if isinstance(node, (ast.BinOp, ast.AugAssign)):
-        return _OPERATORS.get(type(node.op), "operator")
+        return OPERATORS[type(node.op)].operation
     return "operator"
 
 
@@ -431,25 +429,8 @@ _UNNAMED = "the operation"
 _LONGEST = 38
 """Length limit, in characters, of a statement that still reads well behind a `with` on one line."""
 
-_SYMBOLS: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.Pow: "**",
-}
-
 _EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
 """Writes that torch allows even if elements share memory."""
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
 """Expressions that need no parentheses."""
-
-_OPERATORS: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.Pow: "pow",
-    ast.MatMult: "matmul",
-}
