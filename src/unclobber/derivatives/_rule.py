@@ -71,7 +71,7 @@ class Rule:
 
     @property
     def is_view(self) -> bool:
-        """Whether the operation returns a view of its argument."""
+        """True if the operation returns a view of its argument."""
         return bool(re.search(r"\([a-z]\)", self.schema.partition("->")[2]))
 
     @property

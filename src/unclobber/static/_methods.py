@@ -61,6 +61,7 @@ def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("optimizer", "step")
 def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Record an update of the parameters that the optimizer was given."""
     if call.receiver.owners:
         # A fused optimizer changes no version counter, so torch does not notice
         # (tests/torch_facts/test_version_check.py).
@@ -102,6 +103,7 @@ def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
 
 @transfers("any", "buffers named_buffers")
 def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return a list of the registered buffers; None if the receiver can't be named."""
     receiver, prefix = call.receiver, f"{call.receiver.name}."
     if not receiver.name and receiver.kind not in ("object", "module"):
         return None
@@ -247,6 +249,7 @@ def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("tensor unknown function", "requires_grad_")
 def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the tensor as a leaf; a tensor with a history becomes none, and an argument may have one."""
     receiver = call.receiver
     if call.first.data == Constant(False):
         return replace(receiver, grad=Grad.NO, leaf=Leaf.NO)

@@ -72,6 +72,7 @@ def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
 
 @transfers("torch", "autograd.grad")
 def _autograd_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Apply the backward, and return gradients that have a graph with ``create_graph``."""
     if not call.values:
         return None
     create = call.is_true("create_graph")
