@@ -58,7 +58,7 @@ $(STAMP): pyproject.toml constraints.txt
 SPREAD := -n $(WORKERS) --dist worksteal
 
 # Both cores: all tests on the native one, where `make setup` could build it, and those next to it in Python.
-IN_PYTHON := tests/unit/hooks tests/unit/record tests/native
+IN_PYTHON := tests/unit/observe tests/native
 
 test: lint  ## Lint, then run the tests
 	$(PY) -m pytest $(SPREAD) --durations=25 $(PYTEST_ARGS)

@@ -28,8 +28,8 @@ from pathlib import Path, PurePosixPath
 PACKAGE = "unclobber"
 NEEDED = (
     "py.typed",
-    "judge/pages/UC101.md",
-    "judge/pages/UC301.md",
+    "model/pages/UC101.md",
+    "model/pages/UC301.md",
     "footprint/page.html.jinja",
     "observe/native/sources/module.cpp",
     "report/schema.json",

@@ -71,6 +71,7 @@ def test_other_elements_may_be_written(write):
 
 
 def test_reading_is_free():
+    """A frozen tensor may be read, saved and viewed."""
     w = torch.ones(3, requires_grad=True)
     with unclobber.freeze(w):
         (w * 2 + w.exp()).sum().backward()
@@ -177,6 +178,7 @@ def test_what_cannot_be_frozen_is_refused():
 
 
 def test_nothing_stays_installed():
+    """After the last freeze no kernel, client or included key is left."""
     from unclobber.observe.hooks import kernels
     from unclobber.observe.hooks.installation import installation
     from unclobber.torch_internals import compat
@@ -193,7 +195,7 @@ def test_a_process_may_begin_with_a_freeze(tmp_path):
     script = tmp_path / "first.py"
     script.write_text(
         "import torch, unclobber\n"
-        "from unclobber.hooks import fallback\n"
+        "from unclobber.observe.hooks import fallback\n"
         "w = torch.ones(1, requires_grad=True)\n"
         "torch.set_default_device('meta')\n"
         "with unclobber.freeze(w), unclobber.guard():\n"

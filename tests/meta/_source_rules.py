@@ -10,7 +10,6 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "src" / "unclobber"
 
 _FACTS = ("model", "syntax", "torch_internals")
-_TELLING = ("judge", "report")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "syntax": (),
@@ -22,18 +21,17 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "static": ("model", "syntax", "operations"),
     "report": ("model", "syntax"),
     "derivatives": (*_FACTS, "operations"),
-    "source": (*_FACTS, "operations", "derivatives"),
+    "source": _FACTS,
     "observe": ("model", "operations", "torch_internals", "source"),
-    "evidence": (*_FACTS, "operations", "derivatives", "source", "observe"),
-    "judge": _FACTS,
+    "explain": (*_FACTS, "operations", "derivatives", "source", "observe"),
     "session": (
         "model",
         "settings",
         "torch_internals",
         "source",
         "observe",
-        "evidence",
-        *_TELLING,
+        "explain",
+        "report",
     ),
     "repair": (
         *(*_FACTS, "operations", "main_module", "agreement"),
@@ -52,7 +50,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         *("model", "main_module", "settings", "static", "derivatives", "observe"),
-        *(*_TELLING, "session", "repair", "footprint"),
+        *("report", "session", "repair", "footprint"),
     ),
 }
 """For each room the rooms that it may import; each of them stands above it."""
@@ -63,7 +61,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "syntax", "operations", "main_module", "settings", "static", "report", "judge"}
+WITHOUT_TORCH = {"model", "syntax", "operations", "main_module", "settings", "static", "report"}
 
 
 def room_of(module: str) -> str:

@@ -78,7 +78,7 @@ def counted(sources: dict[str, str], pages: dict[str, str], tests: dict[str, str
         "package": {**{name: words[name] for name in ("fragments", "words", "names", "undocumented")},
                     "arrows": len(arrows)},
         "tests": {"unsaid": sum(len(unsaid(text)) for text in tests.values())},
-        "comments": {room: int(500 * comments[room] / code[room]) / 5 for room in lines},
+        "comments": {room: 100 * comments[room] // code[room] for room in lines},
     }  # fmt: skip
 
 

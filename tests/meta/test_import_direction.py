@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from _source_rules import (
@@ -47,6 +48,13 @@ def test_no_room_has_a_public_name():
     assert not {*ROOMS, *FRONT} & set(unclobber.__all__)
 
 
+def test_every_room_has_unit_tests():
+    """In the folder of its name, and no folder has another's."""
+    units = Path(__file__).parents[1] / "unit"
+    assert {path.name for path in units.iterdir() if any(path.rglob("test_*.py"))} == set(ROOMS)
+    assert not list(units.glob("*.py"))
+
+
 def test_each_room_imports_only_rooms_above_it():
     """So the table itself has no circle."""
     above = list(ROOMS)
@@ -68,6 +76,7 @@ def test_no_files_import_each_other():
 
 
 def test_circles_are_found():
+    """The search for circles of imports finds one of three files, and none where there is none."""
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set()}) == [["a", "b", "c"]]
     assert circles({"a": {"b"}, "b": set()}) == []
 
@@ -99,20 +108,20 @@ def test_a_look_at_a_history_is_caught():
             "unclobber.session.session.Session",
         ),
         ("unclobber.model._save", "from .. import session", "unclobber.session"),
-        ("unclobber.judge.rules.uc101", "def f():\n    import torch", "torch"),
-        ("unclobber.judge._words", "from torch import Tensor", "torch"),
-        ("unclobber.judge._words", "from ..observe.hooks import saves", "unclobber.observe.hooks.saves"),
+        ("unclobber.report._html", "def f():\n    import torch", "torch"),
+        ("unclobber.report._words", "from torch import Tensor", "torch"),
+        ("unclobber.report._words", "from ..observe.hooks import saves", "unclobber.observe.hooks.saves"),
         ("unclobber.report._text", "from unclobber.repair import plan", "unclobber.repair.plan"),
         ("unclobber.repair.fixers.scatter", "from ...report import to_text", "unclobber.report.to_text"),
-        ("unclobber.observe.record._undo", "from ...judge import judge", "unclobber.judge.judge"),
+        ("unclobber.observe.record._undo", "from ...explain import notices", "unclobber.explain.notices"),
         ("unclobber.attic._box", "from ..model import Save", "unclobber.model.Save"),
-        ("unclobber.evidence.save", "from ..source._definitions import x", "unclobber.source._definitions.x"),
+        ("unclobber.explain.save", "from ..source._definitions import x", "unclobber.source._definitions.x"),
         (
-            "unclobber.evidence.save",
+            "unclobber.explain.save",
             "from ..observe.record._undo import x",
             "unclobber.observe.record._undo.x",
         ),
-        ("unclobber.evidence.save", "from ..observe.record import keep", "unclobber.observe.record.keep"),
+        ("unclobber.explain.save", "from ..observe.record import keep", "unclobber.observe.record.keep"),
     ],
 )
 def test_a_planted_import_is_caught(module, planted, expected):
@@ -124,7 +133,7 @@ def test_a_planted_import_is_caught(module, planted, expected):
     ("module", "source"),
     [
         ("unclobber.model._save", "from ._site import Site\nimport dataclasses"),
-        ("unclobber.judge.rules.uc101", "from ...model import Finding\nfrom .._words import line"),
+        ("unclobber.explain.rules.uc101", "from ...model import Finding\nfrom ._words import line"),
         ("unclobber.report._text", "from ..model import Finding"),
         ("unclobber.session._freeze", "from ..source.syntax import locate\nfrom ..source import sites"),
     ],

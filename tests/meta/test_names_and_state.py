@@ -23,7 +23,7 @@ STATE = {
     "one a process, because torch is patched once a process": {
         "observe.hooks.installation.installation", "observe.hooks.kernels.running",
         "observe.hooks.saves._observation", "observe.hooks.backward._calls",
-        "observe.hooks.write_log._follower", "session.freeze._keeper",
+        "observe.hooks.write_log._follower", "session.freezing._keeper",
         "torch_internals.engine.engine", "torch_internals.patches.installed",
         "observe.hooks.functions._classes", "lightning._fits", "transformers._train",
         "cli.children._settings.following", "integrations.always_on._installed",
@@ -32,7 +32,7 @@ STATE = {
         "observe.hooks.backward._thread", "observe.hooks.fallback._thread", "observe.hooks.functions._thread",
         "observe.hooks.gradients._thread", "observe.hooks.handed.unpacked",
         "observe.hooks.saves._threads",
-        "observe.hooks._stale_reads._active", "source.frames.newest", "evidence.reads._unpacking",
+        "observe.hooks._stale_reads._active", "source.frames.newest", "explain.reads._unpacking",
         "observe.record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
         "torch_internals.compat._hook_stack.hook_stack", "torch_internals.compat._kept._reading",
     },
@@ -150,6 +150,7 @@ def _rebinding(trees: dict[str, ast.Module]) -> list[str]:
 
 
 def test_nothing_is_rebound():
+    """No function rebinds a module's name with `global`."""
     assert _rebinding(TREES) == []
 
 

@@ -206,6 +206,8 @@ class Passing(TorchDispatchMode):
 
 
 def test_under_a_mode(native):
+    """Both cores note the saves of operations that a dispatch mode passes on."""
+
     def program():
         with Passing():
             return X.exp() * X

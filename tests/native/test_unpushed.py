@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 import unclobber
 from unclobber.observe.hooks import backward, kernels, saves
 from unclobber.observe.native import core, place
-from unclobber.session.session import Session
+from unclobber.session import Session
 from unclobber.torch_internals import compat
 
 FILE = place.compiled()
@@ -158,6 +158,7 @@ def test_the_same_as_in_python(program, monkeypatch):
 
 
 def test_nothing_is_pushed():
+    """A session pushes no hooks on torch's stack, where the program's still go."""
     with Session():
         assert compat.hook_stack.top() is None
         with saved_tensors_hooks(lambda t: t, lambda t: t):

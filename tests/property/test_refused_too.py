@@ -10,9 +10,9 @@ import pytest
 import unclobber
 from grammar import random_script
 from oracles.scripts import Script, run
-from unclobber.evidence import ahead, reads, sentence
+from unclobber.explain import ahead, reads, sentence
 from unclobber.observe.hooks import backward
-from unclobber.session.session import Session
+from unclobber.session import Session
 from unclobber.source import sites
 from unclobber.torch_internals import compat
 

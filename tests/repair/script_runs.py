@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import warm
-from repair.scripts import Script
+from grammar.training import Script
 from unclobber.repair import rounds as _rounds
 from unclobber.repair.outcome import Clean, Proved, Unproved
 from unclobber.repair.project import Project

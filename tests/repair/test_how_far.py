@@ -15,7 +15,7 @@ import pytest
 
 from unclobber.repair import _search
 from unclobber.repair import rounds as _rounds
-from unclobber.repair._job import Ended, Job, Program
+from unclobber.repair._job import CommandLine, Ended, Job
 from unclobber.repair.outcome import Proved, Unproved
 from unclobber.repair.proof import Runner
 
@@ -175,7 +175,7 @@ def test_an_interrupt_before_anything_runs(tmp_path, capfd):
     with Runner() as runner:
         os.kill(runner._process.pid, signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            runner.run(Job(Program(str(script))))
+            runner.run(Job(CommandLine(str(script))))
     assert capfd.readouterr() == ("", "")
 
 
@@ -194,10 +194,10 @@ def test_a_run_that_is_cut_off_does_not_answer_the_next(tmp_path):
     usual = signal.signal(signal.SIGUSR1, cut_off)
     try:
         with Runner() as runner:
-            alone = runner.run(Job(Program(str(quick))))
+            alone = runner.run(Job(CommandLine(str(quick))))
             with pytest.raises(CutOffError):
-                runner.run(Job(Program(str(slow))))
-            after = runner.run(Job(Program(str(quick))))
+                runner.run(Job(CommandLine(str(slow))))
+            after = runner.run(Job(CommandLine(str(quick))))
     finally:
         signal.signal(signal.SIGUSR1, usual)
     assert (after.ended, after.error) == (alone.ended, alone.error)

@@ -18,18 +18,19 @@ from unittest import mock
 from conflict_programs import PROGRAMS, Run
 
 import unclobber
-from unclobber.model import Report
+from unclobber.explain.boundary import finding_or_fallback
+from unclobber.model import Report, or_default
 from unclobber.observe.record import Ledger
-from unclobber.session import session, story_boundary
-from unclobber.session.session import Session
+from unclobber.report import line_of, text_of
+from unclobber.session import Session, session
 
 BOUNDARY = frozenset(
     one.__code__
     for one in (
-        story_boundary.finding_or_fallback,
-        story_boundary.or_default,
-        story_boundary.text_of,
-        story_boundary.line_of,
+        finding_or_fallback,
+        or_default,
+        text_of,
+        line_of,
         Session._guarded_call,
     )
 )

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.evidence import ahead
+from unclobber.explain import ahead
 from unclobber.report import ahead_to_text
 
 

@@ -10,9 +10,9 @@ from planted_faults import functions, planted, run, warm
 
 from surroundings import surroundings
 from unclobber.observe.record import Ledger
-from unclobber.session._silent import SilentConflicts
+from unclobber.session import Session
 
-RECORDING = frozenset((Ledger.before_write.__code__, SilentConflicts.stale.__code__))
+RECORDING = frozenset((Ledger.before_write.__code__, Session.stale.__code__))
 BY_NAME = {f"{one.__module__}:{one.__qualname__}": one for one in functions().values()}
 WRITTEN = ["result", "two saves", "other elements", "data", "on ctx", "recompute"]
 """Programs whose backward needs what a write has changed, or what torch believes it has."""

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from torch_features import FEATURES, needs
-from unclobber.evidence.refusals import kind_of
-from unclobber.judge.pages import page
+from unclobber.explain.refusals import kind_of
 from unclobber.model import CODES
+from unclobber.model.pages import page
 from unclobber.torch_internals import compat
 
 

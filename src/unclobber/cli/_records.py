@@ -19,8 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..judge import outcome
-from ..model import Finding, Outcome, Report
+from ..model import Finding, Outcome, Report, outcome
 from ._program import ProgramEnd
 
 State = Literal["absent", "running", "ended", "died"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import click
 
-from ..report import options_for, report_to_text, to_json
+from ..report import FORMATS, options_for, to_json
 from ._looking import looked_at
 from ._output import write_document
 
@@ -43,7 +43,7 @@ def show(paths: Sequence[str], *, only_diff: bool, format_: str, print_diff: Cal
         document["fix"] = {"diff": diff or None, "written": [], "reason": _WHY, "runs": 0, "proofs": []}
         write_document(sys.stdout, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
-        click.echo(report_to_text(report, options_for(sys.stdout)))
+        click.echo(FORMATS["text"](report, options_for(sys.stdout)))
         if diff:
             click.echo()
             print_diff(diff)

@@ -16,11 +16,11 @@ from ._looking import looked_at
 from ._options import reporting
 from ._output import OutputFile
 from ._suppression import codes_of
-from ._terminal import HELP
+from ._terminal import COMMAND
 
 
 @click.command(
-    context_settings={"max_content_width": 100, "help_option_names": HELP},
+    context_settings=COMMAND,
     epilog="""
     Exit code: 0 nothing found, 1 findings, 2 wrong use or a fault of unclobber itself.
 

@@ -20,7 +20,7 @@ from ._errors import UsageError
 from ._output import write_document
 from ._progress import said
 from ._target import program_and_arguments
-from ._terminal import HELP
+from ._terminal import PROGRAM
 from ._torch import require_torch
 
 if TYPE_CHECKING:
@@ -32,14 +32,8 @@ _NAME = "Name a script: `unclobber fix train.py`; see `unclobber fix --help`."
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
 
 
-class _FixCommand(click.Command):
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "SCRIPT.py", "[--]", "[ARGS]... | --no-run PATH..."]
-
-
 @click.command(
-    cls=_FixCommand,
-    context_settings={"allow_interspersed_args": False, "max_content_width": 100, "help_option_names": HELP},
+    context_settings=PROGRAM,
     epilog="""
     Exit code: 0 nothing to fix, or --write has written a proved fix; 1 there is something to fix that
     was not written; 2 wrong use, a script that fails for its own reasons, or a fault of unclobber
@@ -83,7 +77,13 @@ class _FixCommand(click.Command):
 @click.option(
     "--format", "format_", default="text", metavar="text|json", help="How to report; text is the default."
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="SCRIPT.py [--] [ARGS]... | --no-run PATH...",
+    type=click.UNPROCESSED,
+    shell_complete=a_file,
+)
 def command(
     *,
     unrun: bool,
@@ -217,7 +217,9 @@ def _fix_sentences(rounds: Rounds) -> str:
             best, *others = outcome.repairs
             lines.append(_sentence(_proof_line(best)))
             lines += [_sentence(f"note: {note}") for note in best.notes]
-            lines += [_sentence(f"also proved: {way(other)}: {other.beside(best)}") for other in others]
+            lines += [
+                _sentence(f"also proved: {way(other)}: {other.difference_from(best)}") for other in others
+            ]
             project = project.with_texts(best.texts)  # the next round's candidates edit these texts
     return "".join(f"{line}\n" for line in [*lines, *offered])
 

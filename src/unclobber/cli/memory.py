@@ -19,7 +19,7 @@ from ._output import OutputFile, usable, write_document, write_text
 from ._program import die_interrupted, run
 from ._progress import program_progress
 from ._target import Target, program_and_arguments, target_of
-from ._terminal import HELP
+from ._terminal import PROGRAM
 from ._torch import require_torch
 
 if TYPE_CHECKING:
@@ -28,14 +28,8 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "html")
 
 
-class _MemoryCommand(click.Command):
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "(SCRIPT.py | -m MODULE)", "[--]", "[ARGS]..."]
-
-
 @click.command(
-    cls=_MemoryCommand,
-    context_settings={"allow_interspersed_args": False, "max_content_width": 100, "help_option_names": HELP},
+    context_settings=PROGRAM,
     epilog="""
     The program is stopped at the end of the recorded backward. Under --fake it must make its model and its
     data itself, and may not look at values (`.item()`, `if tensor > 0`, NumPy).
@@ -67,7 +61,13 @@ class _MemoryCommand(click.Command):
 )
 @click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
 @click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="(SCRIPT.py | -m MODULE) [--] [ARGS]...",
+    type=click.UNPROCESSED,
+    shell_complete=a_file,
+)
 def command(
     *,
     step: int,

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..model import SpanEdit
+from ..syntax import SpanEdit
 
 Kind = Literal["parameter", "buffer", "input", "activation", "gradient", "temporary"]
 """Kinds of storages. The first three live anyway; forward makes an ``activation``, backward a leaf's
@@ -190,7 +190,7 @@ class InPlaceCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """Another run beside the first: loss, gradients and peak."""
+    """A comparison of another run with the first: loss, gradients and peak."""
 
     peak_before: int
     peak_after: int = 0
@@ -210,7 +210,7 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trial(Compared):
+class TriedInPlace(Compared):
     """Result of a run with all safe candidates in place."""
 
     substituted: int
@@ -256,7 +256,7 @@ class Change:
     predicted: int = 0
     """Bytes by which the peak falls, computed from the recorded timeline."""
     recomputed: float = 0.0
-    """Part of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
+    """Section of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
     tried: Tried | None = None
     why_untried: str | None = None
     edits: tuple[tuple[SpanEdit, ...], ...] = field(default=(), repr=False)
@@ -318,7 +318,7 @@ class MemoryReport:
     """Live bytes at the peak that forward made."""
     peak_kept: int = 0
     """Largest number of bytes that saves alone kept alive at one tick."""
-    trial: Trial | None = None
+    trial: TriedInPlace | None = None
     changes: tuple[Change, ...] = ()
     """Changes that would lower the peak, largest saving first."""
     curve: tuple[CurvePoint, ...] = ()

@@ -366,7 +366,6 @@ class MemoryRecorder(compat.OwnMode):
             call=self.call,
             shape=tuple(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),
-            sequence=compat.next_sequence_number() - 1,
         )
         self.trace.saves.append(save)
         # `detach` is an operation, too, which the recorder must not count.

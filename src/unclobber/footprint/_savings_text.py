@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from ..model.text import listing, plural, size, times
-from ._facts import Change, Compared, MemoryReport, Trial, Tried, short
+from ._facts import Change, Compared, MemoryReport, Tried, TriedInPlace, short
 
 _ADVICE = ("held", "unneeded", "twice", "dtype")
 """Sorts of changes whose ``write`` is a sentence, not code."""
@@ -63,7 +63,7 @@ def measured(tried: Tried) -> str:
     return text if tried.proved else f"NOT PROVED, {text}"
 
 
-def in_place(trial: Trial) -> str:
+def in_place(trial: TriedInPlace) -> str:
     """Return the sentence on the run with all candidates in place."""
     if trial.error is not None:
         return f"The changed program failed, so nothing is proved: {trial.error}"

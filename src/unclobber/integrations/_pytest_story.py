@@ -12,8 +12,7 @@ from _pytest._io import TerminalWriter
 
 from ..model import Report
 from ..repair import with_candidates
-from ..report.story import offending
-from ..session.story_boundary import text_of
+from ..report import offending, text_of
 
 if TYPE_CHECKING:
     import pytest

@@ -30,9 +30,8 @@ from IPython.display import display
 
 from ..model import PACKAGE, Finding, Frame, Report, Site, or_default
 from ..repair import with_candidates
-from ..report import ReportDisplay
-from ..session.session import Session
-from ..session.story_boundary import error_of, line_of
+from ..report import ReportDisplay, error_of, line_of
+from ..session import Session
 from ..settings import ProjectSettings, SettingsError, Suppression
 from ..settings.pyproject import settings_for
 from ._every_cell import EveryCell

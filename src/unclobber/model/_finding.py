@@ -33,20 +33,6 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True)
-class SpanEdit:
-    """A part of a file, and its replacement."""
-
-    path: str
-    line: int
-    column: int
-    """1-based, in characters."""
-    end_line: int
-    end_column: int
-    """The column after the last character."""
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Fix:
     """A fix or advice for a finding. ``verified`` is set only if it was run and compared."""
 

@@ -87,7 +87,7 @@ def _enter_session() -> None:
     """Enter a session, which registers the kernels of all operators that have none yet."""
     import torch
 
-    from ..session.session import Session
+    from ..session import Session
 
     if not torch.cuda.is_available():  # a CUDA context does not survive a fork
         with Session("guard", warn=False):

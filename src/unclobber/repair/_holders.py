@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..observe.record import SavedTensor, overlap, region_of
-from ..source.owners import variables_of
+from ..source import variables_of
 from ..torch_internals import compat
 from ._job import HeldBy
 from ._probes import PASSED, PLACE, WriteStatement

@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 
 class Ended(Enum):
-    """How a run ended."""
+    """The ways in which a run ends."""
 
     FINISHED = "finished"
     STOPPED = "stopped"
@@ -42,8 +42,8 @@ class HeldBy:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A script with its command line."""
+class CommandLine:
+    """A script and its arguments."""
 
     script: str
     arguments: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Where a run takes place, and how long it may take."""
+    """The place of a run, and its time limits."""
 
     folder: str
     """The user's working directory."""
@@ -85,7 +85,7 @@ class Against:
 class Job:
     """A run of a program in a process of its own."""
 
-    program: Program
+    program: CommandLine
     texts: Mapping[str, str] = field(default_factory=dict)
     """Real path of a file to the text that runs in its place."""
     interpretations: frozenset[str] | None = None
@@ -111,7 +111,7 @@ class Job:
 
 
 class Why(Enum):
-    """Why two runs don't agree."""
+    """The reasons why two runs don't agree."""
 
     NO_REFERENCE = "the reference could not be run"
     NOT_REACHED = "a backward call was not reached"

@@ -279,12 +279,12 @@ def _compare_leaves(reference: BackwardRecord, other: BackwardRecord, total: Com
     return ""
 
 
-def _agree(one: torch.Tensor | None, other: torch.Tensor | None, total: Comparison) -> bool:
+def _agree(first: torch.Tensor | None, other: torch.Tensor | None, total: Comparison) -> bool:
     """Return whether two tensors agree up to rounding; record the largest difference in ``total``."""
-    if one is None or other is None:
-        return one is other
-    relative = difference(one, other)
-    if relative > rounding(one):
+    if first is None or other is None:
+        return first is other
+    relative = difference(first, other)
+    if relative > rounding(first):
         return False
     total.largest_difference = max(total.largest_difference, relative)
     return True

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from ..model import Finding
-from ..session.session import Session
+from ..session import Session
 from ..torch_internals.engine import engine
 from . import _candidate, _end_state, _interpretations, _leftovers, _overlay
 from ._end_state import EndState, RunRecord, compare_end_states

@@ -21,7 +21,7 @@ from typing import Any
 from ..model import Finding, Site
 from . import _hiding, _plan
 from ._candidate import CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, interpretation_of
-from ._job import Against, Ended, HeldBy, Program, Ran
+from ._job import Against, CommandLine, Ended, HeldBy, Ran
 from ._probes import WriteStatement
 from ._trial import Trial
 from .fixers._sites import sites
@@ -74,7 +74,7 @@ class _SearchState:
 class Search:
     """A search for one finding; see ``repair`` for the arguments."""
 
-    program: Program
+    program: CommandLine
     runner: Runner
     first_only: bool = False
     seconds: float = 600.0
@@ -366,7 +366,7 @@ def repair(
     """
     project = project or Project.of(script)
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
-        search = Search(Program(script, arguments), used, first_only, 10 * timeout, progress)
+        search = Search(CommandLine(script, arguments), used, first_only, 10 * timeout, progress)
         return _safely(search, project)
 
 

@@ -330,5 +330,5 @@ class _StateComparison:
         return "" if repr(a.value) == repr(b.value) else "has another value"
 
 
-def _agree(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return difference(one, other) <= rounding(one)
+def _agree(first: torch.Tensor, other: torch.Tensor) -> bool:
+    return difference(first, other) <= rounding(first)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from . import _leftovers
 from ._candidate import AS_WRITTEN
-from ._job import Against, Ended, HeldBy, Job, Program, Ran, Why
+from ._job import Against, CommandLine, Ended, HeldBy, Job, Ran, Why
 from ._probes import WriteStatement
 from .outcome import Proof
 from .proof import Runner
@@ -37,7 +37,7 @@ class Trial:
         beyond: Number of backward calls after it that are run and compared as well.
     """
 
-    def __init__(self, program: Program, runner: Runner, until: int = 1, beyond: int = 0) -> None:
+    def __init__(self, program: CommandLine, runner: Runner, until: int = 1, beyond: int = 0) -> None:
         self.runner = runner
         self.until = until
         self.not_to_end = "what is compared is one step" if not beyond else ""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..model import SpanEdit
+from ..syntax import SpanEdit, replaced
 from ._candidate import AS_WRITTEN
-from ._job import Against, Program
+from ._job import Against, CommandLine
 from ._trial import Trial
 from .outcome import Proof
 from .project import Project
@@ -21,33 +21,17 @@ from .proof import Runner
 def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None:
     """Return whole new texts of the files, by their real paths; None if a file isn't the project's, or two
     edits overlap."""
-    by_path: dict[str, set[SpanEdit]] = {}
+    by_path: dict[str, list[SpanEdit]] = {}
     for edit in edits:
-        by_path.setdefault(os.path.realpath(edit.path), set()).add(edit)
+        by_path.setdefault(os.path.realpath(edit.path), []).append(edit)
     texts = {}
     for path, places in by_path.items():
         text = project.text(path)
-        new = None if text is None else _with(text, places)
+        new = None if text is None else replaced(text, places)
         if new is None:
             return None
         texts[path] = new
     return texts
-
-
-def _with(text: str, edits: Iterable[SpanEdit]) -> str | None:
-    """Return the text with the edits, last one first; None if two overlap."""
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    last = len(text) + 1
-    for edit in sorted(edits, key=lambda edit: (edit.line, edit.column), reverse=True):
-        begin = starts[edit.line - 1] + edit.column - 1
-        end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, len(text))
-        if end > last:
-            return None
-        text = f"{text[:begin]}{edit.text}{text[end:]}"
-        last = begin
-    return text
 
 
 class Prover:
@@ -69,7 +53,7 @@ class Prover:
         """The new texts of the files, with all edits that were taken."""
         self._project = project
         self._edits: Sequence[SpanEdit] = ()
-        self._trial = Trial(Program(script, arguments), runner, until)
+        self._trial = Trial(CommandLine(script, arguments), runner, until)
         self._reference = self._trial.reference(frozenset({AS_WRITTEN}))
 
     def take(self, ways: Iterable[Sequence[SpanEdit]]) -> Proof | str:

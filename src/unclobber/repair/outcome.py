@@ -82,7 +82,7 @@ class Repair:
         lines = [str(line) for line in dict.fromkeys(map(_line, edits))]
         return f"in line{'s' if len(lines) > 1 else ''} {listing(lines)}"
 
-    def beside(self, best: Repair) -> str:
+    def difference_from(self, best: Repair) -> str:
         """Return the difference from the best repair, in one clause: what it keeps, copies or moves."""
         from .fixers import FIXERS
 

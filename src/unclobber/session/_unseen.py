@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..judge import judge_without_story
+from ..explain import KnownFacts
 from ..observe.hooks import saves
 from ..observe.hooks.graph import reachable
 from ..observe.hooks.mechanisms import Off
+from ..report import error_of
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
-from .story_boundary import error_of
 
 _CODES = {"functions": "UC103", "checkpoint": "UC105"}
 
@@ -43,9 +43,8 @@ class Unseen:
         graph = reachable(call)
         for mechanism in self._off:
             if graph is None or any(_goes_through(node, mechanism) for node in graph.values()):
-                raise error_of(
-                    judge_without_story(_CODES[mechanism.name], mechanism.sentence, message=_MESSAGE)
-                )
+                known = KnownFacts(_CODES[mechanism.name], message=_MESSAGE)
+                raise error_of(known.finding(mechanism.sentence))
 
     def end(self, state: None, call: EngineCall) -> None:
         """Do nothing, because ``begin`` changes nothing."""

@@ -20,12 +20,21 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
-from ..evidence import ahead, describe, reads, sentence
-from ..evidence import refused as _refused
-from ..evidence.notices import notices
-from ..evidence.refusals import kind_of
-from ..judge import judge, judge_without_story, outcome
-from ..judge.refusals import judge_refusal
+from ..explain import (
+    KnownFacts,
+    Observation,
+    is_detached,
+    is_own_result,
+    is_unpacking,
+    never_read,
+    notices,
+    now,
+    of_conflict,
+    of_refusal,
+    of_unpack,
+    refused_too,
+    shortest,
+)
 from ..model import (
     Finding,
     InplaceError,
@@ -33,21 +42,28 @@ from ..model import (
     Suppressed,
     Totals,
     UnclobberError,
+    internal_error_in,
     or_default,
+    outcome,
 )
 from ..observe.hooks import backward, conflicts, fallback, mechanisms
 from ..observe.hooks import saves as _saves
 from ..observe.hooks.installation import installation
 from ..observe.native import core
 from ..observe.record import SavedTensor, SaveState
+from ..report import error_of
 from ..settings import Suppression
-from ..source import compiled, frames, sites
+from ..source import OURS
 from ..torch_internals import compat, versions
-from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen
 from ._warning import warn
-from .story_boundary import KnownFacts, error_of, finding_or_fallback, internal_error_in
+
+_UNSURE = "whether a tensor that backward needs was overwritten is not known"
+"""Message of a refusal if an internal error leaves no more to be said."""
+
+_CODES = {"ctx": "UC103", "recompute": "UC105"}
+"""Codes of conflicts that torch doesn't check, by the holder of the tensor."""
 
 Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
@@ -124,12 +140,11 @@ class Session:
         self._unseen: Unseen | None = None
         """Refuses backwards through mechanisms that don't work on this torch; None if all work."""
         self._lock = threading.RLock()
-        self._silent = SilentConflicts(self)
-        self.ledger.on_self_overlap = lambda operation, stack: self._silent.on(
+        self.ledger.on_self_overlap = lambda operation, stack: self.on(
             conflicts.SelfOverlap(operation, stack)
         )
         self.ledger.unrecorded = self._unrecorded
-        self._started_at = compiled.now()
+        self._started_at = now()
         self.backwards_before = 0
         """Number of backward calls in the process before this session."""
         self._counted_before = (0, 0)
@@ -151,9 +166,9 @@ class Session:
         self._begin_where(installation.off())
         installation.acquire(self.ledger)
         self.backwards_before = backward.count()
-        self._started_at = compiled.now()
+        self._started_at = now()
         try:
-            self._hooks = _saves.SavedTensorHooks(self._need, self._silent)
+            self._hooks = _saves.SavedTensorHooks(self._need, self)
             self._hooks.enter()
         # Not `Exception` alone: Ctrl-C here would leave the kernels installed without a session.
         except BaseException:
@@ -210,7 +225,7 @@ class Session:
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
         self.ledger.account.peak = self.ledger.account.kept
         self.ledger.transform = self.ledger.replay = None
-        self._started_at = compiled.now()
+        self._started_at = now()
 
     def leave_unwatched(self) -> None:
         """Stop watching in a forked child that doesn't train, unless other hooks were pushed after these."""
@@ -228,7 +243,7 @@ class Session:
         Raises:
             InplaceError: backward is refused.
         """
-        if reads.is_unpacking():  # unclobber itself unpacks, to learn a history: no backward reads the values
+        if is_unpacking():  # unclobber itself unpacks, to learn a history: no backward reads the values
             return saved.alias
         fault = None if saved.entry is None else saved.entry.lost
         if fault is None:
@@ -243,14 +258,14 @@ class Session:
     def _verdict(self, saved: SavedTensor) -> _Verdict:
         """Return the verdict on a saved tensor, without reading any source file."""
         entry = saved.entry
-        if entry is not None and entry.storage_swap is not None and reads.is_own_result(saved):
+        if entry is not None and entry.storage_swap is not None and is_own_result(saved):
             # torch keeps a result apart from the tensor that the program got:
             # tests/programs/allowed/a_result_is_kept_apart_from_the_tensor_that_data_changes.py.
             entry.storage_swap = None
         state = self.ledger.state_of(saved)
         now = state.now
         # Only `watch` refuses as torch does; guard needs no history (test_right_under_guard).
-        if self.policy == "watch" and _is_detached(saved):
+        if self.policy == "watch" and is_detached(saved):
             return _Verdict(state, now, refused=True)
         # Writes after the session's end went unseen: test_graph_passed_from_guard_to_guard.
         sealed = entry.sealed if entry is not None else None
@@ -259,7 +274,7 @@ class Session:
         if not dirty and not written_after_exit:
             return _Verdict(state, now)
         # A failed query counts as a read: better one finding too many than a wrong gradient.
-        if not state.refused and or_default(lambda: reads.never_read(saved, self.ledger), False):
+        if not state.refused and or_default(lambda: never_read(saved, self.ledger), False):
             return _Verdict(state, now)
         if self.policy == "watch":
             # If torch would go on with the present value, so does `watch`, which only reports it.
@@ -294,16 +309,15 @@ class Session:
         """
         version, entry = saved.alias._version, saved.entry
         self.note_internal_error(fault)
-        torch_message = sentence.shortest(saved, version)
-        if torch_message is None and self.policy == "watch" and _is_detached(saved):
+        torch_message = shortest(saved, version)
+        if torch_message is None and self.policy == "watch" and is_detached(saved):
             torch_message = compat.Sentence.DETACHED
         written = version != saved.version or (entry is not None and entry.written)
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
-        message = UNSURE if torch_message is None else None
-        raise error_of(
-            self._kept(judge_without_story("UC101", fault, message=message, torch_message=torch_message))
-        )
+        message = _UNSURE if torch_message is None else None
+        known = KnownFacts("UC101", torch_message=torch_message, message=message)
+        raise error_of(self._kept(known.finding(fault)))
 
     def note_internal_error(self, fault: str) -> None:
         """Note the sentence about an internal error for the report, once."""
@@ -331,7 +345,7 @@ class Session:
         if self.policy != "watch":
             return ()
         refused: dict[int, Finding] = {}
-        for saved, node in ahead.refused_too(state.saved, self.ledger):
+        for saved, node in refused_too(state.saved, self.ledger):
             finding = self._note(self.ledger.state_of(saved), repaired=False, node=node)
             if finding is not None and finding.ahead:
                 refused[id(finding)] = finding
@@ -342,78 +356,74 @@ class Session:
     def _note(
         self, state: SaveState, *, repaired: bool, again: bool = False, node: Any = None
     ) -> Finding | None:
-        """Judge a conflict, and keep its finding unless its places have one already.
+        """Keep the finding for a tensor that was saved and overwritten; the arguments are those of
+        ``of_unpack``."""
+        return self.keep(of_unpack(state, self, repaired=repaired, again=again, node=node))
 
-        One line may save two tensors, of which torch sees only one overwritten: these are two findings.
+    # --- what torch doesn't check: the interface `Conflicts` of the hooks -------------------------
 
-        Args:
-            state: The save state of the tensor.
-            repaired: Whether backward gets the value as it was saved.
-            again: Make a new finding even for known places, for an error that is about to be raised.
-            node: The node that would have unpacked the tensor, if backward was refused before it came there.
+    @property
+    def repairs(self) -> bool:
+        """Return whether code gets the values as they were: under ``guard`` and ``audit``."""
+        return self.policy != "watch" and self.active
+
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
+        """Return the save state of ``saved`` if its values are known to have changed, else None.
+
+        Raises:
+            InplaceError: an internal error hides whether they have, and the policy isn't ``watch``.
         """
-        # Part of the key, so it must be known without an explanation.
-        refused = state.refused or (state.moved and not state.changed)
+        if not self.active:
+            return None
+        entry = saved.entry
+        # Without an entry no write was seen; a bump without one still needs the ledger's look.
+        if entry is None and saved.alias._version == saved.version:
+            return None
+        fault = None if entry is None else entry.lost
+        if fault is None:
+            try:
+                state = self.ledger.state_of(saved)
+            except Exception as error:
+                fault = internal_error_in("what became of a tensor could not be told", error)
+            else:
+                return state if state.changed else None
+        self.note_internal_error(fault)
+        written = saved.alias._version != saved.version or (entry is not None and entry.written)
+        if written and self.policy != "watch":
+            known = KnownFacts(_CODES[held], message=_UNSURE)
+            finding = known.finding(fault)
+            observation = Observation(lambda: (known.code, fault), lambda: finding, lambda: known, again=True)
+            self.warn_or_raise(self.keep(observation), refuse=True)
+        return None
 
-        def key() -> Any:
-            # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
-            last = self.ledger.last_write(state.saved)
-            written = None if last is None else sites.user_place(last.stack)
-            return refused, sites.user_place(state.saved.stack), written
+    def on(self, conflict: conflicts.Conflict) -> None:
+        """Keep the finding for a conflict that the hooks saw, and report it."""
+        observation = of_conflict(conflict, self)
+        if observation is None:
+            return
+        repaired = self.repairs and observation.can_be_repaired
+        finding = self.keep(observation)
+        if not repaired:
+            self.warn_or_raise(finding, refuse=observation.refused, cause=observation.cause)
 
-        def make() -> Finding | None:
-            """Describe and judge the conflict."""
-            finding = judge(
-                describe.evidence(
-                    state,
-                    self.ledger,
-                    repaired=repaired,
-                    backwards_before=self.backwards_before,
-                    goes_on=not again,
-                    node=node,
-                )
-            )
-            if finding is None and again:
-                raise AssertionError("what is refused is always a finding")
-            return finding if finding is None or node is None else replace(finding, ahead=True)
+    # --- findings -------------------------------------------------------------------------------
 
-        return self.keep(
-            key,
-            make,
-            lambda: _known_facts(state, refused=refused, repaired=repaired, goes_on=not again),
-            again=again,
-            reached=node is None,
-        )
-
-    def keep(
-        self,
-        key: Callable[[], Any],
-        make: Callable[[], Finding | None],
-        known_facts: Callable[[], KnownFacts],
-        *,
-        again: bool = False,
-        reached: bool = True,
-    ) -> Finding | None:
+    def keep(self, observation: Observation) -> Finding | None:
         """Count a conflict, and keep its finding unless its key is known already. Raise no internal error.
 
-        Args:
-            key: Returns the key under which two conflicts count as one: their places.
-            make: Describes and judges the conflict; slow, so not called for a known key.
-            known_facts: Returns the facts that are known if ``make`` fails.
-            again: Make a new finding even for a known key, for an error that is about to be raised.
-            reached: Whether backward has come to the conflict.
         Returns:
             The finding; None if nothing is wrong.
         """
+        again, reached = observation.again, observation.reached
         with self._lock:
             self.conflicts += reached
-            place = or_default(key, None)
+            place = or_default(observation.key, None)
             known = None if place is None else self._seen.get(place)
             if known is not None and reached:
                 self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
-            finding = finding_or_fallback(make, known_facts)
+            finding = observation.finding()
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
@@ -475,17 +485,7 @@ class Session:
         if isinstance(error, InplaceError):
             return finding
         if finding is None:
-            # If the query fails, the error stays as it is
-            # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
-            kind = or_default(lambda: kind_of(error), None)
-            if kind is None:
-                return None
-
-            def make() -> Finding | None:
-                refusal = _refused.evidence(error, self.backwards_before, self.ledger.view_writes)
-                return None if refusal is None else judge_refusal(refusal)
-
-            finding = finding_or_fallback(make, lambda: KnownFacts(kind.code, torch_message=str(error)))
+            finding = of_refusal(error, self.backwards_before, self.ledger.view_writes)
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
@@ -576,31 +576,11 @@ def finding_of(error: BaseException) -> Finding | None:
     return finding
 
 
-def _is_detached(saved: SavedTensor) -> bool:
-    """Return whether torch refuses a tensor because ``detach_`` removed its history. True if unknown."""
-    if saved.entry is None or saved.entry.detached is None or saved.unchecked:
-        return False
-    return or_default(lambda: reads.detached(saved) is not None, True)
-
-
-def _known_facts(state: SaveState, *, refused: bool, repaired: bool, goes_on: bool) -> KnownFacts:
-    """Return the facts that the ledger alone knows of a conflict."""
-    saved = state.saved
-    seen = refused or (not repaired and _is_detached(saved))
-    return KnownFacts(
-        "UC101" if seen else "UC102",
-        torch_message=sentence.in_any_case(state, goes_on=goes_on),
-        saved=unplaced(saved),
-        repaired=repaired,
-    )
-
-
 @functools.cache
 def _warn_once(sentence: str) -> None:
+    """Warn of a mechanism that fails on this torch, at the line that entered the session."""
     # Counted, because `watch`, a decorated function and the trainers enter a session at different depths.
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(
-        (frames.OURS, contextlib.__file__)
-    ):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((OURS, contextlib.__file__)):
         level, frame = level + 1, frame.f_back
     warnings.warn(sentence, RuntimeWarning, stacklevel=level)

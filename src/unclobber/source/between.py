@@ -17,9 +17,10 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any
 
+from ..syntax import last_name
 from .frames import Stack, code_of
 from .sites import innermost_user, is_library, is_own, is_plumbing
-from .syntax import Located, locate
+from .syntax import locate
 from .values import UNKNOWN, attribute_of, is_a, of_class, value_of
 
 _QUIET = re.compile(
@@ -106,17 +107,8 @@ def _calls(stack: Stack, name: str) -> bool:
     located = locate(code, lasti)
     if located is None:
         return False
-    return name == called(located) if isinstance(located.node, ast.Call) else name not in HAND_OUT
-
-
-def called(located: Located | None) -> str | None:
-    """Return the last name of the called function as the program writes it; None if the node isn't a call."""
-    if located is None or not isinstance(located.node, ast.Call):
-        return None
-    function = located.node.func
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else None
+    node = located.node
+    return name == last_name(node.func) if isinstance(node, ast.Call) else name not in HAND_OUT
 
 
 def _is_quiet(name: str) -> bool:

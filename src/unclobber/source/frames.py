@@ -18,8 +18,9 @@ from typing import Any, ClassVar
 
 from ..model import PACKAGE
 from ..torch_internals.engine import CODE
-from ._stack import Stack as Stack
-from ._stack import frame_key as frame_key
+from .sites import Stack as Stack
+from .sites import frame_key as frame_key
+from .sites import is_library
 
 OURS = PACKAGE + os.sep
 """The path prefix of this package's files."""
@@ -128,8 +129,6 @@ def go_deeper(frame: FrameType | None, out: list[Any]) -> None:
     """Extend ``out`` to the program's innermost frame if all its frames are a library's; ``frame`` comes
     next.
     """
-    from .sites import is_library
-
     if any(not is_library(code) for code in out[::2]):
         return
     room = _DEEPEST

@@ -15,25 +15,27 @@ import site
 import sys
 import sysconfig
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from types import CodeType
 from typing import Any
 
 from ..model import PACKAGE, Frame, Site
 from ..syntax import Span, characters, node_span, segment
 from ..torch_internals import compat
-from ._stack import Stack, frame_key
 from .syntax import (
     Located,
     ParsedSource,
-    extent_of,
     header,
     line_of,
     lines_of,
     locate,
     statement_at,
-    statement_text,
 )
+
+Stack = tuple[Any, ...]
+"""Alternating code objects and instruction offsets, innermost frame first."""
 
 # Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this path shape too. A plain
 # folder called site-packages does not make a user's project a library: tests/unit/source/test_sites.py.
@@ -173,6 +175,25 @@ def user_frame(stack: Stack) -> tuple[CodeType, int] | None:
     return (inner[0], inner[1]) if inner else None
 
 
+def user_expression(stack: Stack) -> tuple[Located, list[CodeType]] | None:
+    """Return the innermost expression of the user's own code on a stack, and the library code below it,
+    outermost first, without plumbing and unclobber's own; None if the expression isn't certain."""
+    index = innermost_user(stack)
+    located = None if index is None else locate(stack[2 * index], stack[2 * index + 1])
+    if index is None or located is None:
+        return None
+    below = [code for code in stack[: 2 * index : 2] if not is_plumbing(code) and not is_own(code)]
+    return located, below[::-1]
+
+
+def frame_key(stack: Stack) -> tuple[Any, ...]:
+    """Return a hashable key for the innermost instruction; empty if the stack is empty.
+
+    The file name is part of the key, because equal code in two files makes equal code objects.
+    """
+    return (stack[0].co_filename, *stack[:2]) if stack else ()
+
+
 def user_place(stack: Stack) -> tuple[Any, ...] | None:
     """Return a hashable key for the innermost user frame of ``stack``, or None if there is none."""
     place = user_frame(stack)
@@ -193,18 +214,13 @@ def _passes_on(code: CodeType, lasti: int) -> bool:
     return isinstance(function, ast.Name) and function.id == given
 
 
-def whole_span(located: Located) -> Span:
-    """Return the span of the whole expression or statement."""
-    return located.span
-
-
-def resolve(stack: Stack, part: Callable[[Located], Span] = whole_span) -> Site | None:
+def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) -> Site | None:
     """Return the site of the innermost expression of the user's code on ``stack``, with its statement and
     stack.
 
     Args:
         stack: ``(code, lasti, code, lasti, …)``, innermost first.
-        part: Picks the span that the site covers.
+        part: Picks the span that the site covers; else the whole expression or statement.
     Returns:
         None for an empty stack. If every frame is a library's, the innermost one that isn't this package's,
         with ``library`` true.
@@ -222,7 +238,10 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = whole_span) -> Site 
         if not is_plumbing(code) and not is_own(code)
     )
     whole = tuple(_frame(code, lasti) for code, lasti in _programs(frames))
-    return _site(*frames[chosen], part, library=library, below=below, stack=whole)
+    code, lasti = frames[chosen]
+    located = locate(code, lasti)
+    site = _line_site(code, lasti) if located is None else _expression_site(code, located, part(located))
+    return replace(site, library=library, below=below, stack=whole)
 
 
 def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
@@ -269,20 +288,9 @@ def _line_text(code: CodeType, line: int) -> str:
     return lines[line - 1].strip() if 1 <= line <= len(lines) else ""
 
 
-def _site(
-    code: CodeType,
-    lasti: int,
-    part: Callable[[Located], Span],
-    *,
-    library: bool,
-    below: tuple[Frame, ...],
-    stack: tuple[Frame, ...],
-) -> Site:
-    """Return the site of an instruction: of its expression if that is certain, else of its line."""
-    located = locate(code, lasti)
-    if located is None:
-        return _line_site(code, lasti, library=library, below=below, stack=stack)
-    span, lines = part(located), located.source.lines
+def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
+    """Return the site of an expression, or of the part of it at ``span``."""
+    lines = located.source.lines
     first, last = header(located.statement)
     return Site(
         path=path_of(code),
@@ -294,10 +302,7 @@ def _site(
         source=segment(lines, span),
         statement_line=first,
         statement_end_line=last,
-        statement=statement_text(located.statement, located.source),
-        library=library,
-        below=below,
-        stack=stack,
+        statement=located.source.statement_text(located.statement),
         statement_column=_column(located.statement, located.source),
     )
 
@@ -306,13 +311,11 @@ def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
     """Return the 1-based column where a statement starts; None for a decorated one, which starts at its
     ``@``.
     """
-    extent = extent_of(statement, source) if header(statement)[0] == statement.lineno else None
+    extent = source.extent(statement) if header(statement)[0] == statement.lineno else None
     return None if extent is None else extent[1]
 
 
-def _line_site(
-    code: CodeType, lasti: int, *, library: bool, below: tuple[Frame, ...], stack: tuple[Frame, ...]
-) -> Site:
+def _line_site(code: CodeType, lasti: int) -> Site:
     """Return a site of which only the line is known."""
     line = line_of(code, lasti)
     lines = lines_of(code)
@@ -324,7 +327,7 @@ def _line_site(
     around = statement_at(code, lasti)
     if around is not None:
         first, last = header(around[0])
-        statement, start = statement_text(*around), _column(*around)
+        statement, start = around[1].statement_text(around[0]), _column(*around)
     return Site(
         path=path_of(code),
         line=line,
@@ -336,8 +339,5 @@ def _line_site(
         statement_line=first,
         statement_end_line=last,
         statement=statement,
-        library=library,
-        below=below,
-        stack=stack,
         statement_column=start,
     )

@@ -47,6 +47,31 @@ class ParsedSource:
     codes: dict[tuple[str, int], list[CodeType]] = field(default_factory=dict)
     """Code objects of this text by name and first line, to recognise the one that ran."""
 
+    def text(self, node: ast.AST) -> str:
+        """Return a node's text as the user wrote it; a node over several lines is unparsed to one line."""
+        text = segment(self.lines, node_span(node))
+        return text if "\n" not in text else ast.unparse(node)
+
+    def extent(self, node: ast.AST) -> Extent | None:
+        """Return a node's place in 1-based characters; None if the text has no such lines."""
+        return extent(self.lines, node_span(node))
+
+    def statement_text(self, statement: ast.stmt) -> str:
+        """Return the statement's text, dedented; of a compound one, its header."""
+        first, last = header(statement)
+        column = statement.col_offset if first == statement.lineno else 0
+        end: int | None = None
+        body = getattr(statement, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+            if body[0].lineno == last:
+                end = body[0].col_offset
+        elif last == statement.end_lineno:
+            end = statement.end_col_offset
+        text = segment(self.lines, Span(first, last, column, -1 if end is None else end))
+        indent = len(self.lines[first - 1]) - len(self.lines[first - 1].lstrip())
+        head, *tail = text.split("\n")
+        return "\n".join([head.strip(), *(_dedent(line, indent) for line in tail)]).rstrip()
+
 
 @dataclass(frozen=True)
 class Located:
@@ -196,36 +221,8 @@ def header(statement: ast.stmt) -> tuple[int, int]:
     return first, min(last, body_line)
 
 
-def statement_text(statement: ast.stmt, source: ParsedSource) -> str:
-    """Return the statement's text, dedented; of a compound one, its header."""
-    first, last = header(statement)
-    column = statement.col_offset if first == statement.lineno else 0
-    end: int | None = None
-    body = getattr(statement, "body", None)
-    if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-        if body[0].lineno == last:
-            end = body[0].col_offset
-    elif last == statement.end_lineno:
-        end = statement.end_col_offset
-    text = segment(source.lines, Span(first, last, column, -1 if end is None else end))
-    indent = len(source.lines[first - 1]) - len(source.lines[first - 1].lstrip())
-    head, *tail = text.split("\n")
-    return "\n".join([head.strip(), *(_dedent(line, indent) for line in tail)]).rstrip()
-
-
 def _dedent(line: str, by: int) -> str:
     return line[by:] if not line[:by].strip() else line.lstrip()
-
-
-def text_of(node: ast.AST, source: ParsedSource) -> str:
-    """Return a node's text as the user wrote it; a node over several lines is unparsed to one line."""
-    text = segment(source.lines, node_span(node))
-    return text if "\n" not in text else ast.unparse(node)
-
-
-def extent_of(node: ast.expr | ast.stmt, source: ParsedSource) -> Extent | None:
-    """Return a node's place in 1-based characters; None if the text has no such lines."""
-    return extent(source.lines, node_span(node))
 
 
 # --- reading -----------------------------------------------------------------------------------

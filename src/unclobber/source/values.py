@@ -117,7 +117,7 @@ def contents(value: Any) -> dict[str, Any]:
     """Return the instance's own ``__dict__``, without running code of its class; empty if it has none."""
     try:
         attributes = object.__getattribute__(value, "__dict__")
-    except AttributeError:
+    except Exception:  # AttributeError, or what an object of C raises
         return {}
     # A subclass of dict may run its own code at a lookup.
     return attributes if type(attributes) is dict else {}

@@ -49,8 +49,8 @@ class FollowedCall:
 
     @property
     def retains_graph(self) -> bool:
-        """True if a backward call may keep the graph, because ``retain_graph`` or ``create_graph`` is given and
-        neither False nor None."""
+        """True if a backward call may keep the graph: ``retain_graph`` or ``create_graph`` is given, neither
+        as False nor as None."""
         given = [self.keywords[name] for name in ("retain_graph", "create_graph") if name in self.keywords]
         return any(value.data not in (Constant(False), Constant(None)) for value in given)
 

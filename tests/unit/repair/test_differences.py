@@ -29,7 +29,8 @@ def way(fixer, **proof):
     ],
 )
 def test_the_clause(other, said):
-    assert other.beside(way("out-of-place")) == said
+    """A clause says how another way differs from the best one."""
+    assert other.difference_from(way("out-of-place")) == said
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from sample_findings import SOURCES, examples
 
-from unclobber.judge import judge_without_story
+from unclobber.explain.boundary import judge_without_story
 from unclobber.model import CODES, Finding, Need
 from unclobber.report import summary_line
 

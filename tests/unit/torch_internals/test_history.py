@@ -60,6 +60,7 @@ def test_a_later_write_is_allowed_as_before(h):
 
 
 def test_what_has_none():
+    """Leaves, constants and views that autograd has not recorded have no history."""
     leaf = torch.ones(2, requires_grad=True)
     with torch.no_grad():
         unrecorded = leaf[:1]

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, cast
 
-from ...judge import outcome
-from ...model import ProcessEnd, Report
-from ...session.session import Session, finding_of
+from ...model import ProcessEnd, Report, outcome
+from ...session import Session, finding_of
 from .._merge import Part, merge, merge_key
 from .._records import Folder, ProcessRecord
 from .._suppression import RunSuppression

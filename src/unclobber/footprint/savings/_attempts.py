@@ -14,7 +14,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 
 from ...agreement import difference, rounding
 from ...torch_internals.engine import EngineCall, engine
-from .._facts import InPlaceCandidate, Trial, Tried
+from .._facts import InPlaceCandidate, Tried, TriedInPlace
 from .._recorder import EnoughError, MemoryRecorder
 from .._timeline import timeline
 from .._trace import Trace
@@ -63,14 +63,14 @@ class Attempts:
         after = 0.0 if "error" in compared else self._seconds(options)
         return Tried(seconds_before=before, seconds_after=after, **compared)
 
-    def in_place(self, candidates: Sequence[InPlaceCandidate]) -> Trial:
+    def in_place(self, candidates: Sequence[InPlaceCandidate]) -> TriedInPlace:
         """Run the program with all in-place candidates at once; return the comparison."""
         if not candidates:  # a run would compare the program with itself
-            return Trial(substituted=0, places=0, **self._beside(self.before))
+            return TriedInPlace(substituted=0, places=0, **self._compared_with(self.before))
         recorder = MemoryRecorder(self._step, keep_results=True)
         changes = _Changes((), recorder, [key for candidate in candidates for key in candidate.keys])
         compared, mode = self._compared(changes, recorder), changes.in_place
-        return Trial(substituted=mode.substituted, places=len(mode.places), **compared)
+        return TriedInPlace(substituted=mode.substituted, places=len(mode.places), **compared)
 
     def _compared(self, changes: _Changes, recorder: MemoryRecorder) -> dict[str, Any]:
         """Run the program with changes; return the peaks, and how loss, gradients and buffers compare."""
@@ -79,9 +79,9 @@ class Attempts:
             failure = "it has other gradients than before"
         if failure is not None:
             return {"peak_before": self.peak_before, "error": failure}
-        return self._beside(recorder.trace)
+        return self._compared_with(recorder.trace)
 
-    def _beside(self, after: Trace) -> dict[str, Any]:
+    def _compared_with(self, after: Trace) -> dict[str, Any]:
         """Return the comparison of a recording that has as many results as the program as it is."""
         before = self.before
         pairs = list(zip(before.results, after.results, strict=True))

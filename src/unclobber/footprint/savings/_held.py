@@ -65,7 +65,7 @@ def _by_name(
     """Return the change for one variable that holds memory, or keeps a graph that does."""
     storages = [storage for storage, _ in members]
     holders = list(dict.fromkeys(holder for _, holder in members))
-    releases = [_release(trace, calls, holder.storage, graph) for holder in holders]
+    releases = [_release(calls, holder.storage, graph) for holder in holders]
     whole = tuple(release for release in releases if release is not None)
     several = f" ({plural(len(holders), 'tensor')})" if len(holders) > 1 else ""
     if graph:
@@ -96,7 +96,7 @@ def _without(variable: str, *, several: bool) -> str:
     return f"take what is needed of {variable.partition('.')[0]}, and del it before backward"
 
 
-def _release(trace: Trace, calls: ForwardCalls, number: int, graph: bool) -> Release | None:
+def _release(calls: ForwardCalls, number: int, graph: bool) -> Release | None:
     """Return how a run lets go of a tensor after its last read; None if no recorded call made it."""
     made = calls.of(calls.maker.get(number))
     reader = calls.reader.get(number)

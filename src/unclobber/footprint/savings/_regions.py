@@ -32,7 +32,7 @@ TELLING = frozenset(
 
 
 @dataclass(frozen=True)
-class Part:
+class Section:
     """Operations from a few values to one."""
 
     operations: tuple[Operation, ...]
@@ -125,7 +125,7 @@ class Flow:
                 return False
         return True
 
-    def parts(self, last: int, *, allowed: frozenset[str], most_inputs: int) -> Iterator[Part]:
+    def parts(self, last: int, *, allowed: frozenset[str], most_inputs: int) -> Iterator[Section]:
         """Yield every cut before an operation with at most so many activations coming in, smallest first."""
         region = {last}
         while len(region) <= _MOST:
@@ -155,7 +155,7 @@ class Flow:
                     incoming.append((at, operand))
         return incoming
 
-    def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Part | None:
+    def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Section | None:
         """Return the part of a region, or None if it is no whole set of calls with one result."""
         values: dict[Value, Operand] = {}
         for _, operand in incoming:
@@ -175,7 +175,7 @@ class Flow:
         # The last call must return the part's result, because its caller gets the replacement's.
         if calls[-1].result != last.output.storage:
             return None
-        return Part(tuple(inside), activations, others, calls)
+        return Section(tuple(inside), activations, others, calls)
 
     def _steady(self, region: set[int]) -> bool:
         """Return whether each value that the region reads stays the same: it is neither written nor

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ...source import frames
-from ...source.between import HAND_OUT
+from ...source import HAND_OUT, frames
 from ...torch_internals import compat
 from ..record import Fingerprints, ProgramPoint
 

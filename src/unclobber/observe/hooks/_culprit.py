@@ -13,8 +13,7 @@ from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
-from ...source import Stack
-from ...source.sites import is_library
+from ...source import Stack, is_library
 
 _QUIET = ("LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "STORE_FAST", "STORE_DEREF", "PUSH_NULL",
           "PRECALL", "KW_NAMES", "RESUME", "NOP", "COPY", "SWAP", "POP_TOP", "BUILD_", "RETURN_", "JUMP",

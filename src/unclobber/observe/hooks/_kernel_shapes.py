@@ -17,7 +17,7 @@ import torch
 
 from ...source import frames
 from ...torch_internals import compat
-from ...torch_internals.compat import DispatchKey, Operator
+from ...torch_internals.compat import DispatchKey, OperatorHandle
 from ._culprit import Culprit
 from ._overrides import Override
 from ._written import (
@@ -165,7 +165,7 @@ def kernel_for(
         if made is not None:
             return made
     try:
-        op = Operator.named(name, schema)
+        op = OperatorHandle.named(name, schema)
     except RuntimeError:
         return None  # Python can't call it
     if op_name in UNDECLARED:
@@ -292,7 +292,7 @@ def written_by(schema: Any, namespace: str, op_name: str) -> WrittenArguments:
     return written
 
 
-def _plain_kernel(op: Operator, op_name: str, listeners: Listeners) -> Callable[..., Any]:
+def _plain_kernel(op: OperatorHandle, op_name: str, listeners: Listeners) -> Callable[..., Any]:
     """Return the kernel of ``x.op_(…)``, the most frequent shape."""
     redispatch = op.redispatch
     after = DispatchKey.WRITE.after
@@ -339,7 +339,7 @@ def _dormant_or(
 
 
 def _overriding_kernel(
-    op: Operator, op_name: str, listeners: Listeners, override: Override
+    op: OperatorHandle, op_name: str, listeners: Listeners, override: Override
 ) -> Callable[..., Any]:
     """Return the kernel of a building block, which replaces torch's own kernel and calls it."""
     below = op.below()
@@ -381,7 +381,7 @@ def _overriding_kernel(
 
 
 def _general_kernel(
-    op: Operator,
+    op: OperatorHandle,
     op_name: str,
     listeners: Listeners,
     written: WrittenArguments,
@@ -431,7 +431,7 @@ def _general_kernel(
     return kernel
 
 
-def _private_kernel(op: Operator, listeners: Listeners) -> Callable[..., Any]:
+def _private_kernel(op: OperatorHandle, listeners: Listeners) -> Callable[..., Any]:
     """Return the kernel of an operation that writes only its own temporaries."""
     redispatch = op.redispatch
     after = DispatchKey.WRITE.after
@@ -447,7 +447,7 @@ def _private_kernel(op: Operator, listeners: Listeners) -> Callable[..., Any]:
     return kernel
 
 
-def _below_write_key(op: Operator) -> Run:
+def _below_write_key(op: OperatorHandle) -> Run:
     """Return a function that runs ``op`` with the keys below the free one."""
     redispatch = op.redispatch
     after = DispatchKey.WRITE.after
@@ -508,7 +508,7 @@ def write_back_kernel(key: DispatchKey, listeners: Listeners, lock: threading.RL
     Such a tensor's in-place operations work on a resolved copy, which torch then copies back
     (aten/src/ATen/native/MathBitsFallback.h): this is where the program's memory is written.
     """
-    redispatch = Operator.named("aten::copy_").redispatch
+    redispatch = OperatorHandle.named("aten::copy_").redispatch
     after = key.after
     written = WrittenArguments((0,), ())
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...source.values import contents, is_a
+from ...source import contents, is_a
 from ...torch_internals.compat import EntryPoints
 
 MOST = 1000

@@ -124,7 +124,7 @@ class _StaleSave(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Call:
+class _TouchingCall:
     """Effect of one call of an operation on the stale tensors."""
 
     func: Any
@@ -219,14 +219,14 @@ class StaleReads(compat.OwnMode):
 
     def _classified(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], touched: list[_Touched]
-    ) -> _Call:
+    ) -> _TouchingCall:
         """Return what a call of ``func`` means for the stale tensors that it touches."""
         name = func._schema.name.partition("::")[2]
         undeclared = kernels.undeclared(name, args)
         written = kernels.written_tensors(func, args, kwargs) + undeclared
         reads_values = name not in _LIKE and not _is_view(func)
         number = _is_number(func, args)
-        return _Call(
+        return _TouchingCall(
             func,
             name,
             args,
@@ -253,7 +253,7 @@ class StaleReads(compat.OwnMode):
                 save.stale.report(save.stack)
         self._awaiting.clear()
 
-    def _clear_written(self, call: _Call) -> None:
+    def _clear_written(self, call: _TouchingCall) -> None:
         """Clear the elements that this call writes, because they are the program's own values now."""
         out = {
             id(call.kwargs[argument.name])

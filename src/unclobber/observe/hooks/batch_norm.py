@@ -45,7 +45,7 @@ def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:
     return True
 
 
-def _rests(
+def _can_pause(
     module: Any,
     input: Any,
     classes: frozenset[Any],
@@ -71,7 +71,7 @@ def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
     functional, running, compiling = torch.nn.functional, kernels.running, torch.compiler.is_compiling
     see, ignore = compat.see_writes, compat.ignore_writes
     torchs_own, statistics, replaceable = _TORCHS_OWN, _STATISTICS, _REPLACEABLE
-    computes, python_pauses = _COMPUTES, _rests
+    computes, python_pauses = _COMPUTES, _can_pause
 
     def forward(self: Any, input: Any) -> Any:
         """Run torch's ``forward``, unobserved if its writes concern no listener."""

@@ -17,8 +17,7 @@ from typing import Any
 
 import torch
 
-from ...source import frames
-from ...source.sites import is_library
+from ...source import frames, is_library
 from ...torch_internals import compat
 from ...torch_internals.compat import EntryPoints
 from ...torch_internals.patches import Patches

@@ -165,7 +165,7 @@ class Kernels:
         self._choose(core.loaded().module)
         try:
             if "" not in self._registered:
-                self._registered[""] = compat.fall_through_by_default()
+                self._registered[""] = compat.FallThrough()
             self._look()
             self._make()
             for override in self._overrides.values():

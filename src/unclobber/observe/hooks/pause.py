@@ -139,7 +139,8 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
     """
     memory: dict[int, dict[int, torch.Tensor]] = {}
     owners: dict[int, int] = {}
-    of_base = compat.python_owners()
+    # Python itself is one of the owners of a view's base since 2.10; before, C++ owners may have outlived it.
+    of_base = int(compat.behaviour.owners_refer)
     for saved in saves:
         alias = saved.alias
         if not (alias.is_floating_point() or alias.is_complex()):

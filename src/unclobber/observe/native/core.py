@@ -48,7 +48,7 @@ def load(file: Path) -> Any:
     """
     import torch  # noqa: F401  (the file links to its libraries, which must be loaded before)
 
-    from ...source import frames, sites
+    from ...source import frames, is_library
     from ..record import SavedTensor
 
     spec = importlib.util.spec_from_file_location(MODULE, file)
@@ -56,7 +56,7 @@ def load(file: Path) -> Any:
         raise ImportError(f"{file} is no extension module")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.setup(SavedTensor, sites.is_library, frames.OURS)
+    module.setup(SavedTensor, is_library, frames.OURS)
     frames.noted_elsewhere(module.newest)
     return module
 
@@ -91,7 +91,7 @@ class WatchCore(NamedTuple):
     """How saves are seen in a session."""
 
     saves: Literal["engine", "compiled hooks", "Python hooks"]
-    """What gets a saved tensor: the core's engine, which wraps torch's, or hooks on torch's stack."""
+    """The receiver of a saved tensor: the core's engine, which wraps torch's, or hooks on torch's stack."""
     why: str
     """Why it is no faster one, as one clause; empty for the engine."""
 
@@ -102,11 +102,11 @@ def choose() -> WatchCore:
     A session that counts bytes or takes fingerprints needs a Python object at each save, and pushes hooks in
     any case. Kernels of the same core see writes, or modes if ``hooks.selftest`` finds those broken.
     """
-    from ...torch_internals import compat
-
     module, why_not = loaded()
     if module is None:
         return WatchCore("Python hooks", why_not)
+    from ...torch_internals import compat
+
     # Two cases need hooks in C++: torch 2.6 to 2.9, and every program on a machine with a GPU.
     if not compat.behaviour.shows_packed:
         return WatchCore("compiled hooks", "this torch does not show what a pack hook has returned")

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...source import Stack, sites
+from ...source import Stack, user_stack
 from ...torch_internals import compat
 
 _MOST = 256
@@ -98,7 +98,7 @@ class ViewWrites:
                 # The step must have moved the counter, and no unseen write may have come after it:
                 # test_a_step_that_left_the_parameter_alone, test_a_write_after_a_step_that_nobody_saw.
                 if (base is parameter or base is parameter._base) and before < after == view._version:
-                    stack = sites.user_stack(step.stack) or step.stack
+                    stack = user_stack(step.stack) or step.stack
                     operation = f"{type(optimizer).__name__}.step"
                     return ViewWrite(weakref.ref(base.untyped_storage()), after, operation, stack)
         return None

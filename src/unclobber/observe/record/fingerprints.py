@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from ...source import Stack
-from ...source.between import statement_between
+from ...source import Stack, statement_between
 from ._fingerprint import Fingerprint, ProgramPoint
 from .content import digest
 from .saved import SavedTensor

@@ -137,7 +137,7 @@ class RegisteredHooks(LogEntry):
     def __init__(self, kept: Any, unpack: Callable[[], torch.Tensor]) -> None:
         super().__init__(None, 0, 0, 1, False)
         self.kept = kept
-        """What the program's pack hook has returned, perhaps with our records of it."""
+        """The result of the program's pack hook, perhaps with save records of its tensors."""
         self.unpack = unpack
         """Gives backward what the program's unpack hook makes of that."""
 
@@ -183,7 +183,7 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     tensor = saved.origin()
     if target is not None and saved.requires_grad and frames.ran_below(saved.stack):
         itself = _handed_on(saved, target)
-        if itself is not None and (tensor is None or _have_one_history(tensor, itself)):
+        if itself is not None and (tensor is None or _share_history(tensor, itself)):
             tensor = itself
             saved.origin = weakref.ref(itself)
     if not saved.requires_grad:
@@ -207,7 +207,7 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
         entry.original = tensor
 
 
-def _have_one_history(tensor: torch.Tensor, other: torch.Tensor) -> bool:
+def _share_history(tensor: torch.Tensor, other: torch.Tensor) -> bool:
     return compat.grad_fn(tensor) is compat.grad_fn(other) and tensor.output_nr == other.output_nr
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 
-from ...source import sites, syntax
+from ...source import line_of, user_frame
 from ...torch_internals import compat
 from .saved import SavedTensor
 
@@ -81,5 +81,5 @@ def _line(saved: SavedTensor) -> Line:
     stack = saved.stack
     if not stack:
         return "", 0
-    code, lasti = sites.user_frame(stack) or stack[:2]
-    return code.co_filename, syntax.line_of(code, lasti)
+    code, lasti = user_frame(stack) or stack[:2]
+    return code.co_filename, line_of(code, lasti)

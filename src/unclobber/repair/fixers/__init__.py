@@ -45,6 +45,8 @@ class Fixer:
     module: ModuleType
     apart: str
     """A clause: what it keeps, copies or moves."""
+    codes: str = ""
+    """The codes that it is for, separated by blanks; empty for those of all writes."""
     in_doubt: bool = False
     """Whether each of its candidates is in doubt (`Candidate.in_doubt`), so that no report shows one."""
 
@@ -53,12 +55,18 @@ class Fixer:
         return self.module.__name__.rpartition(".")[2].replace("_", "-")
 
     def __call__(self, finding: Finding, project: Project) -> Iterator[Candidate]:
+        if self.codes and finding.code not in self.codes.split():
+            return
         for candidate in self.module.propose(finding, project):
             yield replace(candidate, fixer=self.name)
 
 
 _FIXERS = (
-    Fixer(no_grad, "the write stays in place and is not recorded, so no gradient goes through it"),
+    Fixer(
+        no_grad,
+        "the write stays in place and is not recorded, so no gradient goes through it",
+        "UC201 UC202 UC203",
+    ),
     Fixer(out_of_place, "a new tensor and no copy; other names keep the old one"),
     Fixer(rebind_element, "a new tensor as the container's entry; other names keep the old one"),
     Fixer(inplace_modules, "the module makes a new tensor"),
@@ -67,15 +75,15 @@ _FIXERS = (
     Fixer(clone_saved, "a copy more, for backward; the write stays in place, and every name sees it"),
     Fixer(clone_target, "a copy more, and the write goes into it; other names keep the old one"),
     Fixer(stack_list, "parts in a list, and no buffer that is filled"),
-    Fixer(multi_view, "each part is a view of its own"),
-    Fixer(own_memory, "a copy more, in which each element has a place of its own"),
-    Fixer(inference_mode, "another gradient mode; the write stays in place"),
-    Fixer(keep_graph, "what the first backward saved is kept until the next one"),
-    Fixer(detach_state, "the loop cuts off what it carries", in_doubt=True),
-    Fixer(detach_hidden, "the state is cut off where an object keeps it", in_doubt=True),
-    Fixer(save_for_backward, "the tensor is kept by autograd, or as a copy on `ctx`"),
-    Fixer(data_write, "the write goes through torch, which sees it"),
-    Fixer(clone_parameters, "a copy more of the module's parameters, until backward"),
+    Fixer(multi_view, "each part is a view of its own", "UC203"),
+    Fixer(own_memory, "a copy more, in which each element has a place of its own", "UC207"),
+    Fixer(inference_mode, "another gradient mode; the write stays in place", "UC204 UC206"),
+    Fixer(keep_graph, "what the first backward saved is kept until the next one", "UC301"),
+    Fixer(detach_state, "the loop cuts off what it carries", "UC301", in_doubt=True),
+    Fixer(detach_hidden, "the state is cut off where an object keeps it", "UC301", in_doubt=True),
+    Fixer(save_for_backward, "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
+    Fixer(data_write, "the write goes through torch, which sees it", "UC102"),
+    Fixer(clone_parameters, "a copy more of the module's parameters, until backward", "UC101 UC102"),
     Fixer(recompute, "the forward runs once more", in_doubt=True),
     Fixer(move_step, "the step comes after the backward", in_doubt=True),
 )

@@ -54,7 +54,7 @@ def _is_function_call(node: cst.CSTNode, imported: frozenset[str]) -> bool:
     return root_name(node.func) in imported and "init" not in _words(node.func)
 
 
-class InPlace(NamedTuple):
+class InPlaceCall(NamedTuple):
     """A call that writes in place."""
 
     value: cst.BaseExpression
@@ -63,25 +63,25 @@ class InPlace(NamedTuple):
     """The expression that gives the tensor."""
 
 
-def in_place(node: cst.CSTNode, source: Source) -> InPlace | None:
+def in_place(node: cst.CSTNode, source: Source) -> InPlaceCall | None:
     """Return a call that writes by its name, by ``inplace=True`` or by ``out=``; None for anything else."""
     if not isinstance(node, cst.Call):
         return None
     if (written := _by_name(node, source)) is not None:
         return written
     if (plain := without_inplace(node)) is not None:
-        return InPlace(plain, node.args[0].value) if plain.args else None
+        return InPlaceCall(plain, node.args[0].value) if plain.args else None
     return _without_out(node)
 
 
-def _by_name(node: cst.BaseExpression, source: Source) -> InPlace | None:
+def _by_name(node: cst.BaseExpression, source: Source) -> InPlaceCall | None:
     """Return ``x.op_(…)`` or ``torch.op_(x)``, else None.
 
     A chain of such calls is taken as a whole: ``x.sub_(a).div_(b)`` writes ``x``, the value is
     ``x.sub(a).div(b)``.
     """
     if isinstance(node, cst.Call) and _is_function_call(node, source.imported_names):
-        return InPlace(node.with_changes(func=_renamed(node.func)), node.args[0].value)
+        return InPlaceCall(node.with_changes(func=_renamed(node.func)), node.args[0].value)
     method = method_call(node, source.imported_names)
     if method is None:
         return None
@@ -92,16 +92,16 @@ def _by_name(node: cst.BaseExpression, source: Source) -> InPlace | None:
         attribute = attribute.with_changes(value=inner.value)
         # `x.mul(2).normal_()` fills the result of `mul`, which is new.
         func = attribute if name in _FILLERS else _renamed(attribute)
-        return InPlace(call.with_changes(func=func), inner.target)
+        return InPlaceCall(call.with_changes(func=func), inner.target)
     if name == "zero_" and torch is not None:
         zeros = expression(f"{torch}.zeros_like")
-        return InPlace(call.with_changes(func=zeros, args=[cst.Arg(receiver)]), receiver)
+        return InPlaceCall(call.with_changes(func=zeros, args=[cst.Arg(receiver)]), receiver)
     if name not in _FILLERS:
-        return InPlace(call.with_changes(func=_renamed(attribute)), receiver)
+        return InPlaceCall(call.with_changes(func=_renamed(attribute)), receiver)
     fresh = cst.Call(cst.Attribute(receiver, cst.Name("clone")))
     if torch is not None:
         fresh = cst.Call(expression(f"{torch}.empty_like"), [cst.Arg(receiver)])
-    return InPlace(call.with_changes(func=attribute.with_changes(value=fresh)), receiver)
+    return InPlaceCall(call.with_changes(func=attribute.with_changes(value=fresh)), receiver)
 
 
 def without_inplace(call: cst.Call) -> cst.Call | None:
@@ -121,11 +121,11 @@ def without_inplace(call: cst.Call) -> cst.Call | None:
     return None
 
 
-def _without_out(call: cst.Call) -> InPlace | None:
+def _without_out(call: cst.Call) -> InPlaceCall | None:
     """Return the call without its ``out=``, and what that names; None if it has none."""
     for index, argument in enumerate(call.args):
         if argument.keyword is not None and argument.keyword.value == "out":
-            return InPlace(_without(call, index), argument.value)
+            return InPlaceCall(_without(call, index), argument.value)
     return None
 
 

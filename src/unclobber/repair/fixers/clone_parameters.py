@@ -22,7 +22,7 @@ _NOTE = "this keeps the gradient of the parameters as the forward read them"
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the calls that led to the save, the outermost first, if a parameter was overwritten."""
-    if finding.code not in ("UC101", "UC102") or finding.saved is None or finding.saved.site is None:
+    if finding.saved is None or finding.saved.site is None:
         return
     by_optimizer = any(write.optimizer is not None for write in finding.writes)
     # A silent write mostly comes without a name: `p.data = other` below a module's call.

@@ -21,8 +21,6 @@ from ._sites import write_statements
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statements without ``.data``, under ``no_grad``."""
-    if finding.code != "UC102":
-        return
     for _, (path, source, statement) in write_statements(finding, project):
         torch = source.torch_name
         text = rewritten(source, statement, torch) if torch is not None else None

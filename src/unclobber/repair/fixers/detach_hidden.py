@@ -38,7 +38,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     files where it ran.
     """
     # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
-    if finding.code != "UC301" or two_losses(finding, project):
+    if two_losses(finding, project):
         return
     near = [path for fact in (finding.needed, finding.saved) for path, _, _ in callers(fact, project)]
     names: dict[str, HiddenState] = {}

@@ -29,7 +29,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     The source doesn't show which of them ties one graph to the next, so each is tried.
     """
     # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
-    if finding.code != "UC301" or two_losses(finding, project):
+    if two_losses(finding, project):
         return
     for path, source, statement in callers(finding.needed, project):
         for loop in source.all_above(statement):

@@ -27,7 +27,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             for node in uses(user):
                 title = "use `no_grad` instead of `inference_mode`"
                 yield Candidate(title, {path: renamed(user, node)})
-    if finding.code != "UC204":
         return
     for _, (path, source, statement) in saved_statements(finding, project):
         taken = out_of_block(source, statement)

@@ -39,10 +39,8 @@ def moved(source: Source, step: cst.CSTNode, backward: cst.CSTNode) -> str | Non
     if line is None or not calls_method(step, {"step"}):
         return None
     body = body_of(source, line)
-    if body is None:
-        return None
-    start, end = line_in(source, line, body), line_in(source, backward, body)
-    if start is None or end is None or end <= start:
+    end = None if body is None else line_in(source, backward, body)
+    if body is None or end is None or end <= body.index(line):
         return None
     target = body[end]
     return source.replaced(

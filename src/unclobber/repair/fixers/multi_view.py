@@ -13,7 +13,7 @@ import libcst as cst
 from ...model import Finding
 from ...operations import torch_table
 from .._candidate import Candidate
-from .._syntax import Source, is_place, root_name, walk
+from .._syntax import Source, is_place, root_name, single_target, walk
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
@@ -25,8 +25,6 @@ _ITERATORS = ("enumerate", "zip", "reversed")
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies or single views where the views were made, or where a loop over a tensor makes them."""
-    if finding.code != "UC203":
-        return
     for _, (path, source, statement) in saved_statements(finding, project):
         for text, title, shared_name in rewrites(source, statement):
             yield Candidate(title, {path: text}, shared_name=shared_name)
@@ -161,13 +159,9 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
 
 def _unpacked(statement: cst.CSTNode, call: cst.Call) -> int:
     """Return the number of names that the call's value is unpacked into, 0 if it isn't."""
-    if isinstance(statement, cst.Assign) and statement.value is call and len(statement.targets) == 1:
-        target = statement.targets[0].target
-        if isinstance(target, (cst.Tuple, cst.List)) and not any(
-            isinstance(e, cst.StarredElement) for e in target.elements
-        ):
-            return len(target.elements)
-    return 0
+    target = single_target(statement) if _bound_whole(statement, call) else None
+    parts = target.elements if isinstance(target, (cst.Tuple, cst.List)) else ()
+    return 0 if any(isinstance(part, cst.StarredElement) for part in parts) else len(parts)
 
 
 def _bound_whole(statement: cst.CSTNode, call: cst.Call) -> bool:

@@ -25,8 +25,6 @@ _NOTE = "this takes the write for a change of the value itself, which no gradien
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statement, or the whole function if it does nothing but write, under ``no_grad``."""
-    if finding.code not in ("UC201", "UC202", "UC203"):
-        return
     for _, (path, source, statement) in write_statements(finding, project):
         torch = source.torch_name
         if torch is None:

@@ -17,7 +17,7 @@ from .._syntax import Source, assignment, in_brackets, is_place, walk
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
-from ._inplace import InPlace, in_place, method_call
+from ._inplace import InPlaceCall, in_place, method_call
 from ._liveness import read_later
 from ._operators import binary
 from ._sites import steps_along_gradient, write_statements
@@ -67,7 +67,7 @@ def rewrites(
 
 
 def _as_statement(
-    source: Source, statement: cst.Expr, written: InPlace, keep_dtype: bool
+    source: Source, statement: cst.Expr, written: InPlaceCall, keep_dtype: bool
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield an in-place call that is a statement as an assignment of its out-of-place form."""
     value, target = written

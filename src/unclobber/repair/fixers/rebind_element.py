@@ -12,7 +12,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, assignment, is_place, walk
+from .._syntax import Source, assignment, is_place, single_target, walk
 from ..project import Project
 from ._containers import element_held_elsewhere
 from ._inplace import in_place
@@ -53,8 +53,8 @@ def _written(
     """Return the expression that a statement writes to, and the value written if one expression gives it."""
     if isinstance(statement, cst.AugAssign):
         return statement.target, binary(statement)
-    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-        return statement.targets[0].target, None
+    if (target := single_target(statement)) is not None:
+        return target, None
     written = in_place(statement.value, source) if isinstance(statement, cst.Expr) else None
     return (None, None) if written is None else (written.target, written.value)
 

@@ -14,7 +14,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, late, names_in
 from ..project import Project
-from ._blocks import binds, body_of, forward_slice, line_in, shortened
+from ._blocks import binds, body_of, forward_slice, in_order, line_in, shortened
 from ._sites import LocatedStatement, callers, write_statements
 
 
@@ -82,14 +82,9 @@ def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> s
     """Return the text with the forward's statements repeated after the step's; None if they share no
     block."""
     line = source.own_line(step)
-    body = body_of(source, line) if line is not None else None
-    if line is None or body is None:
-        return None
-    first, stop = line_in(source, forward, body), line_in(source, line, body)
-    if first is None or stop is None or first >= stop:
-        return None
-    again = forward_slice(body, first, stop)
-    if not again:
+    block = in_order(source, forward, line)
+    again = None if block is None else forward_slice(*block)
+    if line is None or not again:
         return None
     copies = [copy.deep_clone().with_changes(leading_lines=()) for copy in again]
     return source.replaced({line: cst.FlattenSentinel([line, *copies])})
@@ -99,14 +94,9 @@ def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode)
     """Return the text with the forward's statements at the start of the loop that the backward is in, or
     None."""
     loop = source.loop_round(backward)
-    body = body_of(source, loop) if loop is not None else None
-    if loop is None or body is None or not isinstance(loop.body, cst.IndentedBlock):
-        return None
-    first, stop = line_in(source, forward, body), line_in(source, loop, body)
-    if first is None or stop is None or first >= stop:
-        return None
-    lines = forward_slice(body, first, stop)
-    if not lines:
+    block = in_order(source, forward, loop)
+    lines = None if block is None else forward_slice(*block)
+    if loop is None or not lines or not isinstance(loop.body, cst.IndentedBlock):
         return None
     changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line in lines}
     changes[loop.body] = late(lambda block: block.with_changes(body=[*lines, *block.body]))

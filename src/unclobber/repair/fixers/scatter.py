@@ -15,7 +15,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, assignment, is_place
+from .._syntax import Source, assignment, is_place, single_target
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._blocks import assigned_to
@@ -75,10 +75,9 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
 
 def _parts(statement: cst.CSTNode) -> tuple[cst.Subscript, cst.BaseExpression] | None:
     """Return the subscript that a statement assigns, with the value, or None."""
-    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0].target
-        if isinstance(target, cst.Subscript):
-            return target, statement.value
+    target = single_target(statement)
+    if isinstance(statement, cst.Assign) and isinstance(target, cst.Subscript):
+        return target, statement.value
     if isinstance(statement, cst.AugAssign) and isinstance(statement.target, cst.Subscript):
         value = binary(statement)
         if value is not None:

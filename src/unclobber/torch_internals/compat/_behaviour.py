@@ -1,4 +1,4 @@
-"""How the installed torch behaves where its versions differ, as named booleans with their evidence."""
+"""The installed torch's behaviour where its versions differ: named booleans with their evidence."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
 
 
 class Behaviour:
-    """What the installed torch does, looked up or tried once; each property says since when, and what it
-    replaces can go with the last version that lacks it."""
+    """Facts about the installed torch, looked up or tried once.
+
+    Each property says since when. The other way can go with the last version that lacks it.
+    """
 
     @cached_property
     def shows_top_hooks(self) -> bool:

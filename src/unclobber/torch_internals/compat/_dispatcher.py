@@ -23,18 +23,17 @@ from ._tensors import count_write
 class DispatchKey(StrEnum):
     """A dispatch key, by torch's name for it (c10/core/DispatchKey.h)."""
 
+    # The key whose kernels bump version counters; its name is stable since 1.9.
     VERSION = "ADInplaceOrView"
-    """The key whose kernels bump version counters; its name is stable since 1.9."""
+    # The key of unclobber's kernels: the one just below, which torch reserves for torchdistx's FakeTensor and
+    # leaves empty. No tensor carries it; a thread takes part while its own thread-local set includes it.
+    # Operations without a kernel there fall through at no cost.
     WRITE = "Fake"
-    """The key of unclobber's kernels: the one just below, which torch reserves for torchdistx's
-    FakeTensor and leaves empty. No tensor carries it; a thread takes part while its own thread-local set
-    includes it. Operations without a kernel there fall through at no cost."""
+    # The key of operations that are composed of others: the kernels see those others.
     COMPOSITE = "CompositeImplicitAutograd"
-    """The key of operations that are composed of others: the kernels see those others."""
+    # The keys of tensors whose conjugation or negation is lazy.
     CONJUGATE = "Conjugate"
-    """The key of tensors whose conjugation is lazy."""
     NEGATIVE = "Negative"
-    """The key of tensors whose negation is lazy."""
 
     @functools.cached_property
     def parsed(self) -> Any:
@@ -243,7 +242,7 @@ def without_modes() -> contextlib.AbstractContextManager[Any]:
     return _disable_current_modes()
 
 
-class Operator(NamedTuple):
+class OperatorHandle(NamedTuple):
     """The dispatcher's name, schema and redispatch of an operation.
 
     ``torch.ops`` has them, too, but takes 30 µs to make its object, and then remembers the overloads, of
@@ -260,7 +259,7 @@ class Operator(NamedTuple):
     """
 
     @classmethod
-    def named(cls, name: str, schema: Any = None) -> Operator:
+    def named(cls, name: str, schema: Any = None) -> OperatorHandle:
         """Return the operation of a full name. ``schema`` spares the look-up if the caller has it.
 
         Raises:
@@ -326,8 +325,8 @@ class Operator(NamedTuple):
         return run_either
 
 
-def _made_below(op: Operator) -> Any:
-    """Return the function that ``Operator.below`` calls.
+def _made_below(op: OperatorHandle) -> Any:
+    """Return the function that ``OperatorHandle.below`` calls.
 
     A number that torch itself wrapped into a tensor (``matrix_exp`` calls ``pow`` so) reaches a kernel
     in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.
@@ -355,7 +354,7 @@ def _made_below(op: Operator) -> Any:
     return call_with_tensors
 
 
-class _PassedBy:
+class FallThrough:
     """Registration by which operations without a kernel fall through ``DispatchKey.WRITE``, until ``reset``.
 
     Higher-order operators (``cond``, ``scan``, ``flex_attention``) are not dispatched in C++: torch looks in
@@ -364,6 +363,7 @@ class _PassedBy:
     """
 
     def __init__(self) -> None:
+        """Begin. Raise RuntimeError if another library uses the key, because it must not be disturbed."""
         self._handle: Any = torch._C._dispatch_library("IMPL", "_", DispatchKey.WRITE.value, __file__, 0)
         self._handle.fallback_fallthrough(DispatchKey.WRITE.value)
         # The list, too, because operators that are made later copy its keys.
@@ -380,18 +380,6 @@ class _PassedBy:
 
 def _higher_order_operators() -> list[Any]:
     return list(torch._ops._higher_order_ops.values())
-
-
-def fall_through_by_default() -> Any:
-    """Make every operation without a kernel fall through ``DispatchKey.WRITE``.
-
-    Returns:
-        A handle, whose ``reset()`` ends this.
-
-    Raises:
-        RuntimeError: another library uses the key, and must not be disturbed.
-    """
-    return _PassedBy()
 
 
 # Keeps a subclass's own __torch_function__ from being called for its tensors; documented in

@@ -187,7 +187,7 @@ def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype]:
 def node_key(node: Any) -> tuple[int, int]:
     """A key of a backward node, which no other has while it lives, and hardly one later.
 
-    A node's Python object may be made anew (until 2.12), its ``metadata`` (public since 1.7) is one for good.
+    A node's Python object may be replaced (until 2.12), its ``metadata`` (public since 1.7) is one for good.
     """
     return id(node.metadata), node._sequence_nr()
 
@@ -200,7 +200,7 @@ _lock = threading.Lock()
 def live_with(node: Any, companion: dict[Any, Any]) -> None:
     """Let a node hold an empty dict as long as it lives, as it holds the hooks of a tensor that it has made.
 
-    ``_register_hook_dict``: see ``Tensor.register_hook`` in torch/_tensor.py, since 0.2. Nobody is called.
+    ``_register_hook_dict``: see ``Tensor.register_hook`` in torch/_tensor.py, since 0.2. Nothing is called.
     """
     with _lock:
         _with_hooks._backward_hooks = companion

@@ -95,10 +95,7 @@ is_functorch_wrapper: Callable[[torch.Tensor], bool] = torch._C._functorch.is_fu
 
 
 def lent(tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], None]:
-    """Give ``tensor`` the memory of another for a while; it keeps its place in the graph and its counter.
-
-    Return a function that restores the tensor's own memory.
-    """
+    """Give ``tensor`` other memory; its node and counter stay. Return a function that restores its own."""
     # The C setter itself, past the wrapper that observes `tensor.data = …`.
     data: Any = torch._C.TensorBase.data
     own = data.__get__(tensor)
@@ -156,11 +153,3 @@ def references_by_torch(tensor: torch.Tensor) -> int:
     before.
     """
     return int(behaviour.owners_refer and use_count(tensor) > 1)
-
-
-def python_owners() -> int:
-    """Return how many of the ``use_count`` of a view's base are Python's in any case: one since 2.10.
-
-    Zero before, because C++ owners may have outlived the last name, which can't be detected.
-    """
-    return int(behaviour.owners_refer)
