@@ -197,6 +197,10 @@ class Scale(torch.autograd.Function):
      "(x,) = ctx.saved_tensors\n        x.exp_()\n        return grad * x", [("UC101", "high", "x.exp_()")]),
     ("ctx.save_for_backward(x)\n        return x.exp()",
      "(x,) = ctx.saved_tensors\n        return grad * x.exp()", []),
+    ("ctx.save_for_backward(x)\n        return x.exp()",
+     "(x,) = ctx.saved_tensors\n        x **= 2\n        return grad * x", [("UC101", "high", "x **= 2")]),
+    ("ctx.save_for_backward(x)\n        return x.exp()",
+     "(x,) = ctx.saved_tensors\n        x @= x\n        return grad * x", []),
 ])  # fmt: skip
 def test_custom_functions(forward, backward, expected):
     """`check` follows what a custom Function saves and writes."""

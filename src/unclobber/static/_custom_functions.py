@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from ..operations import only_tensors_have, torch_table
-from ..syntax import dotted
+from ..syntax import OPERATORS, dotted
 from ._engine import FileRun
 from ._index import FunctionNode
 from ._rules import HIGH, CheckRule, Suspicion
@@ -105,8 +105,8 @@ class FunctionRules:
                 continue
             target: ast.expr | None = None
             how, surely = "", False
-            if isinstance(statement, ast.AugAssign):
-                target, how = statement.target, "augmented assignment"
+            if isinstance(statement, ast.AugAssign) and not isinstance(statement.op, ast.MatMult):
+                target, how = statement.target, f"{OPERATORS[type(statement.op)].symbol}="
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
                 target, how = statement.targets[0], "[...] ="
             elif (call := _write_call(statement)) is not None:
