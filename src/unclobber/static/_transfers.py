@@ -20,10 +20,8 @@ def transfers(kinds: str, names: str) -> Callable[[Transfer], Transfer]:
     """Register a transfer function for some kinds and names, each separated by spaces."""
 
     def register(function: Transfer) -> Transfer:
-        for kind in kinds.split():
-            transfer_functions.update(
-                dict.fromkeys(((kind, name) for name in names.split() or ("",)), function)
-            )
+        keys = [(kind, name) for kind in kinds.split() for name in names.split() or ("",)]
+        transfer_functions.update(dict.fromkeys(keys, function))
         return function
 
     return register
