@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -69,23 +70,12 @@ def measured(name: str) -> tuple[MeasuredCall, ...]:
     return tuple(calls)
 
 
-class _undisturbed:  # noqa: N801  (a context manager that reads as an adjective)
-    """Context with gradients enabled, on the CPU, that restores the program's random numbers at its end."""
-
-    def __enter__(self) -> None:
-        """Enter the contexts that isolate the run."""
-        self._contexts = (
-            torch.random.fork_rng(devices=[]),
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            torch.device("cpu"),
-        )
-        for context in self._contexts:
-            context.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        for context in reversed(self._contexts):
-            context.__exit__(*error)
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Enable gradients, on the CPU, and restore the program's random numbers at the end."""
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
+        with torch.device("cpu"):
+            yield
 
 
 class _SmallRun:
