@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
-from ..syntax import dotted
+from ..syntax import dotted, imported_by
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -34,25 +34,13 @@ class FileIndex:
                 self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
             elif isinstance(node, FunctionNode):
                 self._defined[node.name] += 1
-            elif isinstance(node, ast.Import):
-                self._plain(node)
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    base = "." * node.level + (node.module or "")
-                    self.imports[alias.asname or alias.name] = f"{base}.{alias.name}"
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                self.imports |= imported_by(node)
         for statement in _top(tree.body):
             if isinstance(statement, FunctionNode):
                 self.functions[statement.name] = statement
             elif isinstance(statement, ast.ClassDef):
                 self.classes[statement.name] = statement
-
-    def _plain(self, node: ast.Import) -> None:
-        for alias in node.names:
-            if alias.asname:
-                self.imports[alias.asname] = alias.name
-            else:
-                head = alias.name.partition(".")[0]
-                self.imports[head] = head
 
     def full(self, node: ast.AST) -> str:
         """Return the dotted name with its head replaced by the imported name:
