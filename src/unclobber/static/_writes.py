@@ -134,7 +134,7 @@ class Writes(Core):
         if target is None:
             return
         for place in value.places:
-            for held in state.held.get(place, ()):
+            for held in sorted(state.held.get(place, ())):
                 if held.span.line == span.line or held.element != _base(target):
                     continue
                 if self._is_put_together(held.list):
@@ -232,7 +232,8 @@ class Writes(Core):
         less = int(not to_leaves)
         span = self.span(node)
         self.confirm(state, value.may | value.nodes, needed=span, less=less)
-        for use in value.uses:
+        # Backward reaches the last computation first: torch names that one, too.
+        for use in sorted(value.uses, key=lambda use: (-use.clock, -len(use.owner), use)):
             for step in state.steps:
                 if use.clock < step.clock and _concerns(use.owner, step.owners):
                     rule = "step" if step.kind == "step" else "data"
