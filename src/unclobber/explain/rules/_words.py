@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 
 from ...model import Fix, Frame, Need, Save, Site, shown_name
 from ...model.text import shape
+from ...syntax import parse_expression
 
 _LONGEST_QUOTE = 40
 
@@ -33,6 +35,34 @@ def sentence(save: Save, how: str) -> str:
     """Return ``X was overwritten after Y saved it for …``."""
     purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
     return f"{tensor_name(save)} {how} after {saver(save)} saved it {purpose}"
+
+
+def with_a_copy(save: Save) -> Fix:
+    """Return the fix that leaves the saved values as they were, whatever wrote over them."""
+    if save.role == "result":
+        # A copy of it that something else reads would still leave the saved result overwritten.
+        clone = _clone_of_result(save.site)
+        how = f"use `{clone}`" if clone else "clone the result before it is overwritten"
+        words = f"keep the saved result to the derivative alone: {how}, or write into a new tensor"
+    elif save.expression and save.expression.isidentifier():
+        words = f"save a copy: use `{save.expression}.clone()` where it is read, or write into a new tensor"
+    else:
+        words = "write into a new tensor instead of this memory, or clone it before it is saved"
+    return Fix(words, general=True)
+
+
+def _clone_of_result(site: Site | None) -> str:
+    """Return the text ``w.exp().clone()`` for the expression ``w.exp()``; empty if its value isn't used, or
+    if the text is too long.
+    """
+    if site is None or len(site.source) > _LONGEST_QUOTE or site.source == site.statement.strip():
+        return ""
+    try:
+        node = parse_expression(site.source)
+    except SyntaxError:
+        return ""
+    simple = isinstance(node, (ast.Call, ast.Name, ast.Attribute, ast.Subscript))
+    return f"{site.source}.clone()" if simple else f"({site.source}).clone()"
 
 
 def after_backward(step: str, *, in_loop: bool = False) -> Fix:

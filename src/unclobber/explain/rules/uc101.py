@@ -12,7 +12,7 @@ from ...model.text import listing
 from ...torch_internals.inplace import module_positions
 from .._evidence import Evidence
 from . import _own_writes, uc101_detached
-from ._words import after_backward, line, sentence
+from ._words import after_backward, line, sentence, with_a_copy
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -111,12 +111,8 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         fixes.append(Fix(f"construct {last.module} without inplace=True"))
     elif last is not None and last.site is not None and "inplace=True" in last.site.source:
         fixes.append(Fix("call it without `inplace=True`, and use what it returns", general=True))
-    elif save.expression and save.expression.isidentifier():
-        copy = f"save a copy: use `{save.expression}.clone()` where it is read, or write into a new tensor"
-        fixes.append(Fix(copy, general=True))
     else:
-        words = "write into a new tensor instead of this memory, or clone it before it is saved"
-        fixes.append(Fix(words, general=True))
+        fixes.append(with_a_copy(save))
     if evidence.past_torch is None:  # otherwise guard would need the value before the unseen change
         fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()", guard=True))
     return tuple(fixes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...model import Finding, Fix, culprit, touching
 from .._evidence import Evidence
 from . import _own_writes
-from ._words import after_backward, sentence
+from ._words import after_backward, sentence, with_a_copy
 
 _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
@@ -74,7 +74,8 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     if last is not None and last.optimizer:
         return (after_backward(last.optimizer, in_loop=evidence.went_before),)
     later = Fix("write after the backward that needs the old values, or clone the tensor before it is saved")
+    copy = with_a_copy(evidence.save) if evidence.save.role == "result" else later
     if last is None or last.library or last.past_counter not in ("data", "set data"):
-        return (later,)
+        return (copy,)
     seen = Fix("write under torch.no_grad() instead of through .data: torch then sees it and refuses")
-    return later, seen
+    return copy, seen
