@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...operations import torch_table
-from ...source import Stack, of_program
+from ...source import frames
 from ...torch_internals import compat
 from ..record import differing, each_once, select
 from . import kernels
@@ -45,7 +45,7 @@ class StaleTensor:
         self,
         tensor: torch.Tensor,
         before: torch.Tensor,
-        on_read: Callable[[Stack], None],
+        on_read: Callable[[frames.Stack], None],
         *,
         stands_for: torch.Tensor | None = None,
     ) -> None:
@@ -53,8 +53,8 @@ class StaleTensor:
         self.tensor = tensor
         self._stands_for = stands_for
         self.key = compat.tensors.storage_key(tensor)
-        self._on_read: Callable[[Stack], None] | None = on_read
-        self._read_by: Stack | None = None
+        self._on_read: Callable[[frames.Stack], None] | None = on_read
+        self._read_by: frames.Stack | None = None
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             now, then = compat.tensors.physical(tensor), compat.tensors.physical(before)
             differs = differing(now, then)
@@ -97,16 +97,16 @@ class StaleTensor:
     def note_read(self) -> None:
         """Remember the running operation as the first reader, unless there was one."""
         if self._read_by is None:
-            self._read_by = of_program()
+            self._read_by = frames.of_program()
 
-    def report(self, stack: Stack = ()) -> None:
+    def report(self, stack: frames.Stack = ()) -> None:
         """Report, once, that changed elements were read.
 
         The place is the first noted read, else ``stack``, else the program's current line.
         """
         if self._on_read is not None:
             on_read, self._on_read = self._on_read, None
-            on_read(self._read_by or stack or of_program())
+            on_read(self._read_by or stack or frames.of_program())
 
 
 _Touched = tuple[StaleTensor, torch.Tensor]
@@ -120,7 +120,7 @@ class _StaleSave(NamedTuple):
     """Key of the saved storage."""
     node: int
     """Sequence number of the next node at the save: the operation that saves makes its node first."""
-    stack: Stack
+    stack: frames.Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,9 @@ class StaleReads(compat.dispatcher.OwnMode):
         running."""
         for stale in self._read([tensor], ()):
             node = compat.graph.next_sequence_number()
-            self._awaiting.append(_StaleSave(stale, compat.tensors.storage_key(tensor), node, of_program()))
+            self._awaiting.append(
+                _StaleSave(stale, compat.tensors.storage_key(tensor), node, frames.of_program())
+            )
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
