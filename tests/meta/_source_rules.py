@@ -43,7 +43,6 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "main_module",
         "settings",
         "report",
-        "source",
         "session",
         "repair",
         "footprint",

@@ -12,7 +12,7 @@ from grammar import random_script
 from oracles.scripts import Script, run
 from unclobber.explain import ahead, reads, sentence
 from unclobber.observe.hooks import backward
-from unclobber.session import Session
+from unclobber.session import Session, session
 from unclobber.source import sites
 from unclobber.torch_internals import compat
 
@@ -63,7 +63,7 @@ def _told(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[A
         told.append([_what(one.saved, one.node) for one in found])
         return iter(found)
 
-    monkeypatch.setattr(ahead, "refused_too", noted)
+    monkeypatch.setattr(session, "refused_too", noted)
     findings = run(script, unclobber.watch).findings
     monkeypatch.undo()
     return (told[0] if told else None), findings

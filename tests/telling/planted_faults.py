@@ -82,7 +82,7 @@ def functions() -> dict[CodeType, FunctionType]:
             ".__init__"
         )
         # The other trainers' and IPython's modules need those; a lock that is not let go stops everybody.
-        if name.rpartition(".")[2] in ("__main__", "lightning", "transformers", "notebook", "locks"):
+        if name.rpartition(".")[2] in ("__main__", "lightning", "transformers", "notebook", "_locks"):
             continue
         module = importlib.import_module(name)
         for value in list(vars(module).values()):

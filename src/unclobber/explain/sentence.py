@@ -20,7 +20,7 @@ from ..model import or_default
 from ..observe.hooks import backward
 from ..observe.hooks.graph import reachable
 from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
-from ..source import Located, Stack, is_own, is_plumbing, locate, pairs, ran_below
+from ..source import Located, Stack, is_own, is_plumbing, locate, ran_below
 from ..syntax import last_name
 from ..torch_internals import compat
 from . import reads
@@ -170,7 +170,7 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
 def _innermost_call(stack: Stack) -> Located | None:
     """Return the call of the operation, below modes that only pass it on, such as unclobber's
     fingerprints."""
-    for code, lasti in pairs(stack):
+    for code, lasti in zip(stack[::2], stack[1::2], strict=False):
         if not is_plumbing(code) and not is_own(code):
             return locate(code, lasti)
     return None

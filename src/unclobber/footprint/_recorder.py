@@ -18,7 +18,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ..source import frames
+from ..source import of_program
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
@@ -167,7 +167,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             self.progress(trace.tick)
         tick = trace.tick
         backward = self._depth > 0
-        stack = frames.of_program()
+        stack = of_program()
         module, call = self.module, self.call
         inputs = _tensors((args, kwargs))
         reads = []
@@ -349,7 +349,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         save = PackedSave(
             storage=storage.number,
             tick=self.trace.tick,
-            stack=frames.of_program(),
+            stack=of_program(),
             module=self.module,
             call=self.call,
             shape=tuple(tensor.shape),
@@ -557,7 +557,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             tree=known.tree,
             parent=self.call,
             begin=trace.tick,
-            stack=frames.of_program(),
+            stack=of_program(),
             again=self._depth > 0,
         )
         trace.calls.append(call)

@@ -12,15 +12,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from ..main_module import is_default_hook
 from ..model import Finding, InplaceError, Report, UnclobberError
 from ..repair import with_candidates
 from ..report import FORMATS, options_for, rendered, text_of
-from ..session import Session, depth, put_back, settings_here
-from ..source import starts_program
+from ..session import Session, depth, is_watched_by_a_command, put_back, settings_here
 from ._saying import say, say_restored
 from ._sessions import by_settings
 
@@ -118,7 +117,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
     settings = settings_here()
     guarded = (settings.guard and not strict) if guard is None else guard
     # The command's own session sees everything, and its options decide (test_install.py).
-    if _is_watched_by_a_command():
+    if is_watched_by_a_command():
         return
     if _installed:
         uninstall()
@@ -160,13 +159,3 @@ def _script() -> str | None:
     main = sys.modules.get("__main__")
     path = getattr(main, "__file__", None)
     return None if path is None or getattr(main, "__spec__", None) is not None else os.path.abspath(path)
-
-
-def _is_watched_by_a_command() -> bool:
-    """Return whether the calling program runs under an unclobber command, which watches it already."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if starts_program(frame.f_code):
-            return True
-        frame = frame.f_back
-    return False

@@ -6,11 +6,12 @@ import os
 import sys
 import time
 from functools import lru_cache
+from types import FrameType
 
 from ..observe.hooks import saves
 from ..settings import ProjectSettings
 from ..settings.pyproject import settings_for
-from ..source import is_library_path, of_program, user_frame
+from ..source import is_library_path, of_program, starts_program, user_frame
 
 
 def settings_here() -> ProjectSettings:
@@ -40,6 +41,16 @@ def _settings_of(path: str, second: int) -> ProjectSettings | None:
 def depth() -> int:
     """Return how many contexts this thread has entered and not left."""
     return len(saves.active())
+
+
+def is_watched_by_a_command() -> bool:
+    """Return whether the calling program runs under an unclobber command, which watches it already."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if starts_program(frame.f_code):
+            return True
+        frame = frame.f_back
+    return False
 
 
 class LoadedFiles:

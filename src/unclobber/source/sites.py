@@ -136,11 +136,6 @@ def _roots() -> tuple[str, ...]:
     return tuple(sorted(os.path.normcase(folder) + os.sep for folder in every if folder))
 
 
-def pairs(stack: Stack) -> list[tuple[CodeType, int]]:
-    """Return a flat stack as ``(code, lasti)`` pairs, innermost first."""
-    return list(zip(stack[::2], stack[1::2], strict=False))
-
-
 def innermost_user(stack: Stack) -> int | None:
     """Return the index of the innermost frame of the user's own code; None if there is none.
 
@@ -224,7 +219,7 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) 
         None for an empty stack. If every frame is a library's, the innermost one that isn't this package's,
         with ``library`` true.
     """
-    frames = pairs(stack)
+    frames = list(zip(stack[::2], stack[1::2], strict=False))
     chosen = innermost_user(stack)
     library = chosen is None
     if chosen is None:

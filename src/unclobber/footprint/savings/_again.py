@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
-from ...source import frames
+from ...source import of_program
 from ...torch_internals import compat
 from .. import _places
 from .._recorder import MemoryRecorder
@@ -136,7 +136,7 @@ class KeepLess(SitesMode):
         )
 
     def _keep(self, tensor: Tensor) -> Any:
-        if self._dropped and (_places.key(frames.of_program()), tuple(tensor.shape)) in self._dropped:
+        if self._dropped and (_places.key(of_program()), tuple(tensor.shape)) in self._dropped:
             return _NothingKept()
         return self._kept(tensor)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode
 
-from ...source import frames
+from ...source import of_program
 from .. import _places
 from .._functions import name_of
 from .._recorder import MemoryRecorder
@@ -35,7 +35,7 @@ class SitesMode(TorchFunctionMode):
         site, name = None, name_of(func)
         # Compare the name first: walking the stack for the site costs far more than a set lookup.
         if name in self._names:
-            here = (_places.key(frames.of_program()), name)
+            here = (_places.key(of_program()), name)
             site = here if here in self.sites else None
         return self.called(site, func, args, kwargs or {})
 

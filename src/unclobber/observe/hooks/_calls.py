@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ...source import HAND_OUT, frames
+from ...source import HAND_OUT, of_program
 from ...torch_internals import compat
 from ..record import Fingerprints, ProgramPoint
 
@@ -36,10 +36,10 @@ class CallWatcher(TorchFunctionMode):
         fingerprints = self._fingerprints
 
         def before() -> ProgramPoint:
-            return ProgramPoint(frames.of_program(), False, name)
+            return ProgramPoint(of_program(), False, name)
 
         def after() -> ProgramPoint:
-            return ProgramPoint(frames.of_program(), True, name)
+            return ProgramPoint(of_program(), True, name)
 
         fingerprints.before_call(before)
         # The schema of an operation that isn't torch's own may hide a write

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ...source import frames
+from ...source import of_program
 from ...torch_internals import compat
 from ...torch_internals.compat.dispatcher import DispatchKey, OperatorHandle
 from ._culprit import Culprit
@@ -501,7 +501,7 @@ def unverified_kernel(
             with culprit:
                 return run(keyset, args, kwargs)
         finally:
-            stack = culprit.stack or frames.of_program()
+            stack = culprit.stack or of_program()
             wrote = [call.settle(stack) for call in unverified]
             if any(wrote):
                 caught[name] = op_name

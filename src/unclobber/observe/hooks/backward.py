@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...source import Stack, frames
+from ...source import Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
@@ -260,7 +260,7 @@ class _EngineCalls:
         with self._lock:
             self.count += 1
             nth = self.count
-        running = BackwardCall(nth, frames.of_program(), call)
+        running = BackwardCall(nth, of_program(), call)
         since, made = _thread.made if _thread.made[0] == self.before else (self.before, 0)
         running.fresh_from = _thread.highest if since + made == nth - 1 else None
         _thread.made = (since, made + 1)

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ...source import frames, is_library
+from ...source import Stack, is_library, of_program
 from ...torch_internals import compat
 from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches
@@ -55,15 +55,13 @@ def _recomputed(function: Callable[..., Any], recorded: bool) -> Callable[..., A
     hooks = saves.innermost()
     if hooks is None or not recorded:
         return function
-    return _Recomputed(function, hooks, frames.of_program())
+    return _Recomputed(function, hooks, of_program())
 
 
 class _Recomputed:
     """The code of a checkpoint, as torch runs it in both passes. The graph keeps this object alive."""
 
-    def __init__(
-        self, function: Callable[..., Any], hooks: saves.SavedTensorHooks, stack: frames.Stack
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], hooks: saves.SavedTensorHooks, stack: Stack) -> None:
         """Enter all tensors that ``function`` can reach in the ledger, at ``stack``."""
         self._function = function
         self._hooks = hooks
@@ -94,14 +92,14 @@ class _Recomputed:
             now = tensor.detach()
             if before.shape == now.shape and before.dtype == now.dtype:
 
-                def on_read(read: frames.Stack, state: SaveState = state) -> None:
+                def on_read(read: Stack, state: SaveState = state) -> None:
                     conflicts.on(StaleInRecompute(state, _inside(read)))
 
                 stale.append(StaleTensor(now, before, on_read))
         return stale
 
 
-def _inside(stack: frames.Stack) -> frames.Stack:
+def _inside(stack: Stack) -> Stack:
     """Return the frames of the code that is run again."""
     again = _Recomputed.__call__.__code__
     end = next((i for i, code in enumerate(stack[::2]) if code is again), 0)

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from ...source import Stack, frames
+from ...source import Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches, hide_frames
@@ -118,7 +118,7 @@ class _Forward:
             with compat.unseen.unseen_by_functions():
                 self.log.leave(self.dirty)
         elif _nested.may_hold(value) and name in ctx.__dict__:
-            self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
+            self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = of_program()
 
     def _note(self, result: Any) -> None:
         """Report a dirty tensor that is missing among the outputs, and stash the tensors on ``ctx``."""
@@ -126,7 +126,7 @@ class _Forward:
         if self.dirty and _not_returned(self.dirty, outputs):
             error = RuntimeError(compat.Sentence.NOT_RETURNED)
             name, writes = self.function.__name__, self.writes_to_dirty()
-            self.conflicts.on(DirtyNotReturned(error, name, writes, frames.of_program()))
+            self.conflicts.on(DirtyNotReturned(error, name, writes, of_program()))
         for tensor in self.dirty:
             self.conflicts.ledger.marked_dirty(tensor)
         for ctx, stacks in self.attributes.values():

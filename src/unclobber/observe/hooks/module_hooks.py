@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...source import Stack, frames
+from ...source import Stack, code_of, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches
 
@@ -67,8 +67,8 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
             node = compat.graph.grad_fn(view) if isinstance(view, torch.Tensor) else None
             if node is not None and _is_hooks(node):
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
-                code = frames.code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
-                _hooked[node] = Hooked(weakref.ref(self.module), frames.of_program(), given, code)
+                code = code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
+                _hooked[node] = Hooked(weakref.ref(self.module), of_program(), given, code)
                 break  # one node made them all
         return made
 

@@ -24,7 +24,7 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from ...source import frames
+from ...source import of_program
 from ...torch_internals import compat
 from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.engine import EngineCall, engine
@@ -189,7 +189,7 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
         paused.now = not closure and compat.dispatcher.sees_writes() and not clients.anything_alive()
         if paused.now:
             with compat.unseen.unseen_by_functions():
-                paused.stack, paused.before = frames.of_program(), _counters(optimizer)
+                paused.stack, paused.before = of_program(), _counters(optimizer)
             compat.dispatcher.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

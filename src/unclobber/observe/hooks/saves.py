@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ...source import frames
+from ...source import Stack, frames, of_program
 from ...torch_internals import compat
 from ...torch_internals.compat import hook_stack
 from ...torch_internals.patches import Patches, StandIn
@@ -174,7 +174,7 @@ class SavedTensorHooks:
             hook_stack.pop()
             self._set_aside = True
         if self._ledger.transform is None and "torch.func" in because:
-            self._ledger.transform = frames.of_program()
+            self._ledger.transform = of_program()
 
     def resume(self) -> None:
         """Push the hooks again, because the code that refuses hooks has ended."""
@@ -224,7 +224,7 @@ class SavedTensorHooks:
 
         def unpack_printed(saved: SavedTensor) -> torch.Tensor:
             value = unpack(saved)
-            changed = fingerprints.changed(saved, lambda: ProgramPoint(frames.of_program(), False))
+            changed = fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False))
             if changed is not None:
                 self.conflicts.on(ContentChanged(saved, changed))
             return value
@@ -370,7 +370,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     dispatch_modes = compat.dispatcher.dispatch_modes
     kept_itself, unseen = compat.unseen.kept_itself, compat.unseen.unseen_by_functions
     # In one piece: an engine's thread calls the hooks of the thread that began backward.
-    last: tuple[Any, int, int, int, frames.Stack, bool] = (None, -1, 0, -1, (), False)
+    last: tuple[Any, int, int, int, Stack, bool] = (None, -1, 0, -1, (), False)
 
     def pack(tensor: torch.Tensor) -> SavedTensor:
         """Return the save record of ``tensor``, and put it on the queue."""

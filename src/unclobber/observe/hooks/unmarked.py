@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ...source import frames
+from ...source import of_program
 from ...torch_internals import compat
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
@@ -156,7 +156,7 @@ def note(
             tensor.dtype,
             tensor._version,
             writes,
-            frames.of_program(),
+            of_program(),
             returned,
         )
         overwritten = Unmarked(conflicts, conflict, _base(tensor), where)

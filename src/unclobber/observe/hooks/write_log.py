@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...source import Stack, frames
+from ...source import Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches
 from . import fallback
@@ -120,7 +120,7 @@ class _Follower(Listener):
         stack: Stack | None = None
         for log in self.watched.copy():
             if tensors := log.following(key):
-                stack = stack or frames.of_program()
+                stack = stack or of_program()
                 log.note(key, tensors, operation, stack, _shifts(operation, args))
 
 

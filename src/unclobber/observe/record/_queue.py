@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from ...source import frames
+from ...source import Stack, frames
 from ...torch_internals import compat
 from .saved import SavedTensor
 
@@ -113,7 +113,7 @@ class PythonQueue(deque[Any]):
         return None
 
 
-def newest_operations_stack() -> frames.Stack | None:
+def newest_operations_stack() -> Stack | None:
     """Return the stack of the operation that made this thread's newest node, or None if it saved nothing."""
     number, stack = frames.newest_save()
     return stack if number == compat.graph.next_sequence_number() else None

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ...model import Reached
-from ...source import frames
+from ...source import Stack, frames, of_program
 from ...torch_internals import compat
 from . import _streams
 from ._by_address import SavesByAddress
@@ -106,7 +106,7 @@ class Ledger:
         """Content hashes of live saves; None if the session takes none."""
         self.saves_by_address: SavesByAddress | None = None
         """Saves whose memory another storage may cover, by address; None while no such save is known."""
-        self.on_self_overlap: Callable[[str, frames.Stack], None] | None = None
+        self.on_self_overlap: Callable[[str, Stack], None] | None = None
         """Called with an operation that is about to read what it has overwritten itself, and its stack."""
         self.unrecorded: Callable[[Exception], str] = str
         """Called when recording a write fails. Returns the sentence that is stored with every save the write
@@ -115,9 +115,9 @@ class Ledger:
         """Writes that a view may have missed; all sessions share one object."""
         self.saved_bytes: SavedBytes | None = None
         """Bytes that each line keeps; None if the session doesn't count them."""
-        self.transform: frames.Stack | None = None
+        self.transform: Stack | None = None
         """Stack of the first ``torch.func`` transform, whose saves go unseen because it allows no hooks."""
-        self.replay: frames.Stack | None = None
+        self.replay: Stack | None = None
         """Stack of the first CUDA graph replay, whose writes go unseen because it runs no operation."""
         self.shared_counters: SharedCounters | None = None
         """Version counters that count writes to two memories; None until the program makes one."""
@@ -180,7 +180,7 @@ class Ledger:
                 self._sort_pending(key)
             overlap_at = None
             if self.on_self_overlap is not None and overlaps_itself(operation, tensor, key, args, kwargs):
-                overlap_at = frames.of_program()
+                overlap_at = of_program()
         except Exception as error:
             self._not_recorded(tensor, error)
             return None
@@ -196,7 +196,7 @@ class Ledger:
                 elsewhere = self._elsewhere(tensor, key, storage)
             if log is None and not by_views and not elsewhere:
                 return None
-            stack = frames.of_program()
+            stack = of_program()
             if by_views:
                 self.view_writes.note(tensor, storage, _version(tensor), operation, stack)
             if log is None and not elsewhere:
@@ -324,7 +324,7 @@ class Ledger:
                     inputs.append(SharedInput(tensor, tensor.clone(), log, log.serial))
         return UnverifiedCall(self.enter, operation, inputs) if inputs else None
 
-    def enter(self, tensor: torch.Tensor, log: StorageLog, operation: str, stack: frames.Stack) -> None:
+    def enter(self, tensor: torch.Tensor, log: StorageLog, operation: str, stack: Stack) -> None:
         """Note a write that no kernel saw, after the caller has put the old values back for now."""
         key = compat.tensors.storage_key_or_none(tensor)
         try:
@@ -440,7 +440,7 @@ class Ledger:
     def before_replay(self) -> None:
         """Note where a CUDA graph is replayed for the first time."""
         if self.replay is None:
-            self.replay = frames.of_program()
+            self.replay = of_program()
 
     def before_export(self) -> None:
         """Track memory by address, because a DLPack export may give a tensor's memory a second storage."""
@@ -483,7 +483,7 @@ class Ledger:
             log = self._log_of(key)
             if log is None:
                 return
-            event = WriteEvent("set_data", frames.of_program(), frames.actor(), version=_version(tensor))
+            event = WriteEvent("set_data", of_program(), frames.actor(), version=_version(tensor))
             event.first = event.last = log.serial
             event.region = region_of(tensor)
             self._note_storage_swap(log, tensor, event, new)
@@ -503,7 +503,7 @@ class Ledger:
 
                 def event() -> WriteEvent:
                     return WriteEvent(
-                        operation, frames.of_program(), frames.actor(), bumps=True, version=_version(tensor)
+                        operation, of_program(), frames.actor(), bumps=True, version=_version(tensor)
                     )
 
                 uncertain = None
@@ -535,7 +535,7 @@ class Ledger:
             if log is None:
                 return
             own = {id(kept) for _, kept in compat.kept.raw_saved(node)}
-            stack = frames.of_program()
+            stack = of_program()
             for saved in log.saves():
                 if saved.entry is not None and saved.origin() is tensor and id(saved) not in own:
                     saved.entry.detached = stack
@@ -591,7 +591,7 @@ class Ledger:
             self.watched.clear()
             return False
 
-    def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
+    def file(self, tensor: torch.Tensor, stack: Stack) -> SavedTensor:
         """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
         with compat.unseen.unseen_by_functions():
@@ -769,7 +769,7 @@ class FingerprintedLedger(Ledger):
             try:
                 key = compat.tensors.storage_key_or_none(tensor)
                 if key is not None:  # without storage there is no fingerprint either
-                    self.fingerprints.before_write(key, lambda: ProgramPoint(frames.of_program(), False))
+                    self.fingerprints.before_write(key, lambda: ProgramPoint(of_program(), False))
             except Exception as error:
                 self._not_recorded(tensor, error)
             return super().before_write(tensor, *arguments)
