@@ -19,7 +19,7 @@ class PackedMemory:
 
 
 def packing() -> saved_tensors_hooks:
-    """Return a context in which ``compat.raw_saved`` yields ``PackedMemory``."""
+    """Return a context in which ``compat.kept.raw_saved`` yields ``PackedMemory``."""
     return saved_tensors_hooks(PackedMemory, compat.kept.recognizable(lambda kept: kept.tensor))
 
 

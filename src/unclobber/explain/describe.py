@@ -19,7 +19,6 @@ from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
 from ._evidence import Evidence, GradientMemory
 from ._live import user_frames
-from ._written import writes
 from .save import HeldTensor, of_held, of_saved
 
 
@@ -101,7 +100,7 @@ def _evidence(
 ) -> Evidence:
     """Build the evidence from the save's state, its writes and the running backward."""
     saved = state.saved
-    written = writes(state, ledger, frames)
+    written = write.writes(state, ledger, frames)
     by_backward = state.unseen or any(write.by == "backward" for write in written)
     gradient = gradient_owner(saved.alias, frames) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)

@@ -48,15 +48,11 @@ def note_of(node: Any) -> Note | None:
     return None if note is None else Note(*note)
 
 
-def began_here(node: Any) -> tuple[BackwardMark, ...]:
-    """Return the marks of the last two backwards that began at the node, oldest first."""
-    return backward.started_at.of(node) or ()
-
-
 def latest_before(node: Any, call: BackwardCall) -> BackwardMark | None:
     """Return the latest earlier backward that began at the node and freed its graph; None if there is
     none."""
-    earlier = [mark for mark in began_here(node) if mark.nth < call.nth and not mark.keeps_graph]
+    marks = backward.started_at.of(node) or ()
+    earlier = [mark for mark in marks if mark.nth < call.nth and not mark.keeps_graph]
     return earlier[-1] if earlier else None
 
 

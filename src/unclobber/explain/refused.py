@@ -294,7 +294,8 @@ class _Refused:
         site = resolve(stack)
         if site is None or tensor is None:
             return None
-        name = owner_name(tensor, self.frames) if self._may_have_owner(tensor) else None
+        is_owned = not tensor._is_view() and not compat.graph.has_history(tensor)
+        name = owner_name(tensor, self.frames) if is_owned else None
         expression = None
         if target is not None and target.base is not None and self.located is not None:
             expression = self.located.source.text(target.base)
@@ -313,9 +314,6 @@ class _Refused:
         return replace(
             facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
         )
-
-    def _may_have_owner(self, tensor: torch.Tensor) -> bool:
-        return not tensor._is_view() and not compat.graph.has_history(tensor)
 
     def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
         if tensor is None or self.kind.subject not in ("leaf", "view of a leaf"):
@@ -371,7 +369,8 @@ def _operation(node: ast.AST) -> str:
     """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
     if isinstance(node, ast.Call):
         return last_name(node.func) or "call"
-    operator = OPERATORS.get(type(getattr(node, "op", None)))
+    symbol: ast.AST = getattr(node, "op", node)
+    operator = OPERATORS.get(type(symbol))
     return "operator" if operator is None else operator.operation
 
 

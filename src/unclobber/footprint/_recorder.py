@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -128,16 +127,11 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         """Leave the modes and take the hooks out of torch."""
-        super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
-        self._calls.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
-        self._hooks.__exit__(kind, error, traceback)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._calls.__exit__(*error)  # type: ignore[no-untyped-call]
+        self._hooks.__exit__(*error)
         engine.unsubscribe(self)
         for handle in self._handles:
             handle.remove()
@@ -158,13 +152,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             self._quiet = before
 
     # --- operations -----------------------------------------------------------------------------------
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation and record it: what it reads, writes and makes, at which line and in which
         module."""
         kwargs = kwargs or {}

@@ -215,11 +215,7 @@ def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def differences(
-    reference: State,
-    other: State,
-    *,
-    never_read_again: frozenset[str] = frozenset(),
-    detaches: bool = False,
+    reference: State, other: State, *, never_read_again: frozenset[str] = frozenset(), detaches: bool = False
 ) -> list[Different]:
     """Return the differences of another run's state from the reference's.
 

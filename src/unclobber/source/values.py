@@ -129,8 +129,7 @@ def contents(value: Any) -> dict[str, Any]:
 
 def of_class(kind: type, name: str) -> Any:
     """Return the class attribute ``name`` from the first base that has it, static and class methods
-    unwrapped; else ``UNKNOWN``.
-    """
+    unwrapped; else ``UNKNOWN``."""
     # Past the metaclass, which may run code for each attribute of the class.
     for base in type.__dict__["__mro__"].__get__(kind):
         if name in vars(base):

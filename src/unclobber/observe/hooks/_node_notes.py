@@ -19,7 +19,7 @@ class NodeNotes(Generic[Note]):
 
     def __init__(self) -> None:
         self.newer: dict[Any, Note] = {}
-        """By ``compat.node_key``, the notes since the oldest were forgotten."""
+        """By ``compat.graph.node_key``, the notes since the oldest were forgotten."""
         self._older: dict[Any, Note] = {}
 
     def put(self, node: Any, note: Note) -> None:
