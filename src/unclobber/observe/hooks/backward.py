@@ -83,6 +83,7 @@ class _Marker:
     __slots__ = ("_native", "notes", "now", "told")
 
     def __init__(self) -> None:
+        """Start without a running call."""
         self.notes: NodeNotes[tuple[Stack, BackwardMark | None]] = NodeNotes()
         """Notes of ``note_of`` that the native core doesn't have."""
         self.now: BackwardMark | None = None
@@ -127,6 +128,7 @@ marker = _Marker()
 
 class _ThreadCalls(threading.local):
     def __init__(self) -> None:
+        """Start without a call."""
         self.calls: list[BackwardCall] = []
         self.highest = 0
         """The largest sequence number of a root node of a call, plus one."""
