@@ -7,7 +7,7 @@ import torch
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 import unclobber
-from unclobber.hooks import kernels, saves
+from unclobber.observe.hooks import kernels, saves
 from unclobber.torch_internals import compat, patches
 
 MISSING = object()
@@ -39,7 +39,7 @@ def surroundings():
         ),
         "kernels": kernels.installed(),
         "sees writes": compat.sees_writes(),
-        "saved tensor hooks": (compat.top_hooks(), saves.active()),
+        "saved tensor hooks": (compat.hook_stack.top(), saves.active()),
         "modes": compat.dispatch_modes(),
         "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
     }

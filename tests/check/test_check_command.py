@@ -93,6 +93,7 @@ def test_json(folder, capsys):
 
 
 def test_sarif_and_github(folder, capsys):
+    """Both formats show the code, the confidence and the three places of a finding without a run."""
     folder(train=WRONG)
     assert main(["check", "--format", "sarif", "train.py"]) == 1
     (run,) = json.loads(capsys.readouterr().out)["runs"]
@@ -122,6 +123,7 @@ def test_a_comment_takes_it_back(folder, capsys):
     (["--ignore", "UC101"], 0), (["--select", "UC2"], 0), (["--select", "UC1"], 1), (["--ignore", "UC2"], 1),
 ])  # fmt: skip
 def test_select_and_ignore(folder, options, code):
+    """`--select` and `--ignore` decide which codes count for the exit code."""
     folder(train=WRONG)
     assert main(["check", *options, "train.py"]) == code
 
@@ -210,6 +212,7 @@ def test_what_is_no_python(folder, capsys):
 @pytest.mark.parametrize("words", [[], ["nowhere"], ["--format", "xml", "."], ["--confidence", "low", "."],
                                    ["--select", "UC999", "."]])  # fmt: skip
 def test_wrong_use(folder, words, capsys):
+    """Wrong words exit with 2 and one line on stderr."""
     folder(train=RIGHT)
     assert main(["check", *words]) == 2
     assert capsys.readouterr().err.startswith("unclobber: ")

@@ -73,6 +73,7 @@ def test_what_has_no_gradient(line):
 
 @pytest.mark.parametrize("decorator", ["@torch.no_grad()", "@torch.inference_mode()"])
 def test_decorated(decorator):
+    """A decorator that turns gradients off leaves nothing to find in its function."""
     body = f"""
     net = nn.Linear(3, 3)
     {decorator}
@@ -179,6 +180,7 @@ class Scale(torch.autograd.Function):
      "(x,) = ctx.saved_tensors\n        return grad * x.exp()", []),
 ])  # fmt: skip
 def test_custom_functions(forward, backward, expected):
+    """`check` follows what a custom Function saves and writes."""
     assert found_in(FUNCTION.format(forward=forward, backward=backward)) == expected
 
 

@@ -11,9 +11,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
-from unclobber.hooks import backward, saves
-from unclobber.native import core, place, selftest
-from unclobber.record import SavedTensor
+from unclobber.observe.hooks import backward, saves
+from unclobber.observe.native import core, place, selftest
+from unclobber.observe.record import SavedTensor
 from unclobber.source import frames, sites
 from unclobber.torch_internals import compat
 
@@ -206,6 +206,8 @@ class Passing(TorchDispatchMode):
 
 
 def test_under_a_mode(native):
+    """Both cores note the saves of operations that a dispatch mode passes on."""
+
     def program():
         with Passing():
             return X.exp() * X
@@ -345,7 +347,7 @@ def test_sessions_use_it(native, monkeypatch):
 
     with unclobber.guard() as guarded:
         assert type(saves.innermost().pack) is native.Pack
-        if compat.HANDS_OUT_DATA:  # else it is wrapped
+        if compat.behaviour.shows_packed:  # else it is wrapped
             assert type(saves.innermost().unpack) is native.Unpack
         right = overwrite()
         thread = threading.Thread(target=overwrite)
@@ -369,7 +371,7 @@ def called_from(file, depth, then):
     return then()
 
 
-LIBRARY, OURS = torch.__file__, frames.OURS + "hooks/kernels.py"
+LIBRARY, OURS = torch.__file__, frames.OURS + "observe/hooks/kernels.py"
 
 
 @pytest.mark.parametrize(

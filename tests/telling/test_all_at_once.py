@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.evidence import ahead
-from unclobber.report import ahead_to_text
+from unclobber.explain import ahead
+from unclobber.report._ahead import ahead_to_text
 
 
 def both(x, w, v):

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
-from ..report import FORMATS, RenderOptions, guard_line, guard_places, options_for, suppressed_line
-from ..session.story_boundary import rendered
+from ..report import FORMATS, RenderOptions, guard_lines, options_for, rendered, suppressed_line
 from ._errors import ReportError, UsageError
 from ._output import OutputFile, usable, write_document, write_text, write_to_stderr
 from ._verdict import unrepaired
@@ -103,7 +102,7 @@ class Delivery:
         findings, render the notices.
         """
         left = unrepaired(report)
-        text = "".join(f"{line}\n" for line in [guard_line(report), *guard_places(report)] if guarded)
+        text = "".join(f"{line}\n" for line in guard_lines(report) if guarded)
         if left:
             return text + self._rendered(replace(report, findings=left), stream)
         said = (*report.notices, suppressed_line(report))

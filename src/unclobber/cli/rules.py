@@ -14,7 +14,7 @@ from ._completion import a_file, choices
 from ._errors import UsageError
 from ._output import OutputFile, write_document, write_text
 from ._progress import progress
-from ._terminal import HELP
+from ._terminal import COMMAND
 from ._torch import require_torch
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "markdown")
 
 
-@click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
+@click.command(context_settings=COMMAND)
 @click.option("--all", "all_operations", is_flag=True, help="Every differentiable operation of this torch.")
 @click.option(
     "--check",

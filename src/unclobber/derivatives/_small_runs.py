@@ -29,14 +29,7 @@ def tensors_in(tree: Any) -> list[Tensor]:
 
 def nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
     """Return all backward nodes that lead to the outputs."""
-    seen: dict[Any, None] = {}
-    todo = [node for node in map(compat.renewed_grad_fn, outputs) if node is not None]
-    while todo:
-        node = todo.pop()
-        if node not in seen:
-            seen[node] = None
-            todo += [parent for parent, _ in node.next_functions if parent is not None]
-    return list(seen)
+    return list(compat.nodes_below(map(compat.renewed_grad_fn, outputs)))
 
 
 def memory_of(tensor: Tensor) -> int | None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..parsing import parse_expression
+from ..syntax import parse_expression
 from ._formula_helpers import JOINT, PROSE
 from ._formulas import readable
 from ._rule import GradientFormula, Rule

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from ..syntax import out_of_place
 from ..torch_internals import compat
 from ._composites import ALIASES, PARTS
 from ._rule import Rule, SavedRole
@@ -249,12 +250,12 @@ def _runs(name: str, nodes: list[Any]) -> Iterator[Disagreement]:
             yield Disagreement("runs", next(iter(ran.values())), "nothing known", _listed(ran), why)
         return
     target = ALIASES.get(known, known)
-    own = {target, f"{target}_", target.removesuffix("_")}
+    own = {target, f"{target}_", out_of_place(target)}
     if not own.isdisjoint(ran) and target not in PARTS:
         return  # the operation itself, with operations that prepare other shapes
     surplus = {operation: node for operation, node in ran.items() if operation not in own}
     for operation, node in surplus.items():
-        if not {operation, operation.removesuffix("_")}.intersection(PARTS.get(target, ())):
+        if not {operation, out_of_place(operation)}.intersection(PARTS.get(target, ())):
             why = f"`{target}` is not known to run `{operation}` on CPU tensors"
             yield Disagreement("runs", node, _listed(PARTS.get(target, own)), f"`{operation}`", why)
 

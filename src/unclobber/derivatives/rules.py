@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from ..model import UnclobberError
+from ..syntax import is_in_place, out_of_place
 from ._composites import ALIASES, PARTS
 from ._example_calls import CALLS
 from ._expressions import in_expression
@@ -114,7 +115,7 @@ def _candidates(text: str) -> Iterable[str]:
 
 def _and_without_underscore(name: str) -> Iterable[str]:
     """Yield the names without the underscores of in-place and special methods."""
-    if name.endswith("_") and not name.endswith("__"):
+    if is_in_place(name):
         yield name[:-1]
     if re.fullmatch(r"__i?[a-z]+__", name):
         yield name.strip("_")
@@ -143,10 +144,9 @@ def _names() -> frozenset[str]:
 
 def _bare(operation: str) -> str:
     """Return ``exp`` for the row of ``exp_`` if the table has both."""
-    if not operation.endswith("_") or operation.endswith("__"):
-        return operation
-    plain = operation[:-1]
-    return plain if any(rule.operation == plain for rule in by_operation(plain)) else operation
+    plain = out_of_place(operation)
+    known = plain != operation and any(rule.operation == plain for rule in by_operation(plain))
+    return plain if known else operation
 
 
 @lru_cache(maxsize=2048)
@@ -280,7 +280,7 @@ def is_view(rule: Rule) -> bool:
 
 
 def _in_place(rule: Rule) -> InPlace | None:
-    if rule.operation.endswith("_"):
+    if is_in_place(rule.operation):
         return InPlace(rule.operation, *_in_place_keeps(rule))
     if in_place_overload(rule) is None:
         return None

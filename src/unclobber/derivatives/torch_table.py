@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from ..parsing import SharedLock
+from ..syntax import SharedLock, is_in_place
 from ._rule import Argument, GradientFormula, Rule, SavedRole
 from ._table_cache import read_through
 
@@ -86,7 +86,7 @@ def by_operation(name: str) -> tuple[Rule, ...]:
     """
     bare = name.rpartition("::")[2].partition(".")[0]
     rules = tuple(rule for rule in table() if rule.operation == bare)
-    if not rules and bare.endswith("_") and not bare.endswith("__"):
+    if not rules and is_in_place(bare):
         rules = tuple(rule for rule in table() if rule.operation == bare[:-1])
     return rules
 

@@ -38,8 +38,7 @@ def gains(
     trace: Trace, line: BytesOverTime
 ) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
     """Return the program's in-place operations, the possible ones, and the drop of the peak with all of
-    these at once.
-    """
+    these at once."""
     totals = line.totals
     used = _used(trace, line, totals)
     groups = _chances(trace)
@@ -107,8 +106,7 @@ def _use(
 
 def _is_in_place(operation: Operation) -> bool:
     """Return whether the program requested this write of the first operand, and an out-of-place form
-    exists.
-    """
+    exists."""
     name = operation.name
     return (
         operation.in_place_requested
@@ -223,8 +221,7 @@ def _kept_by_itself_alone(
     operation: Operation, number: int, rule: Rule, trace: Trace, saves: dict[int, list[PackedSave]]
 ) -> bool:
     """Return whether the old value is read later only because this operation keeps it, and in place it
-    keeps none.
-    """
+    keeps none."""
     in_place = in_place_rule(rule)
     if in_place is rule or in_place.keeps("self") is not None:
         return False
@@ -250,8 +247,7 @@ def _keeps_no_copy(
 
 def _own(save: PackedSave, operation: Operation) -> bool:
     """Return whether this operation made the save: inputs are packed just before it runs, outputs just
-    after.
-    """
+    after."""
     near = save.tick in (operation.tick - 1, operation.tick)
     return near and _places.key(save.stack) == _places.key(operation.stack)
 
@@ -278,8 +274,7 @@ def _candidate(
 # --- shared ------------------------------------------------------------------------------------------
 def _rule(name: str, overload: str) -> Rule | None:
     """Return the rule of a functional operation; that of ``Tensor_Scalar`` for ``Scalar`` if there is no
-    other.
-    """
+    other."""
     rules = [rule for rule in by_operation(name) if rule.operation == name and rule.key == "Default"]
     for wanted in (overload, f"Tensor_{overload}"):
         for rule in rules:

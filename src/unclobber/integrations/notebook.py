@@ -29,10 +29,9 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from ..model import PACKAGE, Finding, Frame, Report, Site, or_default
-from ..repair.edits import with_edits
-from ..report import ReportDisplay
-from ..session.session import Session
-from ..session.story_boundary import error_of, line_of
+from ..repair import with_candidates
+from ..report import ReportDisplay, error_of, line_of
+from ..session import Session
 from ..settings import ProjectSettings, SettingsError, Suppression
 from ..settings.pyproject import settings_for
 from ._every_cell import EveryCell
@@ -165,7 +164,7 @@ class Magics:
     def shown(self, fact: Report | Finding) -> ReportDisplay:
         """Return what is displayed for a report or a finding; its places are cells, not temporary files."""
         report = fact if isinstance(fact, Report) else Report("refused", (fact,))
-        return ReportDisplay(self._in_cells(with_edits(report)))
+        return ReportDisplay(self._in_cells(with_candidates(report)))
 
     def _compiled(self, body: str, raw: str, *, below_the_magic: bool) -> tuple[Any, Any]:
         """Compile the statements, and the last expression by itself, because its value is to be displayed."""

@@ -27,7 +27,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ..model import Finding
-    from ..session.session import Session
+    from ..session import Session
     from ..settings import ProjectSettings
 
 MODES = ("watch", "guard", "strict", "off")
@@ -164,7 +164,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         require_installed_torch()
     except UnclobberError as error:
         pytest.fail(str(error), pytrace=False)
-    from ..session.session import Session
+    from ..session import Session
     from ..settings import Suppression
 
     mode = wanted.mode
@@ -211,7 +211,7 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
         return
     # `pytest_runtest_makereport` shows all of them, though the raised error names one.
     item.stash[_findings] = tuple(silent)
-    from ..session.story_boundary import error_of
+    from ..report import error_of
 
     raise error_of(silent[0])
 

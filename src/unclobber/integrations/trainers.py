@@ -18,9 +18,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..model import Finding, UnclobberError
-from ..session.contexts import Watching
-from ..session.entered import settings_here
-from ..session.session import Session
+from ..session import Session, Watching, settings_here
 from ..settings import Suppression
 from ._saying import say_restored
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from ..record import SavedTensor, overlap, region_of
-from ..source.owners import variables_of
+from ..observe.record import SavedTensor, overlap, region_of
+from ..source import variables_of
 from ..torch_internals import compat
 from ._job import HeldBy
 from ._probes import PASSED, PLACE, WriteStatement

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..record import same_bits
+from ..observe.record import same_bits
 from ..torch_internals import compat, views
 from ..torch_internals.compat import tree_map
 from ..torch_internals.engine import EngineCall, engine
@@ -26,9 +26,9 @@ from . import _candidate as names
 Context = Callable[[], Any]
 
 
-def enter(interpretations: tuple[str, ...], stack: ExitStack) -> None:
+def enter(interpretations: frozenset[str], stack: ExitStack) -> None:
     """Enter the contexts of some interpretations; the recorder implements those about backward itself."""
-    for interpretation in interpretations:
+    for interpretation in sorted(interpretations):
         if interpretation in _CONTEXTS:
             stack.enter_context(_CONTEXTS[interpretation]())
 

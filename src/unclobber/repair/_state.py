@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from ..agreement import difference, rounding
 from ..torch_internals import compat
-from ._agreement import Difference, agree
 from ._job import Different
 
 _MOST_ROWS = 300_000
@@ -316,7 +316,7 @@ class _StateComparison:
                 return ""
             if a.value is not None and a.value.dtype != b.value.dtype:
                 return f"is {str(b.value.dtype)[6:]} instead of {str(a.value.dtype)[6:]}"
-            if a.value is not None and not agree(a.value, b.value, Difference()):
+            if a.value is not None and not _agree(a.value, b.value):
                 return "has another value"
             if a.records != b.records and not (self._detaches and a.records):
                 return "requires grad" if b.records else "does not require grad any more"
@@ -325,6 +325,10 @@ class _StateComparison:
             large = abs(a.value) >= _IDENTITY and abs(b.value) >= _IDENTITY
             return "" if large or a.value == b.value else f"is {b.value} instead of {a.value}"
         if isinstance(a.value, (float, complex)) and isinstance(b.value, (float, complex)):
-            close = agree(torch.tensor(a.value).float(), torch.tensor(b.value).float(), Difference())
+            close = _agree(torch.tensor(a.value).float(), torch.tensor(b.value).float())
             return "" if close else f"is {b.value} instead of {a.value}"
         return "" if repr(a.value) == repr(b.value) else "has another value"
+
+
+def _agree(first: torch.Tensor, other: torch.Tensor) -> bool:
+    return difference(first, other) <= rounding(first)

@@ -6,20 +6,18 @@ fixer has no doubts about it, and if the files still hold the text that ran.
 
 from __future__ import annotations
 
-import difflib
 import io
 import os
 import shlex
 import time
 import tokenize
-from collections.abc import Mapping
 from dataclasses import replace
 
 from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
-from ..parsing import text_of
+from ..syntax import text_of
 from . import _plan
 from ._candidate import Candidate
-from .diff import unified
+from .fixers._sites import sites
 from .project import Project, root_of
 
 SECONDS = 2.0
@@ -65,19 +63,20 @@ def _command(words: tuple[str, ...]) -> str:
 
 def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     """Return the best candidate without a doubt; if there is none, whether ``fix`` would have any to try."""
-    sites = _sites(finding)
-    own = [site.path for site in sites if not site.library]
+    # The offending sites first.
+    places = sites(*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed)
+    own = [site.path for site in places if not site.library]
     if not own:
         return False
     project = Project(root_of(script or own[0]), _cells(own))
     if not all(_may_be_parsed(project, path) for path in dict.fromkeys(own)):
         return False
     # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
-    if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
+    if not all(_is_as_it_ran(project, site) for site in places if project.owns(site.path)):
         return False
     for candidate in _plan.candidates(finding, project, certain=True):
-        if edits := edits_of(project, candidate.texts):
-            return _fix(candidate, edits, unified(project, candidate.texts), own[0])
+        if edits := project.edits(candidate.texts):
+            return _fix(candidate, edits, project.diff(candidate.texts), own[0])
     return script is not None and _plan.has_any(finding, project)
 
 
@@ -85,12 +84,6 @@ def _cells(paths: list[str]) -> dict[str, str]:
     """Return the texts of the paths that are notebook cells, which are in no file."""
     cells = {os.path.realpath(path): text_of(path) for path in paths if cell_name(path) is not None}
     return {path: "".join(text.lines) for path, text in cells.items() if text is not None}
-
-
-def _sites(finding: Finding) -> list[Site]:
-    """Return the sites of a finding, the offending ones first."""
-    facts = [*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed]
-    return [fact.site for fact in facts if fact is not None and fact.site is not None]
 
 
 def _may_be_parsed(project: Project, path: str) -> bool:
@@ -104,32 +97,6 @@ def _is_as_it_ran(project: Project, site: Site) -> bool:
     held = lines[site.statement_line - 1 : site.statement_end_line]
     ran = site.statement.split("\n")
     return len(held) == len(ran) and all(a.strip() in b for a, b in zip(ran, held, strict=True))
-
-
-def edits_of(project: Project, texts: Mapping[str, str]) -> tuple[Edit, ...]:
-    """Return new texts of files as edits of whole lines.
-
-    Args:
-        project: The project with the old texts.
-        texts: Absolute path to new text.
-    """
-    edits: list[Edit] = []
-    for path in sorted(texts):
-        old, new = (project.text(path) or "").split("\n"), texts[path].split("\n")
-        # autojunk would take lines that are frequent in a long file for noise.
-        codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-        for tag, a, b, c, d in codes:
-            if tag == "equal":
-                continue
-            # pure insertions and deletions include the neighbouring line, which locates them
-            if a == b or c == d:
-                a, c, b, d = (a - 1, c - 1, b, d) if a else (a, c, b + 1, d + 1)
-            edits.append(Edit(path, a + 1, _lines(old[a:b]), _lines(new[c:d])))
-    return tuple(edits)
-
-
-def _lines(lines: list[str]) -> str:
-    return "\n".join(lines).removesuffix("\r")
 
 
 def _fix(candidate: Candidate, edits: tuple[Edit, ...], diff: str, offending: str) -> Fix:
@@ -189,7 +156,7 @@ def together(report: Report) -> str:
         for edit in sorted(changes, key=lambda edit: -edit.line):
             lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
         texts.setdefault(root, {})[path] = "\n".join(lines)
-    return "".join(unified(Project(root), texts[root]) for root in sorted(texts))
+    return "".join(Project(root).diff(texts[root]) for root in sorted(texts))
 
 
 def _meet(edit: Edit, other: Edit) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ..model import Site
-from ..parsing import text_of
+from ..syntax import text_of
 from .codes import covers, prefix_of, unknown
 
 _COMMENT = re.compile(r"#\s*unclobber:\s*ignore\b\s*(?:\[([^\]]*)\]|(\[.*|UC\d.*))?")

@@ -18,8 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 
 from ..model import PACKAGE
 from ..torch_internals.engine import CODE
-from ._stack import Stack as Stack
-from ._stack import frame_key as frame_key
+from .sites import Stack as Stack
+from .sites import frame_key as frame_key
+from .sites import is_library
 
 OURS = PACKAGE + os.sep
 """The path prefix of this package's files."""
@@ -46,8 +47,7 @@ newest = _Newest()
 
 def newest_save() -> tuple[int, Stack]:
     """Return this thread's newest save, noted by the Python or native core: (sequence number of the next
-    node, stack).
-    """
+    node, stack)."""
     if _Native.newest_save is None:
         return newest.save
     return max(newest.save, _Native.newest_save(), key=lambda save: save[0])
@@ -126,10 +126,7 @@ def of_program() -> Stack:
 
 def go_deeper(frame: FrameType | None, out: list[Any]) -> None:
     """Extend ``out`` to the program's innermost frame if all its frames are a library's; ``frame`` comes
-    next.
-    """
-    from .sites import is_library
-
+    next."""
     if any(not is_library(code) for code in out[::2]):
         return
     room = _DEEPEST

@@ -7,16 +7,15 @@ later reaches a backward, a return or a store. It imports neither torch nor the 
 result proves nothing.
 """
 
-from ._core import HIGH, MEDIUM
-from ._rules import RULES
+from ._rules import HIGH, MEDIUM, Rule
 from .files import CheckedFile, check_file, check_files, check_text, python_files
 from .torch_table import torch_table
 
 __all__ = [
     "HIGH",
     "MEDIUM",
-    "RULES",
     "CheckedFile",
+    "Rule",
     "check_file",
     "check_files",
     "check_text",

@@ -7,24 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
+from ..syntax import dotted
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-
-_OFF = ("no_grad", "inference_mode")
-
-
-def dotted(node: ast.AST) -> str:
-    """Return ``self.net.weight`` for such an expression, empty for any other.
-
-    Example:
-        >>> dotted(ast.parse("a.b.c", mode="eval").body), dotted(ast.parse("a[0].b", mode="eval").body)
-        ('a.b.c', '')
-    """
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
-        return f"{base}.{node.attr}" if base else ""
-    return ""
 
 
 class FileIndex:
@@ -179,3 +164,16 @@ def mode_of(node: ast.expr) -> int | None:
     if name == "set_grad_enabled":
         return 0 if switch else 1
     return None
+
+
+def is_static(function: FunctionNode) -> bool:
+    """Return whether a method gets no object."""
+    return any(
+        isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
+        for decorator in function.decorator_list
+    )
+
+
+def is_property(function: FunctionNode) -> bool:
+    """Return whether a method is read as an attribute."""
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ._rules import Rule, Suspicion
 from ._values import Grad, SourceSpan, Value, join
 
 Guards = frozenset[tuple[str, bool]]
@@ -30,17 +31,10 @@ class Kept(NamedTuple):
 class Pending(NamedTuple):
     """A write over a saved tensor, which matters once backward reaches its node."""
 
-    kept: Kept
-    write: SourceSpan
-    how: str
     nodes: int
-    confidence: int
     unrecorded: bool
     """Whether it was under no_grad."""
-    written: str
-    """The written tensor in the user's words."""
-    rule: str
-    """``saved``, or ``saved-data`` if torch doesn't notice."""
+    suspicion: Suspicion
 
 
 class Step(NamedTuple):
@@ -49,8 +43,8 @@ class Step(NamedTuple):
     clock: int
     owners: frozenset[str]
     span: SourceSpan
-    kind: str
-    """``step`` or ``data``."""
+    rule: Rule
+    """`Rule.STEP` or `Rule.DATA`."""
     confidence: int
 
 
@@ -91,22 +85,15 @@ class FlowState:
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
-        return FlowState(
-            dict(self.names),
-            dict(self.attributes),
-            dict(self.kept),
-            dict(self.pending),
-            self.steps,
-            dict(self.freed),
-            dict(self.held),
-            dict(self.written),
-            dict(self.grown),
-            set(self.sure),
-            self.guards,
-            self.mode,
-            self.quiet,
-            self.dead,
-        )
+        copied = FlowState()
+        for name in FlowState.__dataclass_fields__:
+            value = getattr(self, name)
+            setattr(copied, name, value.copy() if isinstance(value, (dict, set)) else value)
+        return copied
+
+    def is_sure(self, value: Value) -> bool:
+        """Return whether the value certainly is a tensor."""
+        return value.sure or bool(value.places & self.sure)
 
     def take(self, other: FlowState) -> None:
         """Replace all contents by those of another state."""

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..model import Finding
-from ..parsing import NotParsedError
+from ..syntax import NotParsedError
 from ._program import suspicions
 from .findings import findings
 

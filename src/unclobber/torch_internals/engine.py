@@ -116,7 +116,7 @@ class Engine:
 
     def _wrap(self) -> None:
         if not self._subscribers and not self._stays:
-            homes = compat.backward_homes()
+            homes = compat.EntryPoints.BACKWARD
             for home, name in homes[:1]:
                 self._patches.stand_in(home, name, lambda original: functools.partial(self._run, original))
             for home, name in homes[1:]:

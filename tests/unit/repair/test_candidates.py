@@ -11,7 +11,7 @@ import unclobber
 from unclobber.model import Edit, Report
 from unclobber.repair import _plan
 from unclobber.repair import candidates as module
-from unclobber.repair.candidates import edits_of, with_candidates
+from unclobber.repair.candidates import with_candidates
 from unclobber.repair.project import Project
 
 HEAD = "import torch\n\nw = torch.ones(3, requires_grad=True)\n"
@@ -77,7 +77,7 @@ def test_edits_are_whole_lines(tmp_path, old, new, edit):
     """Lines that are put in or taken out come with the one beside them: no edit is empty."""
     path = tmp_path / "a.py"
     path.write_text(old)
-    (found,) = edits_of(Project(str(tmp_path)), {str(path): new})
+    (found,) = Project(str(tmp_path)).edits({str(path): new})
     assert (found.line, found.old, found.new) == edit
     lines = old.split("\n")
     lines[found.line - 1 : found.end_line] = found.new.split("\n")

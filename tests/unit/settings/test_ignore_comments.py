@@ -37,6 +37,7 @@ def file(tmp_path, monkeypatch):
     ],
 )
 def test_spellings(file, comment, codes):
+    """Spaces, commas and letter case of an ignore comment do not matter."""
     (found,) = comments_in(str(file(f"x = 1  {comment}\n")))
     assert (found.line, found.codes, found.problem) == (1, codes, "")
 

@@ -44,7 +44,7 @@ def test_one_of_several_views_refuses_and_we_say_why(h):
     assert compat.renewed_grad_fn(part) is None
     assert compat.has_history(part)
     split = name_in_sentence("SplitBackward0")
-    assert compat.why_unusable(part) == f"Output 1 of {split} {compat.STALE_VIEW_SENTENCE}"
+    assert compat.why_unusable(part) == f"Output 1 of {split} {compat.Sentence.STALE_VIEW}"
     with pytest.raises(RuntimeError, match=f"Output 1 of {split} is a view"):
         _ = part * 2
 
@@ -60,6 +60,7 @@ def test_a_later_write_is_allowed_as_before(h):
 
 
 def test_what_has_none():
+    """Leaves, constants and views that autograd has not recorded have no history."""
     leaf = torch.ones(2, requires_grad=True)
     with torch.no_grad():
         unrecorded = leaf[:1]

@@ -14,7 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from ...source import frames
 from ...torch_internals import compat
 from .. import _places
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Site
 from ._option import Dropped
 from ._sites import SitesMode
@@ -91,8 +91,7 @@ class KeepLess(SitesMode):
         self._running: _Running | None = None
         self._first: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         """The kept save of the first call with these arguments, by function, arguments and position in the
-        result.
-        """
+        result."""
         self._pack: Callable[[Tensor], Any] = Tensor.detach if recorder is None else recorder.pack
         self._unpack: Callable[[Any], Tensor] = _itself if recorder is None else recorder.unpack
         self.hooks = saved_tensors_hooks(self._keep, compat.recognizable(self._given_back))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...torch_internals import compat
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Call, Site
 from ._option import Release
 from ._sites import SitesMode

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...torch_internals import compat
 from .._trace import Operand
-from ._regions import Part
+from ._regions import Section
 
 _TOLERANCE = 1e-8
 """Relative tolerance; the error of thirty operations in double precision is far below."""
@@ -33,10 +33,9 @@ class Replay:
         ValueError: It can't be computed again on random numbers.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Section) -> None:
         """Compute the part and its gradients on small inputs, or on inputs of their own size if small ones
-        fail.
-        """
+        fail."""
         self.part = part
         # A generator of its own: the program's must not be advanced.
         generator = torch.Generator().manual_seed(7)
@@ -105,8 +104,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
     """Return the value for a recorded argument: the known tensor, and float64 on the CPU for dtypes and
-    devices.
-    """
+    devices."""
     if isinstance(leaf, Operand):
         if leaf.value not in known:
             raise ValueError("the part reads what it doesn't know")
@@ -117,7 +115,7 @@ def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
     return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
 
-def _sizes(part: Part, *, small: bool) -> dict[int, int]:
+def _sizes(part: Section, *, small: bool) -> dict[int, int]:
     """Return a smaller size for each size of an input; different sizes stay different."""
     sizes = sorted({size for operand in part.inputs for size in operand.shape})
     largest = max(prod(operand.shape) for operand in part.inputs)

@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from ...source import frames
 from .. import _places
 from .._functions import name_of
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Site
 
 
@@ -26,8 +26,8 @@ class SitesMode(TorchFunctionMode):
 
     def __init__(self, sites: Iterable[Site], recorder: MemoryRecorder | None = None) -> None:
         super().__init__()
-        self._sites = frozenset(sites)
-        self._names = frozenset(name for _, name in self._sites)
+        self.sites = frozenset(sites)
+        self._names = frozenset(name for _, name in self.sites)
         self._recorder = recorder
 
     def __torch_function__(
@@ -42,7 +42,7 @@ class SitesMode(TorchFunctionMode):
         # Compare the name first: walking the stack for the site costs far more than a set lookup.
         if name in self._names:
             here = (_places.key(frames.of_program()), name)
-            site = here if here in self._sites else None
+            site = here if here in self.sites else None
         return self.called(site, func, args, kwargs or {})
 
     @abstractmethod

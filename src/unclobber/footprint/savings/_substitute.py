@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...torch_internals import compat
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Site
 from ._formulas import Formula
 from ._sites import SitesMode

@@ -48,7 +48,6 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
             place=_places.place(operation.stack),
             modules=modules_of(second for second, _ in members),
             times=len(members),
-            predicted=0,
         )
         yield Option(change, tuple(s for _, spans in members for s in spans), same=(here_, there_))
 

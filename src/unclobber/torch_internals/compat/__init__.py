@@ -12,10 +12,13 @@ from .. import versions
 
 versions.require()  # first, because an older torch lacks names, and an ImportError would not say why
 
+from ._behaviour import *
 from ._compilers import *
 from ._dispatcher import *
 from ._entries import *
 from ._graph import *
+from ._hook_stack import *
 from ._kept import *
+from ._sentences import *
 from ._tensors import *
 from ._unseen import *

@@ -73,18 +73,9 @@ def compilations(since: int) -> Iterator[tuple[str, str, int]]:
     from torch._dynamo import utils
 
     for record in utils.get_compilation_metrics():
-        if _began(record) >= since and record.fail_type is None and record.graph_op_count:
+        began = record.start_time_us or 0
+        if began >= since and record.fail_type is None and record.graph_op_count:
             yield record.co_name or "?", record.co_filename or "?", record.co_firstlineno or 0
-
-
-def _began(record: Any) -> float:
-    """Return the start of a compilation in microseconds since the epoch; torch 2.4 notes seconds.
-
-    Delete the second way with 2.4.
-    """
-    if hasattr(record, "start_time_us"):
-        return record.start_time_us or 0
-    return (record.start_time or 0) * 1e6
 
 
 def is_compilers_function(function: Any) -> bool:

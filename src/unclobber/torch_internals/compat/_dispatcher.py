@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable
+from enum import StrEnum
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -14,40 +15,74 @@ import torch
 # (docs: https://docs.pytorch.org/docs/stable/notes/extending.html#extending-torch-native-api).
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
+from ._behaviour import behaviour
 from ._compilers import tree_map
 from ._tensors import count_write
 
-# The dispatch key whose kernels bump version counters. The key's name is stable since 1.9.
-VERSION_KEY = "ADInplaceOrView"
 
-# The key of unclobber's kernels: the one just below, which torch reserves for torchdistx's FakeTensor
-# (c10/core/DispatchKey.h) and leaves empty. No tensor carries it; a thread takes part while its
-# own thread-local set includes it. Operations without a kernel there fall through at no cost.
-WRITE_KEY = "Fake"
-_write_key = torch._C._dispatch_key_parse(WRITE_KEY)
+class DispatchKey(StrEnum):
+    """A dispatch key, by torch's name for it (c10/core/DispatchKey.h)."""
+
+    # The key whose kernels bump version counters; its name is stable since 1.9.
+    VERSION = "ADInplaceOrView"
+    # The key of unclobber's kernels: the one just below, which torch reserves for torchdistx's FakeTensor and
+    # leaves empty. No tensor carries it; a thread takes part while its own thread-local set includes it.
+    # Operations without a kernel there fall through at no cost.
+    WRITE = "Fake"
+    # The key of operations that are composed of others: the kernels see those others.
+    COMPOSITE = "CompositeImplicitAutograd"
+    # The keys of tensors whose conjugation or negation is lazy.
+    CONJUGATE = "Conjugate"
+    NEGATIVE = "Negative"
+
+    @functools.cached_property
+    def parsed(self) -> Any:
+        """The key in the form that ``DispatchKeySet.has`` takes."""
+        return torch._C._dispatch_key_parse(self.value)
+
+    @functools.cached_property
+    def after(self) -> Any:
+        """The set of the keys that come after this one."""
+        return torch._C._dispatch_keyset_full_after(self.parsed)
+
+    def has_kernel(self, op_name: str) -> bool:
+        """Return whether a kernel of ``op_name`` (``aten::add_.Tensor``) is registered at this key."""
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op_name, self.value))
+
+    def with_kernel(self) -> frozenset[str]:
+        """Return the full names of all operations for which ``has_kernel`` is true, in one query."""
+        return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(self.value))
+
+    def register(self, op_name: str, kernel: Any) -> Any:
+        """Register a kernel for an operation, by its full name, over an existing one if there is one.
+
+        ``torch.library.Library`` does this and more: it lists all kernels registered from Python, by which
+        it may refuse the program's own (until 2.7 it refuses unclobber's, too), and takes three times as
+        long. torch warns of a kernel that replaces another.
+
+        Returns:
+            A handle, whose ``reset()`` unregisters the kernel.
+        """
+        namespace, _, operator = op_name.partition("::")
+        handle: Any = torch._C._dispatch_library("IMPL", namespace, self.value, __file__, 0)
+        handle.impl(operator, self.value, kernel, True)
+        return handle
+
+
+_write_key = DispatchKey.WRITE.parsed
 
 
 def _stays(*_: Any) -> bool:
-    """Stand in for a function that this torch lacks: no thread's dispatch keys include ``WRITE_KEY``.
+    """Stand in for a function that a newer torch may lack: no thread observes ``DispatchKey.WRITE``.
 
-    The self-test then finds that the kernels see no write, and the dispatch fallback is used.
+    The self-test then finds that the kernels see no write, and the dispatch fallback is used
+    (tests/programs/test_without_kernels.py).
     """
     return False
 
 
 _set_included: Callable[..., Any] = getattr(torch._C, "_dispatch_tls_set_dispatch_key_included", _stays)
 _is_included: Callable[..., bool] = getattr(torch._C, "_dispatch_tls_is_dispatch_key_included", _stays)
-after_write_key = torch._C._dispatch_keyset_full_after(_write_key)
-
-# The keys of tensors whose conjugation or negation is lazy (c10/core/DispatchKey.h).
-LAZY_KEYS = ("Conjugate", "Negative")
-CONJUGATE, NEGATIVE = (torch._C._dispatch_key_parse(key) for key in LAZY_KEYS)
-"""The keys of ``LAZY_KEYS`` in the form that ``DispatchKeySet.has`` takes."""
-
-
-def keys_after(key: str) -> Any:
-    """Return the set of the dispatch keys that come after ``key``."""
-    return torch._C._dispatch_keyset_full_after(torch._C._dispatch_key_parse(key))
 
 
 # Context manager that excludes autograd and ADInplaceOrView: unclobber's copies must not be recorded.
@@ -74,7 +109,7 @@ foreach_add_ = torch._foreach_add_
 
 
 def fused_step(parameter: torch.Tensor, gradient: torch.Tensor) -> None:
-    """Run ``SGD(lr=1, fused=True)`` on one parameter (on the CPU since 2.4), for the self-test."""
+    """Run ``SGD(lr=1, fused=True)`` on one parameter, for the self-test."""
     torch._fused_sgd_(
         [parameter], [gradient], [], weight_decay=0.0, momentum=0.0, lr=1.0, dampening=0.0,
         nesterov=False, maximize=False, is_first_step=True,
@@ -91,6 +126,12 @@ class OwnMode(TorchDispatchMode):
 
     # Where torch lacks this, it refuses to run one under a mode of a class that the operator does not know.
     supports_higher_order_operators = True
+
+    def is_innermost(self) -> bool:
+        """Return whether this mode sees the operations of this thread first."""
+        from torch.utils._python_dispatch import _get_current_dispatch_mode
+
+        return _get_current_dispatch_mode() is self
 
     def run_higher_order(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operator that this mode was handed, so that the mode sees the operations of its branches.
@@ -119,42 +160,24 @@ class OwnMode(TorchDispatchMode):
         return operator(*args, **kwargs)
 
 
-def all_op_names() -> list[str]:
-    """Return the full names of all operations that are registered now: ``aten::add_.Tensor``."""
-    return list(torch._C._dispatch_get_all_op_names())
+class OperationTable(NamedTuple):
+    """All operations that are registered now."""
+
+    names: frozenset[str]
+    """Their full names: ``aten::add_.Tensor``."""
+    mutating: dict[str, Any]
+    """The schemas of those that declare a write, by full name."""
 
 
-def mutating_schemas() -> dict[str, Any]:
-    """Return the schemas of all operations that declare a write, by full name.
-
-    One query for all, because single ones take 100 ms.
-    """
-    return {
+def operations() -> OperationTable:
+    """Return all operations in two queries, because single ones take 100 ms."""
+    schemas = torch._C._jit_get_all_schemas()
+    mutating = {
         f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name: schema
-        for schema in torch._C._jit_get_all_schemas()
+        for schema in schemas
         if schema.is_mutable
     }
-
-
-# The key of operations that are composed of others: the kernels see those others.
-COMPOSITE = "CompositeImplicitAutograd"
-
-
-def has_kernel(op_name: str, key: str = VERSION_KEY) -> bool:
-    """Return whether torch itself registered a kernel for ``op_name`` (``aten::add_.Tensor``) at ``key``."""
-    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(op_name, key))
-
-
-def with_kernel(key: str) -> frozenset[str]:
-    """Return the full names of all operations for which ``has_kernel`` is true at ``key``, in one query."""
-    return frozenset(torch._C._dispatch_get_registrations_for_dispatch_key(key))
-
-
-def innermost_mode() -> Any:
-    """Return the dispatch mode of this thread that sees operations first; None if there is none."""
-    from torch.utils._python_dispatch import _get_current_dispatch_mode
-
-    return _get_current_dispatch_mode()
+    return OperationTable(frozenset(torch._C._dispatch_get_all_op_names()), mutating)
 
 
 def view_overloads(name: str, kind: str) -> list[str]:
@@ -235,33 +258,75 @@ class OperatorHandle(NamedTuple):
     It refuses a Python number in the place of a tensor; ``below`` accepts one.
     """
 
+    @classmethod
+    def named(cls, name: str, schema: Any = None) -> OperatorHandle:
+        """Return the operation of a full name. ``schema`` spares the look-up if the caller has it.
 
-def operator_handle(name: str, schema: Any = None) -> OperatorHandle:
-    """Return the operation of a full name. ``schema`` spares the look-up if the caller has it.
+        Raises:
+            RuntimeError: Python can't call it.
+        """
+        base, _, overload = name.partition(".")
+        handle: Any = torch._C._dispatch_find_schema_or_throw(base, overload)
+        return cls(name, schema or torch._C._get_schema(base, overload), handle.redispatch_boxed)
 
-    Raises:
-        RuntimeError: Python can't call it.
-    """
-    base, _, overload = name.partition(".")
-    handle: Any = torch._C._dispatch_find_schema_or_throw(base, overload)
-    return OperatorHandle(name, schema or torch._C._get_schema(base, overload), handle.redispatch_boxed)
+    def below(self) -> Callable[..., Any]:
+        """Return ``call(*args, **kwargs)``, which runs it below ADInplaceOrView and takes numbers, too."""
+        made: Any = None
 
+        def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal made
+            if made is None:  # late, because a thousand operations get one at first and few ever call it
+                made = _made_below(self)
+            return made(*args, **kwargs)
 
-def below(op: OperatorHandle) -> Any:
-    """Return ``call(*args, **kwargs)``, which runs ``op`` below ADInplaceOrView and takes numbers, too."""
-    made: Any = None
+        return call
 
-    def call(*args: Any, **kwargs: Any) -> Any:
-        nonlocal made
-        if made is None:  # late, because a thousand operations get one at first and few ever call it
-            made = _made_below(op)
-        return made(*args, **kwargs)
+    def torchs_kernel(self, written: Callable[..., Any]) -> Callable[..., Any] | None:
+        """Return ``call(keyset, *args, **kwargs)`` of torch's kernel for it at ``DispatchKey.VERSION``.
 
-    return call
+        Before ``torch.library.get_kernel`` this function does the work of such a kernel: it runs
+        the operation below that key, and moves the counters of the written tensors
+        (torch/csrc/autograd/ADInplaceOrViewType, torch/_library/custom_ops.py). Delete with 2.8.
+
+        Under a dispatch mode torch runs, for any kernel in Python, the one that was registered last for the
+        operation and key: unclobber's, again and again. So the work of the kernel of a
+        ``torch.library.custom_op`` is done here then, too.
+
+        Args:
+            written: Maps the arguments to the tensors that the operation writes.
+
+        Returns:
+            The call. None if another library's kernel is registered there, of which nothing is known.
+        """
+        name, redispatch = self.name, self.redispatch
+        get_kernel: Any = getattr(torch.library, "get_kernel", None)
+        if behaviour.finds_kernels and name.startswith("aten::"):
+            kernel: Callable[..., Any] = get_kernel(name, DispatchKey.VERSION.value).call_boxed
+            return kernel
+        from torch._library.custom_ops import OPDEFS
+
+        after = DispatchKey.VERSION.after
+
+        def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            with below_adinplaceorview():
+                result = redispatch(keyset & after, *args, **kwargs)
+            count_write(written(args, kwargs))
+            return result
+
+        if not behaviour.finds_kernels:
+            return run_and_count if name.startswith("aten::") or name in OPDEFS else None
+        programs: Callable[..., Any] = get_kernel(name, DispatchKey.VERSION.value).call_boxed
+        if name not in OPDEFS:
+            return programs
+
+        def run_either(keyset: Any, *args: Any, **kwargs: Any) -> Any:
+            return (run_and_count if dispatch_modes() else programs)(keyset, *args, **kwargs)
+
+        return run_either
 
 
 def _made_below(op: OperatorHandle) -> Any:
-    """Return the function that ``below`` calls.
+    """Return the function that ``OperatorHandle.below`` calls.
 
     A number that torch itself wrapped into a tensor (``matrix_exp`` calls ``pow`` so) reaches a kernel
     in Python as a number. Only some operations take it back as one; the others get a 0-dim tensor.
@@ -289,68 +354,8 @@ def _made_below(op: OperatorHandle) -> Any:
     return call_with_tensors
 
 
-def torchs_kernel(op: OperatorHandle, written: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return ``call(keyset, *args, **kwargs)`` of the kernel that torch has for ``op`` at ``VERSION_KEY``.
-
-    ``torch.library.get_kernel`` came with 2.9. Before, this function does the work of such a kernel: it runs
-    the operation below that key, and moves the counters of the written tensors
-    (torch/csrc/autograd/ADInplaceOrViewType, torch/_library/custom_ops.py). Delete with 2.8.
-
-    Under a dispatch mode torch runs, for any kernel in Python, the one that was registered last for the
-    operation and key: unclobber's, again and again. So the work of the kernel of a
-    ``torch.library.custom_op`` is done here then, too.
-
-    Args:
-        op: The operation.
-        written: Maps the arguments to the tensors that the operation writes.
-
-    Returns:
-        The call. None if another library's kernel is registered there, of which nothing is known.
-    """
-    get_kernel = getattr(torch.library, "get_kernel", None)
-    if get_kernel is not None and op.name.startswith("aten::"):
-        kernel: Callable[..., Any] = get_kernel(op.name, VERSION_KEY).call_boxed
-        return kernel
-    from torch._library.custom_ops import OPDEFS
-
-    redispatch, after = op.redispatch, keys_after(VERSION_KEY)
-
-    def run_and_count(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        with below_adinplaceorview():
-            result = redispatch(keyset & after, *args, **kwargs)
-        count_write(written(args, kwargs))
-        return result
-
-    if get_kernel is None:
-        return run_and_count if op.name.startswith("aten::") or op.name in OPDEFS else None
-    programs: Callable[..., Any] = get_kernel(op.name, VERSION_KEY).call_boxed
-    if op.name not in OPDEFS:
-        return programs
-
-    def run_either(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        return (run_and_count if dispatch_modes() else programs)(keyset, *args, **kwargs)
-
-    return run_either
-
-
-def register(name: str, key: str, kernel: Any) -> Any:
-    """Register a kernel for an operation, by its full name, over an existing one if there is one.
-
-    ``torch.library.Library`` does this and more: it lists all kernels registered from Python, by which
-    it may refuse the program's own (until 2.7 it refuses unclobber's, too), and takes three times as
-    long. torch warns of a kernel that replaces another.
-
-    Returns:
-        A handle, whose ``reset()`` unregisters the kernel.
-    """
-    namespace, _, operator = name.partition("::")
-    handle: Any = torch._C._dispatch_library("IMPL", namespace, key, __file__, 0)
-    handle.impl(operator, key, kernel, True)
-    return handle
-
-
-class _PassedBy:
-    """Registration by which every operation without a kernel falls through ``WRITE_KEY``, until ``reset``.
+class FallThrough:
+    """Registration by which operations without a kernel fall through ``DispatchKey.WRITE``, until ``reset``.
 
     Higher-order operators (``cond``, ``scan``, ``flex_attention``) are not dispatched in C++: torch looks in
     Python for a kernel at the thread's first key that is in their ``non_fallthrough_keys``, and refuses if
@@ -358,8 +363,9 @@ class _PassedBy:
     """
 
     def __init__(self) -> None:
-        self._handle: Any = torch._C._dispatch_library("IMPL", "_", WRITE_KEY, __file__, 0)
-        self._handle.fallback_fallthrough(WRITE_KEY)
+        """Begin. Raise RuntimeError if another library uses the key, because it must not be disturbed."""
+        self._handle: Any = torch._C._dispatch_library("IMPL", "_", DispatchKey.WRITE.value, __file__, 0)
+        self._handle.fallback_fallthrough(DispatchKey.WRITE.value)
         # The list, too, because operators that are made later copy its keys.
         torch._ops._HIGHER_ORDER_OP_DEFAULT_FALLTHROUGH_DISPATCH_KEYS.append(_write_key)
         for operator in _higher_order_operators():
@@ -374,18 +380,6 @@ class _PassedBy:
 
 def _higher_order_operators() -> list[Any]:
     return list(torch._ops._higher_order_ops.values())
-
-
-def fall_through_by_default() -> Any:
-    """Make every operation without a kernel fall through ``WRITE_KEY``.
-
-    Returns:
-        A handle, whose ``reset()`` ends this.
-
-    Raises:
-        RuntimeError: another library uses the key, and must not be disturbed.
-    """
-    return _PassedBy()
 
 
 # Keeps a subclass's own __torch_function__ from being called for its tensors; documented in
@@ -419,11 +413,6 @@ def written_arguments(op: Any) -> tuple[int | str, ...]:
     return tuple(written)
 
 
-def loader_home() -> Any:
-    """Return the class of ``torch.ops``, which has ``load_library``."""
-    return type(torch.ops)
-
-
 def operator_name(operator: Any) -> str:
     """Return ``name.overload`` of an operator as ``Library.impl`` takes it: a text, or an ``OpOverload``."""
     if isinstance(operator, str):
@@ -433,12 +422,9 @@ def operator_name(operator: Any) -> str:
     return f"{name}.{schema.overload_name}" if schema.overload_name else name
 
 
-def is_operator(function: Any) -> bool:
-    """Return whether a torch function is ``torch.ops.namespace.name`` itself."""
-    return isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket))
-
-
-def namespace(function: Any) -> str:
-    """Return the namespace of an operator: ``aten`` for ``torch.ops.aten.add``."""
+def is_foreign_operator(function: Any) -> bool:
+    """Return whether a torch function is ``torch.ops.namespace.name`` itself, and not of ``aten``."""
+    if not isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return False
     name = getattr(function, "_qualified_op_name", None) or function.name()
-    return str(name).partition("::")[0]
+    return str(name).partition("::")[0] != "aten"

@@ -3,22 +3,59 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
 import torch
-import torch.utils.checkpoint  # torch 2.6 and earlier don't import it themselves
+import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
+import torch.utils.dlpack
+import torch.utils.hooks
 
+from ._behaviour import behaviour
 from ._kept import raw_saved
 
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
 
 
-batch_norm_class: Any = torch.nn.modules.batchnorm._BatchNorm
-"""The class from which torch's batch norm modules inherit their ``forward``."""
+class EntryPoints:
+    """Replaced parts of torch: classes, and pairs of a home and a name."""
+
+    # What `backward()` and `autograd.grad()` call, in both modules that hold it.
+    BACKWARD: tuple[tuple[Any, str], ...] = (
+        (torch.autograd, "_engine_run_backward"),
+        (torch.autograd.graph, "_engine_run_backward"),
+    )
+    BATCH_NORM: tuple[Any, str] = torch.nn.modules.batchnorm._BatchNorm, "forward"
+    # The function that gets the code which a non-reentrant checkpoint runs again. `checkpoint` looks it up
+    # when it is called, so a `from … import checkpoint` made earlier goes through a replacement, too.
+    CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint, behaviour.checkpoint
+    # The class above the `ctx` of every custom Function, which is its node, too.
+    CONTEXT: Any = torch.autograd.function.BackwardCFunction
+    # The functions that export a tensor's memory by DLPack; all are public.
+    EXPORTS: tuple[tuple[Any, str], ...] = (
+        (torch.Tensor, "__dlpack__"),
+        (torch.utils.dlpack, "to_dlpack"),
+        (torch, "to_dlpack"),
+    )
+    # Methods of a `ctx` that the engine calls (torch/autograd/function.py, stable since 2.0; `apply_boxed`
+    # since 2.12).
+    FUNCTION_BACKWARD = tuple(
+        name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
+    )
+    # Python functions through which hooks come to run inside backward. Full module hooks make a
+    # `BackwardHook` at each call of the module, whenever they were registered.
+    HOOK_REGISTRATIONS: tuple[tuple[Any, str], ...] = (
+        (torch.Tensor, "register_hook"),
+        (torch.Tensor, "register_post_accumulate_grad_hook"),
+        (torch.utils.hooks.BackwardHook, "__init__"),
+    )
+    LOAD_LIBRARY: tuple[Any, str] = type(torch.ops), "load_library"
+    # The class of the `_raw_saved_*` attributes: `register_hooks(pack, unpack)`, and `data` since 2.10.
+    RAW_SAVED: Any = torch._C._autograd.SavedTensor
+    # The method of a custom Function that gets the code which a reentrant checkpoint runs again.
+    REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
 
 
 def own_batch_norm() -> Any:
@@ -29,105 +66,16 @@ def own_batch_norm() -> Any:
     return functional.batch_norm if code is not None and code.co_filename == functional.__file__ else None
 
 
-# Inner hooks (checkpoint, save_on_cpu, the user's) replace unclobber's for the saves below them. Both
-# public entries call these two functions, so wrapping them shows the tensors that inner hooks keep.
-HOOKS_HOME = torch._C._autograd
-PUSH_HOOKS = "_push_saved_tensors_default_hooks"
-POP_HOOKS = "_pop_saved_tensors_default_hooks"
-DISABLE_HOOKS = "_saved_tensors_hooks_disable"
-ENABLE_HOOKS = "_saved_tensors_hooks_enable"
-
-
-TELLS_TOP_HOOKS = hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
-"""Whether torch shows the innermost hooks (since 2.8). If not, callers that push or pop hooks call ``pushed``
-and ``popped``. Delete these with 2.7."""
-
-
-class _PushedHere(threading.local):
-    def __init__(self) -> None:
-        self.pairs: list[tuple[Any, Any]] = []
-
-
-class _Pushed:
-    """The hooks of each thread that were noted by ``pushed``."""
-
-    def __init__(self) -> None:
-        self.here = _PushedHere()
-
-
-_pushed = _Pushed()
-
-
-def pushed(pack: Any, unpack: Any) -> None:
-    """Note a pair of hooks that was pushed in this thread."""
-    _pushed.here.pairs.append((pack, unpack))
-
-
-def popped() -> None:
-    """Note that this thread's innermost pair was popped."""
-    # A pair that is older than the first call of `pushed` was never noted.
-    if _pushed.here.pairs:
-        _pushed.here.pairs.pop()
-
-
-def forget_pushed() -> None:
-    """Drop the notes of :func:`pushed` and :func:`popped` in every thread, because their callers are gone."""
-    _pushed.here = _PushedHere()
-
-
-def top_hooks() -> tuple[Any, Any] | None:
-    """Return the innermost pair of saved-tensor hooks of this thread; None if there is none."""
-    if not TELLS_TOP_HOOKS:
-        return _pushed.here.pairs[-1] if _pushed.here.pairs else None
-    top = torch._C._autograd._top_saved_tensors_default_hooks(False)
-    return None if top is None else (top[0], top[1])
-
-
 def engine_may_need_threads() -> bool:
     """Return whether backward may run in the engine's own threads: it has one for each device but the CPU.
 
-    ``torch.accelerator`` came with 2.6. The device count starts no driver that would break a child which is
-    forked later (torch.cuda.device_count, in its documentation).
+    The device count starts no driver that would break a child which is forked later (torch.cuda.device_count,
+    in its documentation).
     """
-    accelerator = getattr(torch, "accelerator", None)
-    if accelerator is None:
-        return True
-    current = accelerator.current_accelerator()
+    current = torch.accelerator.current_accelerator()
     if current is None:
         return False
     return current.type != "cuda" or torch.cuda.device_count() > 0
-
-
-def mark_hooks_below(pack: Any) -> None:
-    """Let a selective checkpoint find the program's hooks below unclobber's, which are about to be pushed.
-
-    Since 2.14 it searches for the program's hooks, and warns of a coming change if it finds some. Its own
-    hooks have these two attributes, which lead to the hooks below (torch/utils/checkpoint.py,
-    ``_current_user_saved_tensors_hooks``). Delete when they are gone, or when it searches no more.
-    """
-    pack._checkpoint_internal = True
-    pack._user_hooks = top_hooks()
-
-
-def clear_hooks_below(pack: Any) -> None:
-    """Forget the hooks below ``pack``, which was popped: a graph that holds ``pack`` must not keep them alive
-    (test_a_left_session_keeps_the_programs_hooks_no_longer_than_torch_does)."""
-    pack._user_hooks = None
-
-
-def hook_registrations() -> tuple[tuple[Any, str], ...]:
-    """Return the Python entries through which hooks come to run inside backward, as (home, name).
-
-    Full module hooks make a ``BackwardHook`` at each call of the module, whenever they were
-    registered.
-    """
-    from torch.utils.hooks import BackwardHook
-
-    return (
-        (torch.Tensor, "register_hook"),
-        (torch.Tensor, "register_post_accumulate_grad_hook"),
-        (BackwardHook, "__init__"),
-    )
 
 
 def post_accumulate_hooks(leaf: torch.Tensor) -> Any:
@@ -135,32 +83,11 @@ def post_accumulate_hooks(leaf: torch.Tensor) -> Any:
     return leaf._post_accumulate_grad_hooks
 
 
-def backward_homes() -> tuple[tuple[Any, str], ...]:
-    """Return the (home, name) pairs of the function that ``backward()`` and ``autograd.grad()`` call."""
-    return (
-        (torch.autograd, "_engine_run_backward"),
-        (torch.autograd.graph, "_engine_run_backward"),
-    )
-
-
-# Each custom Function has a class of its own for its node and `ctx`, below BackwardCFunction; the
-# engine calls these two of its methods. Seen in torch/autograd/function.py, stable since 2.0
-# (`apply_boxed` since 2.12).
-BACKWARD_METHODS = tuple(
-    name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
-)
-
-
 def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
     """Run ``output.backward(gradient)`` without torch's check of the gradient's shape, which imports sympy
     (half a second)."""
     run: Any = torch.autograd.graph._engine_run_backward
     run((output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
-
-
-def context_home() -> Any:
-    """Return the class above the ``ctx`` of every custom Function."""
-    return torch.autograd.function.BackwardCFunction
 
 
 def context_attributes() -> frozenset[str]:
@@ -177,13 +104,6 @@ def has_setup_context(function: Any) -> bool:
     return function.setup_context is not _NO_SETUP_CONTEXT
 
 
-NOT_RETURNED_SENTENCE = (
-    "Some elements marked as dirty during the forward method were not returned as output. The inputs that "
-    "are modified inplace must all be outputs of the Function."
-)
-"""torch/csrc/autograd/custom_function.cpp, ``_process_backward_mode_ad``."""
-
-
 def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:
     """Return whether these frames' code, innermost first, keeps the inputs of a non-reentrant checkpoint.
 
@@ -192,13 +112,9 @@ def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:
     """
     if codes and codes[0].co_qualname.startswith("_CheckpointFrame.save_inputs"):
         return True
-    return [code.co_qualname for code in codes[:2]] == ["Function.apply", _CHECKPOINTS] and (
-        not _SAVES_BY_METHOD
+    return not behaviour.saves_checkpoint_inputs_by_method and (
+        [code.co_qualname for code in codes[:2]] == ["Function.apply", behaviour.checkpoint]
     )
-
-
-_CHECKPOINTS = "_checkpoint_without_reentrant_generator"
-_SAVES_BY_METHOD = hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
 
 
 def recomputes(pack: Any) -> bool:
@@ -207,33 +123,6 @@ def recomputes(pack: Any) -> bool:
     Such a hook keeps its tensors for the hooks of the first forward.
     """
     return str(getattr(pack, "__qualname__", "")).startswith("_recomputation_hook.")
-
-
-def detaches_twice(pack: Any) -> bool:
-    """Return whether a pack hook is that of torch's recomputation, and keeps one alias and returns another.
-
-    torch 2.4's does. Later versions keep and return the same tensor, if it requires no grad.
-    """
-    code = getattr(pack, "__code__", None)
-    if code is None or not recomputes(pack):
-        return False
-    return "detach" in code.co_names and "requires_grad" not in code.co_names
-
-
-def checkpoint_home() -> tuple[Any, str]:
-    """Return (home, name) of the function that gets the code which a non-reentrant checkpoint runs again.
-
-    ``checkpoint`` looks it up when it is called, so a ``from … import checkpoint`` made earlier
-    goes through a replacement, too. 2.14 gave the function another name, and the old one to a shim that
-    calls it; delete the old one with 2.13.
-    """
-    home = torch.utils.checkpoint
-    return home, f"{_CHECKPOINTS}_impl" if hasattr(home, f"{_CHECKPOINTS}_impl") else _CHECKPOINTS
-
-
-def reentrant_checkpoint() -> Any:
-    """Return the custom Function of reentrant checkpoints, whose ``forward`` gets the code to run again."""
-    return torch.utils.checkpoint.CheckpointFunction
 
 
 def checkpoint_at_once() -> Callable[..., Any]:

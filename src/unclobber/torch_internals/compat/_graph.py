@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from ._tensors import increment_version, is_functorch_wrapper
+from ._tensors import is_functorch_wrapper
 
 # The node whose backward runs in this thread, None outside. Until a public one exists.
 current_node = torch._C._current_autograd_node
-
-DETACHED_SENTENCE = (
-    "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_()."
-    "This is not supported, please use out-of-place `.detach()` instead"
-)
-"""torch/csrc/autograd/saved_variable.cpp, ``SavedVariable::unpack``; the space is missing there, too."""
-STALE_VIEW_SENTENCE = (
-    "is a view and its base or another view of its base has been modified inplace. This view is the output "
-    "of a function that returns multiple views. Such functions do not allow the output views to be modified "
-    "inplace. You should replace the inplace operation by an out-of-place one."
-)
-"""torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``, after the view's name."""
-NO_GRAD_VIEW_SENTENCE = (
-    "created in no_grad mode and its base or another view of its base has been modified inplace with grad "
-    "mode enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify "
-    "your code by moving both the view and the inplace either both inside the no_grad block (if you don't "
-    "want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
-)
-"""torch/csrc/autograd/variable.cpp, ``handle_view_on_rebase``, after the view's name."""
-
 
 # How a view was made, which decides whether torch follows it after a write (variable.h, ``CreationMeta``; in
 # Python since 1.13, for functionalization). A public ``grad_fn`` without side effects would do instead.
@@ -90,23 +69,6 @@ def renewed_grad_fn(tensor: torch.Tensor) -> Any:
         return tensor.grad_fn
     except RuntimeError:
         return None
-
-
-@functools.cache
-def names_forward_operations() -> bool:
-    """Return whether torch's sentences say ``Unbind`` for ``UnbindBackward0``, as they do since 2.13.
-
-    Tried with a view that torch refuses to follow; nothing is written. Delete with 2.12.
-    """
-    with torch.inference_mode(False), torch.enable_grad():
-        leaf = torch.zeros(1, requires_grad=True)
-        (view,) = leaf.unbind()
-        increment_version((leaf,))
-        try:
-            _ = view.grad_fn
-        except RuntimeError as error:
-            return "Backward" not in str(error)
-    raise AssertionError("torch refuses one of several views whose memory was written")
 
 
 def why_unusable(view: torch.Tensor) -> str | None:
@@ -188,6 +150,23 @@ def trains(node: Any) -> bool:
     return any(getattr(node, flag, False) for flag in _TRAINS) or any(kind in name for kind in _TRAINS_ALWAYS)
 
 
+def nodes_below(starts: Iterable[Any], but: Container[Any] = ()) -> Iterator[Any]:
+    """Yield the nodes that a backward can come to, each once: ``starts``, and what their edges lead to.
+
+    Args:
+        starts: Nodes; None among them is left out.
+        but: Nodes that are left out, with those that only they lead to.
+    """
+    seen: set[Any] = set()
+    todo = [node for node in starts if node is not None]
+    while todo:
+        node = todo.pop()
+        if node not in seen and node not in but:
+            seen.add(node)
+            yield node
+            todo += [child for child, _ in node.next_functions if child is not None]
+
+
 next_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
 """The number that the next backward node of this thread will get (30 ns).
 
@@ -196,21 +175,19 @@ is the operation's; the profiler joins forward and backward by it. Private, sinc
 """
 
 
-def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype] | None:
-    """Return shape and type of the result of a node's operation; None if torch doesn't show them.
+def result_of(node: Any) -> tuple[tuple[int, ...], torch.dtype]:
+    """Return shape and type of the result of a node's operation.
 
-    ``_input_metadata``, which describes the node's incoming gradient, is in 2.6 and not in 2.4.
+    ``_input_metadata``, which describes the node's incoming gradient, is there since 2.6.
     """
-    described = getattr(node, "_input_metadata", None)
-    if described is None:
-        return None
+    described = node._input_metadata
     return (tuple(described[0].shape), described[0].dtype) if described else ((), torch.float32)
 
 
 def node_key(node: Any) -> tuple[int, int]:
     """A key of a backward node, which no other has while it lives, and hardly one later.
 
-    A node's Python object may be made anew (until 2.12), its ``metadata`` (public since 1.7) is one for good.
+    A node's Python object may be replaced (until 2.12), its ``metadata`` (public since 1.7) is one for good.
     """
     return id(node.metadata), node._sequence_nr()
 
@@ -223,7 +200,7 @@ _lock = threading.Lock()
 def live_with(node: Any, companion: dict[Any, Any]) -> None:
     """Let a node hold an empty dict as long as it lives, as it holds the hooks of a tensor that it has made.
 
-    ``_register_hook_dict``: see ``Tensor.register_hook`` in torch/_tensor.py, since 0.2. Nobody is called.
+    ``_register_hook_dict``: see ``Tensor.register_hook`` in torch/_tensor.py, since 0.2. Nothing is called.
     """
     with _lock:
         _with_hooks._backward_hooks = companion

@@ -18,25 +18,16 @@ from typing import Any
 
 import torch
 
+from ._behaviour import behaviour
 from ._dispatcher import unseen_by_torch, without_modes
 from ._tensors import storage_key_or_none
 
 Unpack = Callable[[Any], torch.Tensor]
 
-raw_saved_class: Any = torch._C._autograd.SavedTensor
-"""The class of the ``_raw_saved_*`` attributes: ``register_hooks(pack, unpack)``, and ``data`` since 2.10."""
-_DATA = vars(raw_saved_class).get("data")
-PACK_WRITES_SENTENCE = (
-    "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook cannot "
-    "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
-    "you need to perform in-place operations on the input to a pack hook."
-)
-"""torch/csrc/autograd/saved_variable.cpp, ``set_hooks_and_pack_data``; until 2.11 with "can not"."""
+_DATA = vars(torch._C._autograd.SavedTensor).get("data")
 with torch._C.DisableTorchFunction():
     no_memory = torch.empty(0, dtype=torch.bool, device="cpu")
 """Stand-in for a tensor that is not kept."""
-HANDS_OUT_DATA = _DATA is not None
-"""Whether torch shows the pack hook's result."""
 
 
 def packed(raw: Any) -> Any:
@@ -55,7 +46,7 @@ def raw_saved(node: Any) -> Iterator[tuple[str, Any]]:
     """
     for attribute in raw_attributes(node):
         role = attribute.removeprefix("_raw_saved_")
-        if not HANDS_OUT_DATA:
+        if not behaviour.shows_packed:
             yield from _kept_under(node, role)
             continue
         try:
@@ -75,7 +66,7 @@ def is_freed(node: Any, attribute: str) -> bool:
     """Return whether a node has freed the tensors of one of its ``raw_attributes``."""
     role = attribute.removeprefix("_raw_saved_")
     try:
-        if HANDS_OUT_DATA:
+        if behaviour.shows_packed:
             raw = getattr(node, attribute)
             if isinstance(raw, (tuple, list)) or packed(raw) is not None:
                 return False
@@ -115,7 +106,7 @@ _reading = _NodeQuestion()
 
 def recognizable(unpack: Unpack) -> Unpack:
     """Wrap ``unpack`` so that ``raw_saved`` can read its argument without running the hook."""
-    if HANDS_OUT_DATA:
+    if behaviour.shows_packed:
         return unpack
 
     def recognized(kept: Any) -> torch.Tensor:

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
+from ._behaviour import behaviour
 
-def _increment_each(tensors: Iterable[torch.Tensor]) -> None:
-    for tensor in tensors:
-        torch._C._increment_version(tensor)
-
-
-def _increments_several() -> bool:
-    try:
-        torch._C._increment_version(())
-    except RuntimeError:
-        return False
-    return True
-
-
-# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper. torch 2.4
-# takes one tensor at a time: delete the two functions above with it.
-increment_version: Callable[[Iterable[torch.Tensor]], None] = (
-    torch._C._increment_version if _increments_several() else _increment_each
-)
+# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
+increment_version: Callable[[Iterable[torch.Tensor]], None] = torch._C._increment_version
 
 
 def count_write(tensors: Iterable[torch.Tensor]) -> None:
@@ -112,10 +95,7 @@ is_functorch_wrapper: Callable[[torch.Tensor], bool] = torch._C._functorch.is_fu
 
 
 def lent(tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], None]:
-    """Give ``tensor`` the memory of another for a while; it keeps its place in the graph and its counter.
-
-    Return a function that restores the tensor's own memory.
-    """
+    """Give ``tensor`` other memory; its node and counter stay. Return a function that restores its own."""
     # The C setter itself, past the wrapper that observes `tensor.data = …`.
     data: Any = torch._C.TensorBase.data
     own = data.__get__(tensor)
@@ -162,13 +142,6 @@ def is_plain(tensor: torch.Tensor) -> bool:
     return not is_functorch_wrapper(tensor)
 
 
-def exports() -> tuple[tuple[Any, str], ...]:
-    """Return (home, name) of the functions that export a tensor's memory by DLPack; all are public."""
-    import torch.utils.dlpack
-
-    return (torch.Tensor, "__dlpack__"), (torch.utils.dlpack, "to_dlpack"), (torch, "to_dlpack")
-
-
 use_count: Callable[[torch.Tensor], int] = torch._C.TensorBase._use_count  # type: ignore[attr-defined]
 """Return the number of a tensor's C++ owners; all Python names together count once."""
 
@@ -179,22 +152,4 @@ def references_by_torch(tensor: torch.Tensor) -> int:
     One while C++ owners hold the tensor, too (torch/csrc/autograd/python_variable.cpp, since 2.10); none
     before.
     """
-    return int(_owners_refer() and use_count(tensor) > 1)
-
-
-def python_owners() -> int:
-    """Return how many of the ``use_count`` of a view's base are Python's in any case: one since 2.10.
-
-    Zero before, because C++ owners may have outlived the last name, which can't be detected.
-    """
-    return int(_owners_refer())
-
-
-@functools.cache
-def _owners_refer() -> bool:
-    """Return whether a C++ owner refers to the Python object, as tried with a view that owns its base."""
-    with torch.inference_mode(False):
-        tensor = torch.zeros(1)
-        before = sys.getrefcount(tensor)
-        view = tensor[:]
-        return sys.getrefcount(tensor) > before and view._base is tensor
+    return int(behaviour.owners_refer and use_count(tensor) > 1)
