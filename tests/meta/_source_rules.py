@@ -204,7 +204,7 @@ def looks_at_history(source: str) -> list[int]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Attribute)
         and node.attr in ("grad_fn", "is_leaf")
-        and not (isinstance(node.value, ast.Name) and node.value.id == "compat")
+        and ast.unparse(node.value) != "compat.graph"
     ]
 
 

@@ -205,7 +205,7 @@ def _measure(example: ExampleCall) -> MeasuredCall:
     readers: dict[str, dict[tuple[str, str], None]] = {}
     own: set[int | None] = set()
     for node in run.nodes:
-        for role, kept in compat.raw_saved(node):
+        for role, kept in compat.kept.raw_saved(node):
             if not isinstance(kept, PackedMemory):
                 continue
             keepers[_operation(node.name())] = None

@@ -87,7 +87,9 @@ def _taken_from_python(operation: str) -> str | None:
         return None
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            node = compat.renewed_grad_fn(function(torch.ones(2, device="cpu", requires_grad=True), 2.0))
+            node = compat.graph.renewed_grad_fn(
+                function(torch.ones(2, device="cpu", requires_grad=True), 2.0)
+            )
     except (RuntimeError, TypeError, ValueError, AttributeError):
         return None
     return None if node is None else str(node.name())

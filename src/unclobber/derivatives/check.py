@@ -88,7 +88,7 @@ def check(samples: int = SAMPLES, only: Iterable[str] = ()) -> Iterator[Checked]
         ImportError: The database can't be loaded; it needs the package ``expecttest``.
     """
     wanted = set(only)
-    for op in compat.operation_database():
+    for op in compat.dispatcher.operation_database():
         dtype = _dtype(op)
         if dtype is not None and (not wanted or op.name in wanted):
             yield _check_op(op, dtype, samples)
@@ -186,7 +186,7 @@ def _inputs(sample: Any, pick: Pick) -> _SampleRun:
         tensors.append(plain)
         return plain
 
-    first, args, kwargs = compat.tree_map(copy, (sample.input, sample.args, sample.kwargs))
+    first, args, kwargs = compat.compilers.tree_map(copy, (sample.input, sample.args, sample.kwargs))
     return _SampleRun(first, args, kwargs, tensors, own)
 
 
@@ -194,7 +194,7 @@ def _inputs(sample: Any, pick: Pick) -> _SampleRun:
 def _keeps(node: Any) -> Iterator[Disagreement]:
     """Yield a disagreement if the node's saved roles differ from the table's."""
     name = node.name()
-    observed = {role.partition("[")[0] for role, kept in compat.raw_saved(node) if kept is not None}
+    observed = {role.partition("[")[0] for role, kept in compat.kept.raw_saved(node) if kept is not None}
     rule = by_node(name)
     if rule is None:
         if name not in _BY_HAND and observed:
@@ -323,7 +323,7 @@ def _in_place_memory(nodes: list[Any], run: _SampleRun, outputs: list[Tensor]) -
     if rule is None or in_place_rule(rule) is not rule or len(rule.returns) != 1:
         return
     mine = memory_of(outputs[0])
-    for role, kept in compat.raw_saved(nodes[0]):
+    for role, kept in compat.kept.raw_saved(nodes[0]):
         known = rule.keeps(role)
         if not isinstance(kept, PackedMemory) or known is None or not (known.output or role == "self"):
             continue

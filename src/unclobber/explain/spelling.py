@@ -111,7 +111,7 @@ def edge_names(node: object) -> Edges | None:
 
 
 def _running_edges(node_name: str) -> Edges | None:
-    node = compat.current_node()
+    node = compat.graph.current_node()
     if node is None or node.name() != node_name:
         return None
     return edge_names(node)

@@ -33,7 +33,7 @@ def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> t
     """
     sentences = []
     # Several entries of one function: it was compiled again for other shapes.
-    compilations = list(dict.fromkeys(compat.compilations(started_at)))
+    compilations = list(dict.fromkeys(compat.compilers.compilations(started_at)))
     if compiled := [(name, path, line) for name, path, line in compilations if not is_library_path(path)]:
         sentences.append(
             f"torch.compile made code of {_names(compiled)}: what goes in, comes out and is saved is "

@@ -151,7 +151,7 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
     """Return how an observed write left the saved tensor's counter unchanged."""
     if event.operation.startswith("_fused_"):
         return "fused"
-    if event.operation in compat.WRITES_PAST_OPERATIONS:
+    if event.operation in compat.dispatcher.WRITES_PAST_OPERATIONS:
         return "elementwise"
     if event.operation == "set_data":
         return "set data"

@@ -41,7 +41,7 @@ class Unseen:
         graph = reachable(call)
         for mechanism in self._off:
             at_checkpoint = mechanism.name == "checkpoint"
-            passes = compat.is_checkpoint if at_checkpoint else compat.is_programs_function
+            passes = compat.entries.is_checkpoint if at_checkpoint else compat.entries.is_programs_function
             if graph is None or any(map(passes, graph.values())):
                 known = KnownFacts(_CODES[mechanism.name], message=_MESSAGE)
                 raise error_of(known.finding(mechanism.sentence))

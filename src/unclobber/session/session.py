@@ -158,7 +158,7 @@ class Session:
         Raises:
             UnclobberError: the policy is ``guard``, which can't work on this torch.
         """
-        with compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             self._enter()
         return self
 
@@ -203,7 +203,7 @@ class Session:
     ) -> None:
         """Pop the hooks, and leave the graphs' saves to their version counters."""
         self.active = False
-        with compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             try:
                 if self._unseen is not None:
                     self._unseen.leave()

@@ -97,7 +97,7 @@ def gradient_owner(
             (module, name)
             for module in modules.values()
             for name, own in _tensors(module)
-            if not compat.has_history(own) and own.grad is not None and _place(own.grad) == place
+            if not compat.graph.has_history(own) and own.grad is not None and _place(own.grad) == place
         ]
         path = _best(_paths(owned, modules, frames))
         if path is None:
@@ -471,10 +471,10 @@ def _plain(scope: Mapping[str, Any]) -> dict[str, Any]:
 def _place(tensor: torch.Tensor) -> _MemoryPlace | None:
     """Return the tensor's memory extent; None if it has no storage of its own (sparse, lazy, wrapper)."""
     try:
-        if not compat.is_plain(tensor):
+        if not compat.tensors.is_plain(tensor):
             return None
         return _MemoryPlace(
-            compat.storage_key(tensor),
+            compat.tensors.storage_key(tensor),
             int(tensor.storage_offset()),
             tuple(tensor.shape),
             tuple(tensor.stride()),

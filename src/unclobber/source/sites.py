@@ -80,7 +80,7 @@ def is_library(code: CodeType) -> bool:
     answer = _known.get(name)
     if answer is None:
         answer = _known[name] = is_library_path(name)
-    return answer or compat.is_compiled_code(code)
+    return answer or compat.compilers.is_compiled_code(code)
 
 
 def is_own(code: CodeType) -> bool:
@@ -277,7 +277,7 @@ def path_of(code: CodeType) -> str:
 
 def _frame(code: CodeType, lasti: int) -> Frame:
     line = line_of(code, lasti)
-    compiled = compat.is_compiled_code(code)
+    compiled = compat.compilers.is_compiled_code(code)
     return Frame(path_of(code), line, code.co_qualname, _line_text(code, line), is_library(code), compiled)
 
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import islice, permutations
 from types import CodeType
 
+from ...model import SpanEdit
 from ...source import Stack, locate
-from ...syntax import SpanEdit, extent, node_span, segment
+from ...syntax import extent, node_span, segment
 from .. import _places
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
@@ -173,9 +174,9 @@ class _Expression:
 
     def replaced(self, text: str) -> SpanEdit:
         """Return the edit that puts a text in the expression's place."""
-        found = extent(self.lines, node_span(self.node))
-        assert found is not None
-        return SpanEdit(self.code.co_filename, *found, text)
+        place = extent(self.lines, node_span(self.node))
+        assert place is not None
+        return SpanEdit(self.code.co_filename, *place, text)
 
     def removed(self, statement: ast.stmt) -> SpanEdit:
         return SpanEdit(

@@ -218,4 +218,4 @@ class Flow:
 
 def operands(operation: Operation) -> list[Operand]:
     """Return the tensors that an operation reads, in the order of its arguments."""
-    return [leaf for leaf in compat.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]
+    return [leaf for leaf in compat.compilers.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]

@@ -19,16 +19,16 @@ class NodeNotes(Generic[Note]):
 
     def __init__(self) -> None:
         self.newer: dict[Any, Note] = {}
-        """By ``compat.node_key``, the notes since the oldest were forgotten."""
+        """By ``compat.graph.node_key``, the notes since the oldest were forgotten."""
         self._older: dict[Any, Note] = {}
 
     def put(self, node: Any, note: Note) -> None:
         """Note something of a node, in place of what was noted before."""
-        self.newer[compat.node_key(node)] = note
+        self.newer[compat.graph.node_key(node)] = note
 
     def of(self, node: Any) -> Note | None:
         """Return the note of a node; None if it has none, or that was forgotten."""
-        key = compat.node_key(node)
+        key = compat.graph.node_key(node)
         return self.newer.get(key) or self._older.get(key)
 
     def forget_oldest(self) -> None:

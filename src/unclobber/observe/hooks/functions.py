@@ -24,7 +24,7 @@ import torch
 
 from ...source import Stack, frames
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches, hide_frames
 from ..record import SavedTensor, SaveState, each_once
 from . import _nested, handed, pause, saves, unmarked
@@ -66,7 +66,7 @@ class _Forward:
         """Describe a call of ``apply`` of the class ``function`` that is about to run ``forward``."""
         self.conflicts = conflicts
         self.function = function
-        self.in_two = compat.has_setup_context(function)
+        self.in_two = compat.entries.has_setup_context(function)
         """Whether ``ctx`` is given to ``setup_context``, which runs when ``forward`` has ended."""
         self.recorded = torch.is_grad_enabled()  # now, because torch turns it off for `forward`
         self.awaits = "forward"
@@ -85,7 +85,7 @@ class _Forward:
             if self.in_two and self.awaits == "forward":
                 self.awaits, _thread.applying = "setup_context", self
             elif self.attributes or self.dirty or self.log.writes:
-                with compat.unseen_by_functions():
+                with compat.unseen.unseen_by_functions():
                     self._note(args[2] if self.in_two else result)
             return result
         except BaseException as error:
@@ -115,7 +115,7 @@ class _Forward:
         if name == "dirty_tensors":
             # torch refuses others (test_torch_refuses_what_is_no_tensor).
             self.dirty = tuple(item for item in value if isinstance(item, torch.Tensor))
-            with compat.unseen_by_functions():
+            with compat.unseen.unseen_by_functions():
                 self.log.leave(self.dirty)
         elif _nested.may_hold(value) and name in ctx.__dict__:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
@@ -145,7 +145,7 @@ class _Forward:
         # Which of several was not returned can't be known (test_of_two_dirty_tensors_none_is_blamed).
         if len(self.dirty) != 1:
             return []
-        key = compat.storage_key(self.dirty[0])
+        key = compat.tensors.storage_key(self.dirty[0])
         return [write for write in self.log.writes if write.key == key]
 
 
@@ -153,7 +153,7 @@ def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> 
     """Return whether torch is about to refuse because a dirty tensor is missing among the outputs."""
     returned = {id(output) for output in outputs}
     # torch refuses a returned dirty leaf before that, in another sentence.
-    if any(id(t) in returned and t.requires_grad and not compat.has_history(t) for t in dirty):
+    if any(id(t) in returned and t.requires_grad and not compat.graph.has_history(t) for t in dirty):
         return False
     return any(id(t) not in returned for t in dirty)
 
@@ -190,7 +190,7 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
             return
         function = type(ctx)._forward_cls
         if type(function.__dict__.get("forward")) is not _Method:
-            if compat.is_compilers_function(function):
+            if compat.compilers.is_compilers_function(function):
                 return
             _override(function, "forward")
         forward = _thread.applying = _Forward(conflicts, function)
@@ -254,7 +254,7 @@ def _set_attribute(context: Any) -> Callable[..., None]:
     """Return a replacement for ``__setattr__`` of ``ctx``, which notes attributes set in ``forward``."""
     own = vars(context).get("__setattr__")
     # torch's own attributes are no places for a tensor of the program's.
-    ignored = compat.context_attributes() - {"dirty_tensors"}
+    ignored = compat.entries.context_attributes() - {"dirty_tensors"}
     atoms = _nested.ATOMS
 
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
@@ -275,7 +275,7 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         """Run ``backward``; report reads of changed tensors on ``ctx`` and writes to shared gradients."""
         pause.resume_in_backward()
-        if not patches.active or compat.is_compilers_function(type(ctx)):
+        if not patches.active or compat.compilers.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
         conflicts = saves.receiver()
         stashed = _stashes.get(ctx) if _stashes else None
@@ -294,7 +294,7 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
 
 def _stale(stashes: list[Stashed]) -> list[tuple[Stashed, SaveState]]:
     """Return the stashed tensors that are known to have changed, each with its save state."""
-    with compat.unseen_by_functions():
+    with compat.unseen.unseen_by_functions():
         return [
             (stashed, state)
             for stashed in stashes
@@ -317,7 +317,7 @@ def _run_with_stale(
             continue
         before = state.value if state.value is not None else stashed.saved.alias
         now = tensor.detach()
-        if before.shape != now.shape or before.dtype != now.dtype or not compat.is_plain(now):
+        if before.shape != now.shape or before.dtype != now.dtype or not compat.tensors.is_plain(now):
             continue
         name = f"ctx.{stashed.path}"
 
@@ -329,7 +329,7 @@ def _run_with_stale(
             # Another object would not be in that graph, so the tensor itself gets the memory
             # (test_what_was_lent_is_taken_back).
             if _is_of_a_graph(tensor):
-                put_back.append(compat.lent(tensor, value))
+                put_back.append(compat.tensors.lent(tensor, value))
             else:
                 put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
             # The read of the right value shows that the wrong one would have been read.

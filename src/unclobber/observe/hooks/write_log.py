@@ -68,7 +68,7 @@ class WriteLog:
         return [
             value
             for value in self.values
-            if isinstance(value, torch.Tensor) and compat.storage_address(value) == key
+            if isinstance(value, torch.Tensor) and compat.tensors.storage_address(value) == key
         ]
 
     def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
@@ -77,8 +77,8 @@ class WriteLog:
         if self._keep is not None and key not in self._settled:
             self._settled.add(key)
             for tensor in tensors:
-                if self._keep(tensor) and compat.is_plain(tensor):
-                    with torch.no_grad(), compat.unseen_by_torch():
+                if self._keep(tensor) and compat.tensors.is_plain(tensor):
+                    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
                         before = tensor.clone()
                     break
         self.writes.append(FollowedWrite(key, operation, stack, before, shifts))
@@ -92,7 +92,7 @@ class WriteLog:
 
 def storage_of(tensor: torch.Tensor) -> int | None:
     """Return the storage's key; None for layouts without one."""
-    return compat.storage_key_or_none(tensor) if compat.is_plain(tensor) else None
+    return compat.tensors.storage_key_or_none(tensor) if compat.tensors.is_plain(tensor) else None
 
 
 class _Follower(Listener):
@@ -114,7 +114,7 @@ class _Follower(Listener):
         kwargs: dict[str, Any],
     ) -> None:
         """Log the write in each log that follows the storage."""
-        key = compat.storage_address(tensor)
+        key = compat.tensors.storage_address(tensor)
         if key is None:
             return
         stack: Stack | None = None
@@ -135,7 +135,7 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
     return (
         operation == "copy_"
         and isinstance(other, torch.Tensor)
-        and compat.storage_address(other) == compat.storage_address(target)
+        and compat.tensors.storage_address(other) == compat.tensors.storage_address(target)
         and other.storage_offset() == target.storage_offset()
         and other.shape == target.shape
         and other.stride() == target.stride()

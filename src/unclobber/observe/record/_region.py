@@ -133,7 +133,7 @@ def _by_digits(a: Region, b: Region) -> bool | None:
 
 def _by_bitmap(a: Region, b: Region) -> bool:
     """Return whether the regions overlap, by painting one into a byte map and reading the other's bytes."""
-    from ...torch_internals.compat import unseen_by_torch
+    from ...torch_internals.compat.dispatcher import unseen_by_torch
 
     base = min(a.lo, b.lo)
     extent = max(a.hi, b.hi) - base

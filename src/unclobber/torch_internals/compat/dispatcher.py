@@ -16,8 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 from ._behaviour import behaviour
-from ._compilers import tree_map
-from ._tensors import count_write
+from .compilers import tree_map
+from .tensors import count_write
 
 
 class DispatchKey(StrEnum):

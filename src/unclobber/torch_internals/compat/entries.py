@@ -13,7 +13,7 @@ import torch.utils.dlpack
 import torch.utils.hooks
 
 from ._behaviour import behaviour
-from ._kept import raw_saved
+from .kept import raw_saved
 
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
