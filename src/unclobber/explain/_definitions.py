@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Literal
 
 from ..source import first_line
+from ..syntax import imported_by
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -225,7 +226,7 @@ def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
                 yield node
             continue
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            if any((alias.asname or alias.name.partition(".")[0]) == name for alias in node.names):
+            if name in imported_by(node):
                 yield node
         elif (isinstance(node, ast.ExceptHandler) and node.name == name) or (
             isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name == name

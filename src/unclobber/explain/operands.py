@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 
 from ..derivatives import Rule
 from ..source import Located, ParsedSource
-from ..syntax import OPERATORS, last_name, out_of_place
+from ..syntax import OPERATORS, imported_by, last_name, out_of_place
 from .callables import (
     ALIASES,
     FUNCTIONS,
@@ -335,13 +335,8 @@ def _imported(tree: ast.Module) -> Mapping[str, str]:
     """Collect the names that imports bind anywhere in the tree."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                root = alias.name.partition(".")[0]
-                names[alias.asname or root] = alias.name if alias.asname else root
-        elif isinstance(node, ast.ImportFrom):
-            home = "." * node.level + (node.module or "")
-            names.update((alias.asname or alias.name, f"{home}.{alias.name}") for alias in node.names)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= imported_by(node)
     return names
 
 

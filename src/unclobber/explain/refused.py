@@ -369,7 +369,8 @@ def _operation(node: ast.AST) -> str:
     """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
     if isinstance(node, ast.Call):
         return last_name(node.func) or "call"
-    operator = OPERATORS.get(type(getattr(node, "op", None)))
+    symbol: ast.AST = getattr(node, "op", node)
+    operator = OPERATORS.get(type(symbol))
     return "operator" if operator is None else operator.operation
 
 
