@@ -22,7 +22,7 @@ SHARED_NAMES = {
 STATE = {
     "one a process, because torch is patched once a process": {
         "observe.hooks.installation.installation", "observe.hooks.kernels.running",
-        "observe.hooks.saves._observation", "observe.hooks.backward._calls",
+        "observe.hooks.saves._frozen", "observe.hooks.backward._calls",
         "observe.hooks.write_log._follower", "session.freezing._keeper",
         "torch_internals.engine.engine", "torch_internals.patches.installed",
         "observe.hooks.functions._classes", "lightning._fits", "transformers._train",

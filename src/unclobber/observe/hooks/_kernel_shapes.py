@@ -173,7 +173,7 @@ def kernel_for(
         return None  # Python can't call it
     if op_name in UNDECLARED:
         positions, _ = UNDECLARED[op_name]
-        notifying = _general_kernel(op, op_name, listeners, WrittenArguments(positions, ()), bumps=False)
+        notifying = _general_kernel(op, op_name, listeners, WrittenArguments(positions), bumps=False)
         after, redispatch = DispatchKey.WRITE.after, op.redispatch
 
         def plain(keyset: Any, *args: Any, **kwargs: Any) -> Any:
@@ -288,7 +288,7 @@ def written_by(schema: Any, namespace: str, op_name: str) -> WrittenArguments:
     left out.
     """
     if namespace == "c10d" and op_name in COLLECTIVES:
-        return WrittenArguments((0,), ())
+        return WrittenArguments((0,))
     written = written_arguments(schema)
     if op_name.startswith(FILLS_AFTER_SAVING):
         return WrittenArguments(written.positions[:-1], written.names)
@@ -346,13 +346,10 @@ def _overriding_kernel(
 ) -> Callable[..., Any]:
     """Return the kernel of a building block, which replaces torch's own kernel and calls it."""
     below = op.below()
-    original: Any = op.torchs_kernel(WrittenArguments((0,), ()).tensors)
+    original: Any = op.torchs_kernel(WrittenArguments((0,)).tensors)
     takes_tensor = bool(tensor_slots(op.schema, (0,)))
-    may_be_lazy, conjugate, negative = (
-        op_name == "copy_",
-        DispatchKey.CONJUGATE.parsed,
-        DispatchKey.NEGATIVE.parsed,
-    )
+    conjugate, negative = DispatchKey.CONJUGATE.parsed, DispatchKey.NEGATIVE.parsed
+    may_be_lazy, sees = op_name == "copy_", compat.dispatcher.sees_writes
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners of the write to ``target``, then run torch's kernel."""
@@ -366,11 +363,7 @@ def _overriding_kernel(
                 or (listener.follows_views and target.requires_grad)
             ):
                 listener.before_write(target, op_name, True, (target, *args), kwargs)
-        if (
-            may_be_lazy
-            and (keyset.has(conjugate) or keyset.has(negative))
-            and compat.dispatcher.sees_writes()
-        ):
+        if may_be_lazy and (keyset.has(conjugate) or keyset.has(negative)) and sees():
             # This call is reported here, so `write_back_kernel`, which it comes to, must not report it again
             # (test_lazy_bits).
             compat.dispatcher.ignore_writes()
@@ -517,7 +510,7 @@ def write_back_kernel(key: DispatchKey, listeners: Listeners, lock: threading.RL
     """
     redispatch = OperatorHandle.named("aten::copy_").redispatch
     after = key.after
-    written = WrittenArguments((0,), ())
+    written = WrittenArguments((0,))
 
     def make(override: Override) -> Callable[..., Any]:
         """Return the kernel for one registration; it notifies only while ``override`` is active."""

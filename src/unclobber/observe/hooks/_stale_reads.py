@@ -187,10 +187,8 @@ class StaleReads(compat.dispatcher.OwnMode):
         """Note that an operation saves ``tensor`` for backward, perhaps before it runs, or instead of
         running."""
         for stale in self._read([tensor], ()):
-            node = compat.graph.next_sequence_number()
-            self._awaiting.append(
-                _StaleSave(stale, compat.tensors.storage_key(tensor), node, frames.of_program())
-            )
+            key, node = compat.tensors.storage_key(tensor), compat.graph.next_sequence_number()
+            self._awaiting.append(_StaleSave(stale, key, node, frames.of_program()))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -249,9 +247,8 @@ class StaleReads(compat.dispatcher.OwnMode):
         Except batch norm's of its running statistics: it never reads them, nor the copies that instance
         norm hands it.
         """
-        unread_of_this = {
-            (compat.tensors.storage_key(tensor), compat.graph.next_sequence_number()) for tensor in unread
-        }
+        node = compat.graph.next_sequence_number()
+        unread_of_this = {(compat.tensors.storage_key(tensor), node) for tensor in unread}
         for save in self._awaiting:
             if (save.key, save.node) not in unread_of_this:
                 save.stale.report(save.stack)
@@ -266,9 +263,8 @@ class StaleReads(compat.dispatcher.OwnMode):
         }
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             for stale, tensor in call.touched:
-                if compat.tensors.storage_key(tensor) == stale.key and any(
-                    tensor is other for other in call.written
-                ):
+                shares = compat.tensors.storage_key(tensor) == stale.key
+                if shares and any(tensor is other for other in call.written):
                     # An `out=` argument is overwritten as a whole, whatever the operation.
                     operation = "copy_" if id(tensor) in out else call.name
                     stale.wrote(tensor, operation, call.args, call.kwargs)

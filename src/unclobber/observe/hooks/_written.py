@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -57,14 +57,11 @@ def is_torchs(name: str) -> bool:
     return name.partition("::")[0] in NAMESPACES_OF_TORCH
 
 
-class WrittenArguments:
+class WrittenArguments(NamedTuple):
     """Arguments that an operation writes: positions, and names of keyword-only ones (``out=``)."""
 
-    __slots__ = ("names", "positions")
-
-    def __init__(self, positions: tuple[int, ...], names: tuple[str, ...]) -> None:
-        self.positions = positions
-        self.names = names
+    positions: tuple[int, ...]
+    names: tuple[str, ...] = ()
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
         """Return the tensors that one call of the operation writes."""

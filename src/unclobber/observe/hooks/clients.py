@@ -40,7 +40,6 @@ class Clients:
     """All clients, and their common answers."""
 
     def __init__(self) -> None:
-        """Start without a client."""
         # A tuple, so that a hook in another thread iterates over a whole one while this thread replaces it.
         self.now: tuple[Client, ...] = ()
 

@@ -113,7 +113,7 @@ def _made(func: Any) -> Callable[..., Any] | None:
         return func(*args, **kwargs)
 
     if op_name in UNDECLARED:
-        notifying = _notifying(func, op_name, WrittenArguments(UNDECLARED[op_name][0], ()), bumps=False)
+        notifying = _notifying(func, op_name, WrittenArguments(UNDECLARED[op_name][0]), bumps=False)
         return undeclared_kernel(op_name, kernels.listeners, plain, notifying, plain)
     written = written_by(func._schema, namespace, op_name)
     if written.positions or written.names:
@@ -142,9 +142,8 @@ def _notifying(func: Any, op_name: str, written: WrittenArguments, bumps: bool) 
         try:
             result = func(*args, **kwargs)
             if moves_by_parts:
-                compat.tensors.increment_version(
-                    [t for t in written.tensors(args, kwargs) if not t.is_inference()]
-                )
+                moved = [t for t in written.tensors(args, kwargs) if not t.is_inference()]
+                compat.tensors.increment_version(moved)
             return result
         finally:
             settle(marks)

@@ -18,7 +18,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -34,20 +34,15 @@ from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
 from .write_log import FollowedWrite, WriteLog
 
 
-class Stashed:
+class Stashed(NamedTuple):
     """A tensor that ``forward`` left on ``ctx``, directly or inside of another object."""
 
-    __slots__ = ("conflicts", "path", "saved", "ways")
-
-    def __init__(self, conflicts: Conflicts, on_ctx: _nested.Found, saved: SavedTensor) -> None:
-        """Make a record of a tensor that was found on a ``ctx`` and entered in the ledger as ``saved``."""
-        self.conflicts = conflicts
-        self.path = on_ctx.path
-        """``x``, ``xs[0]``, ``cache["k"]``."""
-        self.ways = on_ctx.ways
-        self.saved = saved
-        """Save record whose ``origin`` is the tensor: ``backward`` can't read one that the program has
-        dropped."""
+    conflicts: Conflicts
+    path: str
+    """``x``, ``xs[0]``, ``cache["k"]``."""
+    ways: list[_nested.Way]
+    saved: SavedTensor
+    """Save record whose ``origin`` is the tensor: ``backward`` can't read one that the program dropped."""
 
 
 _stashes: weakref.WeakKeyDictionary[Any, list[Stashed]] = weakref.WeakKeyDictionary()
@@ -134,8 +129,8 @@ class _Forward:
             if tensors:
                 file = self.conflicts.ledger.file
                 _stashes[ctx] = [
-                    Stashed(self.conflicts, entry, file(entry.tensor, stacks[entry.attribute]))
-                    for entry in tensors
+                    Stashed(self.conflicts, at.path, at.ways, file(at.tensor, stacks[at.attribute]))
+                    for at in tensors
                 ]
         if self.log.writes and self.recorded:
             unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)

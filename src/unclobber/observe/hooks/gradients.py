@@ -263,11 +263,7 @@ def _separated(result: Any, gradient: torch.Tensor) -> Any:
         return type(result)(_separated(part, gradient) for part in result)
     if not isinstance(result, torch.Tensor) or not compat.tensors.is_plain(result):
         return result
-    return (
-        result.clone()
-        if compat.tensors.storage_key(result) == compat.tensors.storage_key(gradient)
-        else result
-    )
+    return result.clone() if compat.tensors.share_storage(result, gradient) else result
 
 
 class Counts(NamedTuple):

@@ -40,7 +40,8 @@ def reachable_from(starts: Iterable[Any]) -> dict[int, Any] | None:
 
 def needed(every: dict[int, Any], inputs: Sequence[Any]) -> set[int]:
     """Return the ids of the nodes on a way to an input; the engine skips all others."""
-    wanted = {id(node_of(target) or _accumulator(target)) for target in inputs}
+    edge_of = torch.autograd.graph.get_gradient_edge
+    wanted = {id(node_of(target) or edge_of(target).node) for target in inputs}
     parents: dict[int, list[int]] = {}
     for key, node in every.items():
         for child in children(node):
@@ -53,7 +54,3 @@ def needed(every: dict[int, Any], inputs: Sequence[Any]) -> set[int]:
             running.add(key)
             todo.extend(parents.get(key, ()))
     return running
-
-
-def _accumulator(tensor: Any) -> Any:
-    return torch.autograd.graph.get_gradient_edge(tensor).node

@@ -267,9 +267,6 @@ listen_apart = running.listen_apart
 unlisten = running.unlisten
 installed = running.installed
 take_away = running.take_away
-follow_registrations = running.follow_registrations
-registered = running.registered
-loaded = running.loaded
 caught = listeners.caught
 
 

@@ -21,7 +21,7 @@ from . import kernels
 
 def install(patches: Patches) -> None:
     """Follow registrations from now on, also while there is no client."""
-    kernels.follow_registrations()
+    kernels.running.follow_registrations()
     patches.stand_in(torch.library.Library, "define", _followed_by, _define)
     patches.stand_in(torch.library.Library, "impl", _followed_by, _impl)
     patches.stand_in(*EntryPoints.LOAD_LIBRARY, _followed_by, _load)
@@ -44,12 +44,12 @@ def _followed_by(original: Callable[..., Any], after: Callable[..., None]) -> Ca
 
 
 def _define(library: torch.library.Library, schema: str, *_: Any, **__: Any) -> None:
-    kernels.registered(library.ns, schema.partition("(")[0].strip())
+    kernels.running.registered(library.ns, schema.partition("(")[0].strip())
 
 
 def _impl(library: torch.library.Library, op_name: Any, *_: Any, **__: Any) -> None:
-    kernels.registered(library.ns, compat.dispatcher.operator_name(op_name))
+    kernels.running.registered(library.ns, compat.dispatcher.operator_name(op_name))
 
 
 def _load(*_: Any, **__: Any) -> None:
-    kernels.loaded()
+    kernels.running.loaded()

@@ -144,7 +144,7 @@ class SavedTensorHooks:
         elif not self._set_aside:
             hook_stack.pop()
             hook_stack.clear_hooks_below(self.pack)
-        if not _threads.hooks and not _observation.always:
+        if not _threads.hooks and not _frozen.is_set():
             compat.dispatcher.ignore_writes()
 
     def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
@@ -313,9 +313,8 @@ def _parts(kept: Any) -> Sequence[Any]:
 
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
-    if not compat.tensors.is_plain(kept) or not compat.tensors.is_plain(tensor):
-        return False
-    return compat.tensors.storage_key(kept) == compat.tensors.storage_key(tensor)
+    is_plain = compat.tensors.is_plain
+    return is_plain(kept) and is_plain(tensor) and compat.tensors.share_storage(kept, tensor)
 
 
 def _core_of(ledger: Ledger) -> Any:
@@ -501,34 +500,27 @@ def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[Sav
 # --- torch's entry points for hooks, wrapped while a session is active ---------------------------
 
 
-class _Observation:
-    """State of observation that needs no hooks, because a tensor is frozen."""
-
-    __slots__ = ("always",)
-
-    def __init__(self) -> None:
-        self.always = False
-
-
-_observation = _Observation()
+_frozen = threading.Event()
+"""Set while a tensor is frozen, so that writes are observed without hooks, too."""
 
 
 def observe_always(always: bool) -> None:
     """Start or stop observing writes in this thread and in new ones, with or without hooks."""
-    _observation.always = always
     if always:
+        _frozen.set()
         fallback.enter()
+        if kernels.installed():
+            compat.dispatcher.see_writes()
     else:
+        _frozen.clear()
         fallback.leave()
-    if always and kernels.installed():
-        compat.dispatcher.see_writes()
-    elif not always and not _threads.hooks:
-        compat.dispatcher.ignore_writes()
+        if not _threads.hooks:
+            compat.dispatcher.ignore_writes()
 
 
 def always_observed() -> bool:
     """Return whether every write must be observed, also in backward, because a tensor is frozen."""
-    return _observation.always
+    return _frozen.is_set()
 
 
 def receiver() -> Conflicts | None:

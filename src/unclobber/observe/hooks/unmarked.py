@@ -223,11 +223,7 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
     for node in graph.values():
         for position, (child, output) in enumerate(node.next_functions):
             # The input's own gradient, if requested, is right: the node of the old values doesn't run.
-            if (
-                child is None
-                or compat.graph.sequence_number(child) not in numbers
-                or id(child) not in running
-            ):
+            if id(child) not in running or compat.graph.sequence_number(child) not in numbers:
                 continue
             key, number = compat.graph.node_key(child), compat.graph.sequence_number(node)
             for mark in waiting:

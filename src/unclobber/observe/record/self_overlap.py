@@ -67,10 +67,7 @@ def _meets(arg: torch.Tensor, target: torch.Tensor) -> bool:
     if arg.dtype != target.dtype or not compat.tensors.is_plain(arg) or not compat.tensors.is_plain(target):
         return False
     # The copies share memory by `as_strided`, which would not carry lazy bits over.
-    if compat.tensors.conj_neg_bits(arg) != (False, False) or compat.tensors.conj_neg_bits(target) != (
-        False,
-        False,
-    ):
+    if any(compat.tensors.conj_neg_bits(arg)) or any(compat.tensors.conj_neg_bits(target)):
         return False
     read, written = region_of(arg), region_of(target)
     if read is None or written is None or arg.is_meta:

@@ -2,9 +2,7 @@
 
 Nothing outside this room may use one. The files here are divided by subject: ``compat.graph.grad_fn``.
 Each was checked on the versions in ``versions``. The self-tests (``hooks.selftest`` for kernels, and
-``hooks.mechanisms``) run the mechanisms made of them once per process, and name those that fail. Names are
-looked up when they are used, or at import if they are hot: a missing one raises ``AttributeError`` or
-``ImportError``.
+``hooks.mechanisms``) run the mechanisms made of them once per process, and name those that fail.
 """
 
 # ruff: noqa: E402

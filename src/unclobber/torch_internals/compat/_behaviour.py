@@ -32,10 +32,7 @@ class Behaviour:
 
     @cached_property
     def owners_refer(self) -> bool:
-        """Return whether a C++ owner of a tensor refers to its Python object: since 2.10.
-
-        Tried with a view that owns its base.
-        """
+        """Return whether a C++ owner of a tensor, such as a view, refers to its Python object: since 2.10."""
         with torch.inference_mode(False):
             tensor = torch.zeros(1)
             before = sys.getrefcount(tensor)
@@ -58,10 +55,7 @@ class Behaviour:
 
     @cached_property
     def names_forward_operations(self) -> bool:
-        """Return whether torch's sentences say ``Unbind`` for ``UnbindBackward0``: since 2.13.
-
-        Tried with a view that torch refuses to follow; nothing is written.
-        """
+        """Return whether torch's sentences say ``Unbind`` for ``UnbindBackward0``: since 2.13."""
         with torch.inference_mode(False), torch.enable_grad():
             leaf = torch.zeros(1, requires_grad=True)
             (view,) = leaf.unbind()

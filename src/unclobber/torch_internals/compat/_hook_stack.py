@@ -31,7 +31,6 @@ class HookStack:
     """The functions that push, pop, forbid and allow hooks, and their replacements."""
 
     def __init__(self) -> None:
-        """Start with torch's own functions."""
         self._originals: dict[str, Any] = {}
         self._pushed = _PushedHere()
         """The pairs that were pushed, for a torch that does not show the innermost. Delete with 2.7."""

@@ -43,16 +43,20 @@ def storage_key(tensor: torch.Tensor) -> int:
 def storage_key_or_none(tensor: torch.Tensor) -> int | None:
     """Return the tensor's ``storage_key``; None if it has no storage."""
     try:
-        key: int = tensor.untyped_storage()._cdata
+        return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
     except (RuntimeError, ValueError):  # NotImplementedError is a RuntimeError
         return None
-    return key
+
+
+def share_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether two tensors have one storage."""
+    key = storage_key_or_none(a)
+    return key is not None and key == storage_key_or_none(b)
 
 
 # The address of the StorageImpl, and the number of tensors and storages that hold it (torch/csrc/Module.cpp,
 # used by CUDA graph trees). 0.2 µs each; no Python object is made.
 _storage_address = torch._C._storage_address  # type: ignore[attr-defined]
-_storage_holders = torch._C._storage_Use_Count
 
 
 def storage_address(tensor: torch.Tensor) -> int | None:
@@ -63,7 +67,7 @@ def storage_address(tensor: torch.Tensor) -> int | None:
         return None
 
 
-holders_at: Callable[[int], int] = _storage_holders
+holders_at: Callable[[int], int] = torch._C._storage_Use_Count
 """Return the number of holders of the storage at an address, which must be alive: its tensors, and its one
 Python object if it was ever made."""
 
@@ -74,13 +78,13 @@ def holders(tensor: torch.Tensor) -> int:
     2 if there is no storage, so that 1 always means that ``tensor`` is alone.
     """
     try:
-        count = int(_storage_holders(_storage_address(tensor)))
+        count = int(holders_at(_storage_address(tensor)))
         if count == 1:
             return 1
         # The storage's Python object counts while it lives. Since 2.10 that is as long as the storage, once
         # it was made; before, as long as a name refers to it, as `storage` does here.
         storage = tensor.untyped_storage()
-        return int(_storage_holders(storage._cdata)) - 1
+        return int(holders_at(storage._cdata)) - 1
     except (RuntimeError, ValueError):
         return 2
 
