@@ -19,8 +19,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-from programs.running import PROGRAMS
 from repair.scripts import scripts
+
+from programs.running import PROGRAMS
 from unclobber.repair import _plan, _search
 from unclobber.repair.fixers import FIXERS
 from unclobber.repair.proof import Runner

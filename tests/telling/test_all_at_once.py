@@ -9,7 +9,7 @@ import torch
 
 import unclobber
 from unclobber.explain import ahead
-from unclobber.report import ahead_to_text
+from unclobber.report._ahead import ahead_to_text
 
 
 def both(x, w, v):

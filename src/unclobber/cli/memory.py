@@ -7,15 +7,15 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from ..report import options_for
 from . import _memory_edits
 from ._completion import a_file, choices
-from ._errors import ReportError, UsageError
-from ._output import OutputFile, usable, write_document, write_text
+from ._errors import UsageError
+from ._output import OutputFile, send
 from ._program import die_interrupted, run
 from ._progress import program_progress
 from ._target import Target, program_and_arguments, target_of
@@ -23,7 +23,7 @@ from ._terminal import PROGRAM
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from ..footprint import StepMemory
+    pass
 
 FORMATS = ("text", "json", "html")
 
@@ -115,7 +115,12 @@ def command(
         )
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()  # what the program printed comes first
-    _deliver(report, format_, file, program.exit_code)
+
+    def rendered(stream: TextIO | None) -> str:
+        # A wider table is no easier to read, and a file has no width.
+        return f"{report.shown(format_, 80 if stream is None else min(options_for(stream).width, 120))}\n"
+
+    send(rendered, file, text=format_ == "text", of_program=True, exit_code=program.exit_code)
     if apply_ and not program.exit_code:
         _memory_edits.apply(report, *program_and_arguments(words), checkpoint=checkpoint, write=write)
     if program.interrupted:
@@ -180,20 +185,3 @@ class _Until:
 
         with contextlib.suppress(EnoughError):
             self.target.run()
-
-
-def _deliver(report: StepMemory, format_: str, file: OutputFile | None, code: int) -> None:
-    """Write the memory report: to `file`, else text to stderr and documents to stdout."""
-    try:
-        if file is not None:
-            file.write(f"{report.shown(format_)}\n")
-        elif format_ == "text":
-            if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
-                width = min(options_for(stream).width, 120)
-                write_text(stream, f"{report.shown(format_, width)}\n")
-        elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
-            write_document(stream, f"{report.shown(format_)}\n")
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise ReportError(f"the report could not be written: {error}", exit_code=code) from error

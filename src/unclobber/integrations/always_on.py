@@ -20,9 +20,9 @@ from ..model import Finding, InplaceError, Report, UnclobberError
 from ..repair import with_candidates
 from ..report import FORMATS, options_for, rendered, text_of
 from ..session import Session, depth, put_back, settings_here
-from ..settings import Suppression
 from ..source import starts_program
 from ._saying import say, say_restored
+from ._sessions import by_settings
 
 _INSIDE = "the whole program is watched or none of it, so not inside of `with unclobber.watch():` or the like"
 
@@ -124,13 +124,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         uninstall()
     if depth():
         raise UnclobberError(f"install(): {_INSIDE}")
-    session = Session(
-        "guard" if guarded else "watch",
-        strict=settings.strict if strict is None else strict,
-        fingerprint=settings.fingerprint,
-        command=tuple(sys.argv),
-        suppression=Suppression(settings),
-    )
+    session = by_settings(settings, guard=guarded, strict=strict, command=tuple(sys.argv))
     installation = _Installed(session)
     installation.begin()
     _installed.append(installation)

@@ -21,7 +21,7 @@ import ast
 import linecache
 import os
 import weakref
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -32,9 +32,10 @@ from ..model import PACKAGE, Finding, Frame, Report, Site, or_default
 from ..repair import with_candidates
 from ..report import ReportDisplay, error_of, line_of
 from ..session import Session
-from ..settings import ProjectSettings, SettingsError, Suppression
+from ..settings import ProjectSettings, SettingsError
 from ..settings.pyproject import settings_for
 from ._every_cell import EveryCell
+from ._sessions import by_settings
 
 Shell = Any
 """An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
@@ -202,15 +203,8 @@ class Magics:
         """Return a new session with the magic's options; the settings decide the options that it leaves
         open.
         """
-        settings = _settings()
-        share = options.fingerprint
-        return Session(
-            "guard" if (settings.guard if options.guard is None else options.guard) else "watch",
-            strict=settings.strict if options.strict is None else options.strict,
-            fingerprint=settings.fingerprint if share is None else share,
-            warn=False,  # silent writes are displayed below
-            suppression=Suppression(settings),
-        )
+        # Silent writes are displayed below the cell, so they warn of nothing.
+        return by_settings(_settings(), **asdict(options), warn=False)
 
     def _run(self, options: _Options, statements: Any, last: Any) -> None:
         """Run compiled statements in a session, and display its report. Raise a one-line error if a

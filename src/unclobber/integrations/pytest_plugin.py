@@ -164,17 +164,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         require_installed_torch()
     except UnclobberError as error:
         pytest.fail(str(error), pytrace=False)
-    from ..session import Session
-    from ..settings import Suppression
+    from ._sessions import by_settings
 
     mode = wanted.mode
-    session = Session(
-        "guard" if mode == "guard" else "watch",
+    session = by_settings(
+        wanted.settings,
+        guard=mode == "guard",
         strict=mode == "strict",
         fingerprint=wanted.fingerprint,
         # A silent write fails the test, which a warning would only repeat.
         warn=False,
-        suppression=Suppression(wanted.settings),
     )
     try:
         with session:

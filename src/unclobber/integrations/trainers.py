@@ -19,8 +19,8 @@ import torch
 
 from ..model import Finding, UnclobberError
 from ..session import Session, Watching, settings_here
-from ..settings import Suppression
 from ._saying import say_restored
+from ._sessions import by_settings
 
 Mode = Literal["watch", "guard", "strict"]
 
@@ -40,11 +40,8 @@ class Training(Watching):
         """Return the session of a training; the project's settings decide what the callback leaves open."""
         settings = settings_here()
         mode = self._mode or settings.mode
-        return Session(
-            "guard" if mode == "guard" else "watch",
-            strict=mode == "strict",
-            fingerprint=settings.fingerprint if self._fingerprint is None else self._fingerprint,
-            suppression=Suppression(settings),
+        return by_settings(
+            settings, guard=mode == "guard", strict=mode == "strict", fingerprint=self._fingerprint
         )
 
     @property

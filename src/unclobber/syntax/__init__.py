@@ -4,7 +4,7 @@
 """
 
 from ._locks import SharedLock
-from ._names import dotted, is_in_place, last_name, out_of_place
+from ._names import dotted, imported_by, is_in_place, last_name, out_of_place
 from ._operators import OPERATORS
 from ._spans import Span, characters, extent, node_span, segment
 from ._texts import NotParsedError, compiled, parse, parse_expression, text_of
@@ -18,6 +18,7 @@ __all__ = [
     "compiled",
     "dotted",
     "extent",
+    "imported_by",
     "is_in_place",
     "last_name",
     "node_span",

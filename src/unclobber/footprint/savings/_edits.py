@@ -11,7 +11,7 @@ from types import CodeType
 
 from ...model import SpanEdit
 from ...source import Stack, locate
-from ...syntax import extent, node_span, segment
+from ...syntax import extent, imported_by, node_span, segment
 from .. import _places
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
@@ -125,7 +125,7 @@ class _Expression:
         names: set[str] = set()
         for node in self.tree.body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+                names.update(imported_by(node))
         return names
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
