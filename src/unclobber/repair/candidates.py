@@ -32,14 +32,7 @@ _LONGEST_COMMAND = 60
 def with_candidates(
     report: Report, script: str | None = None, *, most: int | None = None, seconds: float | None = None
 ) -> Report:
-    """Return the report with candidates in its findings, as far as time allows. Never raises.
-
-    Args:
-        report: The report of a run that has ended, or of sources.
-        script: Absolute path of the script that ``report.command`` ran; None for a module.
-        most: Limit of findings that get a candidate; ``MOST`` if None.
-        seconds: Time after which no further finding gets one, in seconds; ``SECONDS`` if None.
-    """
+    """Return the report with candidates in its findings; see the room's ``with_candidates``."""
     until = time.monotonic() + (SECONDS if seconds is None else seconds)
     command = None if script is None else _command(report.command)
     findings = list(report.findings)
