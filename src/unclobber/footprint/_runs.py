@@ -14,7 +14,6 @@ import torch
 from ..model import UnclobberError
 from ..torch_internals import compat
 from ._analysis import analyse
-from ._facts import MemoryReport
 from ._recorder import EnoughError, MemoryRecorder
 from ._shown import StepMemory
 from ._trace import Trace
@@ -65,7 +64,7 @@ def memory(
     report = analyse(trace, command=(), fake=fake, step=backwards)
     if not try_changes:
         randomness.restore()
-        return StepMemory.of(advise.predicted(trace, report))
+        return advise.predicted(trace, report)
 
     def run() -> str | None:
         """Run ``step`` with a change in it; return the reason why it failed, or None."""
@@ -82,7 +81,7 @@ def memory(
         recorder.give_back()
 
     try:
-        return StepMemory.of(advise.tried(report, Attempts(run, restore, trace, backwards)))
+        return advise.tried(report, Attempts(run, restore, trace, backwards))
     finally:
         restore()
 
@@ -103,10 +102,10 @@ def record_step(
     recorder.learn(model)
     recorder.look_at(state)
     with recorder:
-        yield lambda: StepMemory.of(_predicted(recorder.trace))
+        yield lambda: _predicted(recorder.trace)
 
 
-def _predicted(trace: Trace) -> MemoryReport:
+def _predicted(trace: Trace) -> StepMemory:
     return advise.predicted(trace, analyse(trace, command=(), fake=False, step=1))
 
 
@@ -141,10 +140,10 @@ def record_program(
     report = analyse(recorder.trace, command=command, fake=fake, step=step)
     # A program that failed has no gradients to compare a change with.
     if not try_changes or failure is not None:
-        return StepMemory.of(advise.predicted(recorder.trace, report))
+        return advise.predicted(recorder.trace, report)
     attempts = Attempts(run, randomness.restore, recorder.trace, step)
     report = dataclasses.replace(report, trial=attempts.in_place(report.candidates))
-    return StepMemory.of(advise.tried(report, attempts))
+    return advise.tried(report, attempts)
 
 
 def _explained(failure: str, fake: bool) -> str:

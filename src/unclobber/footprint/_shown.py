@@ -22,11 +22,6 @@ class StepMemory(MemoryReport):
     __slots__ = ()
     __module__ = "unclobber.footprint"  # where a user can import it from
 
-    @classmethod
-    def of(cls, report: MemoryReport) -> StepMemory:
-        """Return a report's facts as an object that shows itself."""
-        return cls(**{field.name: getattr(report, field.name) for field in dataclasses.fields(report)})
-
     def to_dict(self) -> dict[str, Any]:
         """Everything in plain types, as ``unclobber memory --format json`` writes it.
 

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 from dataclasses import replace
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -21,13 +21,13 @@ import torch
 from ..model import Finding
 from ..session import Session
 from ..torch_internals.engine import engine
-from . import _candidate, _end_state, _interpretations, _leftovers, _overlay
+from . import _candidate, _end_state, _interpretations, _leftovers
 from ._copies import marks
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
 from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
 from ._living import Living
-from ._probes import instrumented
+from ._overlay import Overlay
 from ._recorder import Enough, Recorder, compare, compare_joined
 from .project import Project
 
@@ -66,9 +66,8 @@ class Run:
     def perform(self) -> None:
         """Run the program, and write the answer."""
         job = self.job
-        compiled = self._compiled()
-        probed = frozenset(write.path for write in job.probes)
-        _overlay.install(job.texts, job.at.copy, compiled, probed)
+        overlay = Overlay(job)
+        overlay.install()
         self.began, self.cpu_began = time.perf_counter(), time.process_time()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.session)
@@ -82,7 +81,7 @@ class Run:
                 sys.addaudithook(self.reads)
             sys.addaudithook(self.events)
             try:
-                _overlay.run_script(job, compiled)
+                overlay.run()
             except BaseException as failure:
                 self._failed(failure)
             generators = _end_state.generators()
@@ -94,14 +93,6 @@ class Run:
         end_state = self._state_at_end(generators) if whole else None
         self._record(end_state)
         self._answer(replace(ran, comparison=self._comparison(), at_end=self._compared(end_state)), "")
-
-    def _compiled(self) -> Any:
-        def compiled(source: str | bytes, name: str) -> CodeType:
-            real = os.path.realpath(name)
-            writes = [write for write in self.job.probes if write.path == real]
-            return instrumented(source, name, writes) if writes else _overlay.plainly(source, name)
-
-        return compiled
 
     def _failed(self, failure: BaseException) -> None:
         """Record how the program's exception ended the run."""

@@ -8,11 +8,11 @@ disk, never a half-edited one.
 
 from __future__ import annotations
 
-import contextlib
 import heapq
 import itertools
 import re
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -72,14 +72,19 @@ class _SearchState:
 
 @dataclass
 class Search:
-    """A search for one finding; see ``repair`` for the arguments."""
+    """A search for a proved fix of a script's first finding.
+
+    Nothing is written. The script runs many times, each time in a process of its own.
+    """
 
     program: CommandLine
     runner: Runner
     first_only: bool = False
+    """Whether to stop at the first proof, without looking for a better one."""
     seconds: float = 600.0
     """Time limit of the whole search, in seconds."""
     progress: Callable[[str], None] = lambda _: None
+    """Called with the title of each candidate before it runs."""
     _tried: int = 0
     _held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
     """The holders of the tensors that the first finding's statements write, in the program as it is."""
@@ -91,8 +96,15 @@ class Search:
     def __post_init__(self) -> None:
         self._trial = Trial(self.program, self.runner, beyond=BEYOND)
 
-    def run(self, project: Project) -> Outcome:
-        """Search from a project state, which may already contain edits."""
+    def outcome(self, project: Project) -> Outcome:
+        """Search from a project state, which may contain edits already. An internal error is an outcome."""
+        try:
+            return self._outcome(project)
+        except Exception as error:
+            return Failed(f"internal error: {type(error).__name__}: {error}", traceback.format_exc())
+
+    def _outcome(self, project: Project) -> Outcome:
+        """Run the program as it is, then look for a fix of its finding if it has one."""
         began = time.monotonic()
         self.progress("running the script as it is")
         first = self._trial.watched(project.overlay, whole=True)
@@ -339,46 +351,6 @@ class Search:
         if reference is not None and reference.ran.backwards < self._trial.until:
             return f"the program as it is could not be run for comparison ({reference.ran.problem})"
         return f"none of {self._tried} candidates runs clean with the same gradients"
-
-
-def repair(
-    script: str,
-    arguments: tuple[str, ...] = (),
-    *,
-    timeout: float = 120.0,
-    first_only: bool = False,
-    runner: Runner | None = None,
-    project: Project | None = None,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Outcome:
-    """Run a script, and find and prove a fix for its first finding.
-
-    Nothing is written. The script runs many times, each time in a process of its own.
-
-    Args:
-        script: Path of the script, relative to the working directory.
-        arguments: Its command line arguments.
-        timeout: Time limit of each run, in seconds.
-        first_only: Stop at the first proof, without looking for a better one.
-        runner: A driver process to use and leave open.
-        project: The files, with edits that are already decided.
-        progress: Called with the title of each candidate before it runs.
-    """
-    project = project or Project.of(script)
-    with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
-        search = Search(CommandLine(script, arguments), used, first_only, 10 * timeout, progress)
-        return _safely(search, project)
-
-
-def _safely(search: Search, project: Project) -> Outcome:
-    """Return the outcome of the search; an internal error becomes one, too, so that the runner never
-    raises."""
-    try:
-        return search.run(project)
-    except Exception as error:
-        import traceback
-
-        return Failed(f"internal error: {type(error).__name__}: {error}", traceback.format_exc())
 
 
 def _without_finding(ran: Ran) -> Outcome:

@@ -30,13 +30,7 @@ _LONGEST_COMMAND = 60
 
 
 def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:
-    """Return the report with candidates in its first findings. Never raises.
-
-    Args:
-        report: The report of a run that has ended, or of sources.
-        script: Absolute path of the script that ``report.command`` ran; None for a module.
-        every: Whether each finding may get one, however many there are and however long their files.
-    """
+    """Return the report with candidates in its findings; see the room's ``with_candidates``."""
     read = 0
     command = None if script is None else _command(report.command)
     findings = list(report.findings)

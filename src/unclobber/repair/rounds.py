@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..model import Finding, Fix, Report
-from ._search import repair
+from ._job import CommandLine
+from ._search import Search
 from .outcome import Clean, Failed, Outcome, Proved, Repair, Unproved
 from .project import Project
 from .proof import Runner
@@ -77,7 +78,6 @@ def fix(
     arguments: tuple[str, ...] = (),
     *,
     timeout: float = 120.0,
-    seconds_to_end: float = 60.0,
     fix_all: bool = False,
     first_only: bool = False,
     progress: Callable[[str], None] = lambda _: None,
@@ -92,7 +92,6 @@ def fix(
         script: Its path, from the working directory.
         arguments: Its command line.
         timeout: Time limit of each run, in seconds.
-        seconds_to_end: Time limit of a run that goes on to its end, in seconds.
         fix_all: Go on until the script is clean or nothing more is proved.
         first_only: Stop each round at its first proof.
         progress: Called with each step.
@@ -101,18 +100,11 @@ def fix(
     project = Project.of(script)
     project.encoded(script)  # remember the script's content before the first run
     outcomes: list[Outcome] = []
-    with contextlib.nullcontext(runner) if runner else Runner(timeout, seconds_to_end) as used:
+    with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
         runs = used.runs
         while len(outcomes) < MOST_ROUNDS:
-            outcome = repair(
-                script,
-                arguments,
-                timeout=timeout,
-                first_only=first_only,
-                runner=used,
-                project=project,
-                progress=progress,
-            )
+            search = Search(CommandLine(script, arguments), used, first_only, 10 * timeout, progress)
+            outcome = search.outcome(project)
             outcomes.append(outcome)
             if not isinstance(outcome, Proved):
                 break

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from .._facts import Change, CurvePoint, MemoryReport, Tried
+from .._facts import Change, CurvePoint, Tried
+from .._shown import StepMemory
 from .._timeline import BytesOverTime, timeline
 from .._trace import Trace
 from ._attempts import Attempts, step_peak
@@ -20,14 +21,14 @@ _STEPS = 5
 """Points of the curve at most, and checkpoints in the report."""
 
 
-def predicted(trace: Trace, report: MemoryReport) -> MemoryReport:
+def predicted(trace: Trace, report: StepMemory) -> StepMemory:
     """Return the report with the changes and their predicted savings."""
     chosen = _worth_reporting(options(trace, report))
     changes = tuple(option.change for option in chosen)
     return replace(report, changes=changes, curve=_curve(trace, chosen, None))
 
 
-def tried(report: MemoryReport, attempts: Attempts) -> MemoryReport:
+def tried(report: StepMemory, attempts: Attempts) -> StepMemory:
     """Return the report with the changes that could be run, and their measured savings."""
     trace = attempts.before
     chosen = _worth_reporting(options(trace, report))

@@ -34,7 +34,6 @@ from . import (
     recompute,
     save_for_backward,
     scatter,
-    stack_list,
 )
 
 
@@ -74,7 +73,6 @@ _FIXERS = (
     Fixer(mark_dirty, "the Function still writes in place, and says so"),
     Fixer(clone_saved, "a copy more, for backward; the write stays in place, and every name sees it"),
     Fixer(clone_target, "a copy more, and the write goes into it; other names keep the old one"),
-    Fixer(stack_list, "parts in a list, and no buffer that is filled"),
     Fixer(multi_view, "each part is a view of its own", "UC203"),
     Fixer(own_memory, "a copy more, in which each element has a place of its own", "UC207"),
     Fixer(inference_mode, "another gradient mode; the write stays in place", "UC204 UC206"),

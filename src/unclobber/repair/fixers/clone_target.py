@@ -15,7 +15,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, is_place, root_place, walk
 from ..project import Project
-from ._aliases import held_elsewhere
+from ._aliases import shared_name
 from ._inplace import in_place
 from ._liveness import read_later
 from ._sites import LocatedStatement, callers, steps_along_gradient, write_statements
@@ -35,8 +35,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             name = source.code(place)
             text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
             if text is not None:
-                shared_name = name if held_elsewhere(source, statement, place) else ""
-                yield Candidate(f"write to a copy of `{name}`", {path: text}, shared_name=shared_name)
+                shared = shared_name(source, statement, place)
+                yield Candidate(f"write to a copy of `{name}`", {path: text}, shared_name=shared)
         for located in callers(write, project):
             yield from _copies_for_calls(located)
 
@@ -71,8 +71,6 @@ def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
                     name = source.code(argument.value)
                     text = source.replaced({argument.value: cloned(argument.value)})
                     title = f"hand a copy of `{name}` to `{source.code(node.func)}`"
-                    held = read_later(source, statement, argument.value) or held_elsewhere(
-                        source, statement, argument.value
-                    )
-                    shared_name = name if held else ""
-                    yield Candidate(title, {path: text}, shared_name=shared_name, guess=True)
+                    later = read_later(source, statement, argument.value)
+                    shared = name if later else shared_name(source, statement, argument.value)
+                    yield Candidate(title, {path: text}, shared_name=shared, guess=True)

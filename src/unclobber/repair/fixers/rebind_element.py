@@ -14,7 +14,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, assignment, is_place, single_target, walk
 from ..project import Project
-from ._containers import element_held_elsewhere
+from ._aliases import shared_name
 from ._inplace import in_place
 from ._operators import binary
 from ._sites import write_statements
@@ -27,9 +27,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         return
     for _, (path, source, statement) in write_statements(finding, project):
         for text, element, title in rewrites(source, statement):
-            code = source.code(element)
-            shared_name = code if element_held_elsewhere(source, statement, element) else ""
-            yield Candidate(title.format(code), {path: text}, shared_name=shared_name)
+            shared = shared_name(source, statement, element)
+            yield Candidate(title.format(source.code(element)), {path: text}, shared_name=shared)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, cst.Subscript, str]]:

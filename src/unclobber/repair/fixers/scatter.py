@@ -17,7 +17,7 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, assignment, is_place, single_target
 from ..project import Project
-from ._aliases import held_elsewhere
+from ._aliases import shared_name
 from ._blocks import assigned_to
 from ._liveness import read_later
 from ._operators import binary
@@ -50,10 +50,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 continue
             # In a loop, each turn copies the whole tensor, so another fixer is preferred.
             looped = source.loop_round(statement) is not None
-            shared_name = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
+            shared = shared_name(source, statement, cst.parse_expression(name))
             title = f"build the new `{name}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
-            yield Candidate(title, {path: text}, late=looped, shared_name=shared_name, guess=guess)
+            yield Candidate(title, {path: text}, late=looped, shared_name=shared, guess=guess)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
