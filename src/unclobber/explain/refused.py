@@ -370,8 +370,8 @@ def _operation(node: ast.AST) -> str:
     """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
     if isinstance(node, ast.Call):
         return last_name(node.func) or "call"
-    operator = OPERATORS.get(type(getattr(node, "op", node)))
-    return "operator" if operator is None else operator.operation
+    binary = (ast.BinOp, ast.AugAssign)
+    return OPERATORS[type(node.op)].operation if isinstance(node, binary) else "operator"
 
 
 _WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
