@@ -14,7 +14,6 @@ import torch
 from ..model import CODES, Save, Subject, Write
 from ..observe.hooks import module_hooks
 from ..observe.record import ViewWrites
-from ..operations import torch_table
 from ..source import ParsedSource, Stack, module_label, owner_name, resolve, variable_name
 from ..syntax import OPERATORS, last_name
 from ..torch_internals import compat
@@ -218,7 +217,7 @@ class _Refused:
         if node.func.value is not target.node:
             return None
         method = node.func.attr.removesuffix("_")
-        if not hasattr(torch.Tensor, method) or f"{method}_" in torch_table().overwrites_all:
+        if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
             return None
         arguments = [*node.args, *node.keywords]
         words = ", ".join(source.text(argument) for argument in arguments)
@@ -370,8 +369,9 @@ def _operation(node: ast.AST) -> str:
     """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
     if isinstance(node, ast.Call):
         return last_name(node.func) or "call"
-    binary = (ast.BinOp, ast.AugAssign)
-    return OPERATORS[type(node.op)].operation if isinstance(node, binary) else "operator"
+    symbol: ast.AST = getattr(node, "op", node)
+    operator = OPERATORS.get(type(symbol))
+    return "operator" if operator is None else operator.operation
 
 
 _WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
@@ -405,3 +405,6 @@ _EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
 """Expressions that need no parentheses."""
+
+_NOT_THE_SAME = frozenset(("fill", "zero", "normal", "uniform", "copy", "random", "bernoulli", "exponential"))
+"""Methods without an out-of-place counterpart of the same meaning."""

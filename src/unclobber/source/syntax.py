@@ -218,7 +218,8 @@ def header(statement: ast.stmt) -> tuple[int, int]:
 
 def first_line(node: ast.expr | ast.stmt) -> int:
     """Return the first line of a node: of a decorated definition, its first decorator's."""
-    return min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _dedent(line: str, by: int) -> str:

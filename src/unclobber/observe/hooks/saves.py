@@ -471,9 +471,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
             handed_out.origins.append(saved.origin())
         if saved.entry is None:
             alias = saved.alias
-            if (
-                type(alias) in usual and not function_modes() and not dispatch_modes()
-            ):  # compat.unseen.is_usual
+            if type(alias) in usual and not function_modes() and not dispatch_modes():  # unseen.is_usual
                 unmoved = alias._version == saved.version
             else:
                 with unseen():

@@ -424,7 +424,10 @@ def operator_name(operator: Any) -> str:
 
 def is_foreign_operator(function: Any) -> bool:
     """Return whether a torch function is ``torch.ops.namespace.name`` itself, and not of ``aten``."""
-    if not isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        name = function._qualified_op_name
+    elif isinstance(function, torch._ops.OpOverload):
+        name = function.name()
+    else:
         return False
-    name = getattr(function, "_qualified_op_name", None) or function.name()
     return str(name).partition("::")[0] != "aten"
