@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...operations import torch_table
+from ...syntax import torch_table
 from .._syntax import Source, walk
 from ._fresh import is_fresh, keeps_nothing
 

@@ -75,8 +75,6 @@ class TorchTable:
     """Writing methods that torch allows even if several elements share memory."""
     overwrites_all: frozenset[str]
     """Writing methods that read nothing of what they write."""
-    overwrites_selected: frozenset[str]
-    """Writing methods that don't read the elements that their index or mask selects."""
     returns_several_views: frozenset[str]
     """Methods and functions that return several views at once."""
     view_attributes: frozenset[str]
@@ -122,7 +120,7 @@ class TorchTable:
 @lru_cache(maxsize=1)
 def torch_table() -> TorchTable:
     """Return the package's table, read once."""
-    facts = json.loads(Path(__file__).with_name("table.json").read_text(encoding="utf-8"))
+    facts = json.loads(Path(__file__).with_name("operations.json").read_text(encoding="utf-8"))
     columns = {name: frozenset(value) for name, value in facts.items() if isinstance(value, list)}
     modules = {name: ModuleFacts(**row) for name, row in facts["modules"].items()}
     runs = {name: tuple(parts) for name, parts in facts["runs"].items()}
