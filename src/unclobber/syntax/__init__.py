@@ -1,4 +1,4 @@
-"""What sources say, without torch: text and trees, spans, operators, names, and what operations of torch do.
+"""Source as text and as syntax trees, without torch: spans, operators, names, and facts about operations.
 
 ``_texts`` reads and parses under one lock, ``_locks`` has the lock that threads and forked processes share.
 """
