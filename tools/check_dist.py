@@ -35,7 +35,7 @@ NEEDED = (
     "report/schema.json",
     "report/templates/page.html",
     "report/templates/style.css",
-    "operations/table.json",
+    "syntax/operations.json",
 )
 """Files that are no Python and that a build forgets easily."""
 

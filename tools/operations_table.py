@@ -1,4 +1,4 @@
-"""Write the package's table of torch's operations: ``src/unclobber/operations/table.json``.
+"""Write the package's table of torch's operations: ``src/unclobber/syntax/operations.json``.
 
     python tools/operations_table.py            # write it
     python tools/operations_table.py --check    # exit 1 if the installed torch says something else
@@ -33,7 +33,7 @@ from unclobber.derivatives import Rule, table
 from unclobber.derivatives._rule import Argument
 from unclobber.torch_internals import inplace, views
 
-FILE = Path(__file__).parents[1] / "src" / "unclobber" / "operations" / "table.json"
+FILE = Path(__file__).parents[1] / "src" / "unclobber" / "syntax" / "operations.json"
 BY_HAND = tomllib.loads(Path(__file__).with_name("operations_by_hand.toml").read_text(encoding="utf-8"))
 RUNS = {name: parts.split() for name, parts in BY_HAND["runs"].items()}
 SAMPLES = 8

@@ -13,17 +13,16 @@ _FACTS = ("model", "syntax", "torch_internals")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "syntax": (),
-    "operations": (),
     "main_module": (),
     "agreement": (),
     "settings": ("model", "syntax"),
     "torch_internals": ("model",),
-    "static": ("model", "syntax", "operations"),
+    "static": ("model", "syntax"),
     "report": ("model", "syntax"),
-    "derivatives": (*_FACTS, "operations"),
+    "derivatives": _FACTS,
     "source": _FACTS,
-    "observe": ("model", "operations", "torch_internals", "source"),
-    "explain": (*_FACTS, "operations", "derivatives", "source", "observe"),
+    "observe": ("model", "torch_internals", "source"),
+    "explain": (*_FACTS, "derivatives", "source", "observe"),
     "session": (
         "model",
         "settings",
@@ -34,10 +33,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "report",
     ),
     "repair": (
-        *(*_FACTS, "operations", "main_module", "agreement"),
+        *(*_FACTS, "main_module", "agreement"),
         *("derivatives", "source", "observe", "session"),
     ),
-    "footprint": (*_FACTS, "operations", "agreement", "derivatives", "source"),
+    "footprint": (*_FACTS, "agreement", "derivatives", "source"),
     "integrations": (
         "model",
         "main_module",
@@ -60,7 +59,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "syntax", "operations", "main_module", "settings", "static", "report"}
+WITHOUT_TORCH = {"model", "syntax", "main_module", "settings", "static", "report"}
 
 
 def room_of(module: str) -> str:

@@ -23,8 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from ..operations import torch_table
-from ..syntax import out_of_place
+from ..syntax import out_of_place, torch_table
 from ..torch_internals import compat
 from ._rule import Rule, SavedRole
 from ._small_runs import PackedMemory, memory_of, nodes_of, packing, tensors_in

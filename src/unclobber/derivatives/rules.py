@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from ..model import UnclobberError
-from ..operations import torch_table
-from ..syntax import is_in_place, out_of_place
+from ..syntax import is_in_place, out_of_place, torch_table
 from ._example_calls import CALLS
 from ._expressions import in_expression
 from ._measured import measured

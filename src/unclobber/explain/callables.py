@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..operations import torch_table
+from ..syntax import torch_table
 
 RESULT = "="
 """The role of the call's return value."""

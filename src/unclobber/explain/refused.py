@@ -15,7 +15,7 @@ from ..model import CODES, Save, Subject, Write
 from ..observe.hooks import module_hooks
 from ..observe.record import ViewWrites
 from ..source import ParsedSource, Stack, module_label, owner_name, resolve, variable_name
-from ..syntax import OPERATORS, last_name
+from ..syntax import OPERATORS, last_name, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, save, write
 from ._evidence import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
@@ -217,7 +217,7 @@ class _Refused:
         if node.func.value is not target.node:
             return None
         method = node.func.attr.removesuffix("_")
-        if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
+        if not hasattr(torch.Tensor, method) or f"{method}_" in torch_table().overwrites_all:
             return None
         arguments = [*node.args, *node.keywords]
         words = ", ".join(source.text(argument) for argument in arguments)
@@ -405,6 +405,3 @@ _EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put
 
 _ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
 """Expressions that need no parentheses."""
-
-_NOT_THE_SAME = frozenset(("fill", "zero", "normal", "uniform", "copy", "random", "bernoulli", "exponential"))
-"""Methods without an out-of-place counterpart of the same meaning."""

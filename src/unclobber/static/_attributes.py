@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ..operations import torch_table
-from ..syntax import dotted
+from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._index import is_property
 from ._inlining import class_attributes, inline

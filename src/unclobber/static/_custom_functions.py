@@ -7,8 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-from ..operations import only_tensors_have, torch_table
-from ..syntax import OPERATORS, dotted
+from ..syntax import OPERATORS, dotted, only_tensors_have, torch_table
 from ._engine import FileRun
 from ._index import FunctionNode
 from ._rules import HIGH, CheckRule, Suspicion

@@ -6,7 +6,7 @@ import ast
 import re
 from dataclasses import replace
 
-from ..operations import only_tensors_have, torch_table
+from ..syntax import only_tensors_have, torch_table
 from ._attributes import attribute
 from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..operations import ModuleFacts, torch_table
+from ..syntax import ModuleFacts, torch_table
 from ._engine import FileRun
 from ._inlining import DEEPEST, inline
 from ._operations import history, unknown_result

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..operations import Overload, torch_table
+from ..syntax import Overload, torch_table
 from ._engine import FileRun
 from ._state import FlowState
 from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ..operations import torch_table
-from ..syntax import out_of_place
+from ..syntax import out_of_place, torch_table
 from ._call import FollowedCall
 from ._engine import FileRun
 from ._index import mode_of

@@ -7,8 +7,7 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..operations import torch_table
-from ..syntax import dotted
+from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Held, Kept, Pending, Step

@@ -22,6 +22,7 @@ class BinaryOperator(NamedTuple):
         return self.operation if self.operation == "matmul" else f"{self.operation}_"
 
 
+# `AST` is wider than needed, so that a caller may look up the operator of any node.
 OPERATORS: dict[type[ast.AST], BinaryOperator] = {
     ast.Add: BinaryOperator("+", "add"),
     ast.Sub: BinaryOperator("-", "sub"),

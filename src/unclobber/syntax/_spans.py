@@ -31,6 +31,7 @@ def characters(line: str, column: int) -> int:
         >>> characters("αβ = x", 5)
         3
     """
+    # A text that is given as a string, unlike a file, may hold half a surrogate pair.
     return len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...operations import torch_table
+from ...syntax import torch_table
 from ...torch_internals import compat
 from .. import _places
 from .._trace import FunctionCall, Operand, Operation, Trace, Value

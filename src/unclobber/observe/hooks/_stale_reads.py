@@ -17,11 +17,21 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...operations import torch_table
 from ...source import frames
 from ...torch_internals import compat
 from ..record import differing, each_once, select
 from . import kernels
+
+_OVERWRITES = frozenset(
+    {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_",
+     "cauchy_", "log_normal_", "geometric_", "set_", "resize_"}
+)  # fmt: skip
+"""In-place operations that don't read what they write."""
+
+_INDEXED = frozenset(
+    {"index_put_", "index_fill_", "index_copy_", "masked_fill_", "masked_scatter_", "scatter_"}
+)  # fmt: skip
+"""In-place operations that don't read the elements that their index selects."""
 
 _LIKE = frozenset(
     {"empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
@@ -83,9 +93,9 @@ class StaleTensor:
         """Clear the elements that an operation gives values of its own, without reading them first."""
         if tensor.itemsize != self.tensor.itemsize:
             return
-        if operation in torch_table().overwrites_all:
+        if operation in _OVERWRITES:
             self._view(tensor).fill_(False)
-        elif operation in torch_table().overwrites_selected:
+        elif operation in _INDEXED:
             selection = select(operation, args, kwargs)
             if selection is not None:
                 selection.put(self._view(tensor), torch.tensor(False))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...operations import torch_table
+from ...syntax import torch_table
 from .._syntax import Source, is_name, walk
 from ._fresh import is_fresh, keeps_nothing
 

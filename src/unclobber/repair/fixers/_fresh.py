@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...operations import torch_table
+from ...syntax import torch_table
 from .._syntax import Source, is_name, root_name
 
 _TELLS = frozenset(

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...operations import torch_table
-from ...syntax import is_in_place
+from ...syntax import is_in_place, torch_table
 from .._syntax import Source, called_name, expression, root_name
 
 # Names that end in an underscore but have no out-of-place form.

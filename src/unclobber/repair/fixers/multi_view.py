@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from ...operations import torch_table
+from ...syntax import torch_table
 from .._candidate import Candidate
 from .._syntax import Source, is_place, root_name, single_target, walk
 from ..project import Project

@@ -75,8 +75,6 @@ class TorchTable:
     """Writing methods that torch allows even if several elements share memory."""
     overwrites_all: frozenset[str]
     """Writing methods that read nothing of what they write."""
-    overwrites_selected: frozenset[str]
-    """Writing methods that don't read the elements that their index or mask selects."""
     returns_several_views: frozenset[str]
     """Methods and functions that return several views at once."""
     view_attributes: frozenset[str]
@@ -114,6 +112,7 @@ class TorchTable:
         return self._overloads(name) or self.overloads(name.removesuffix("_"))
 
     def _overloads(self, name: str) -> tuple[Overload, ...]:
+        # Read one by one, because a file calls few of the 500 operations.
         if name not in self._read:
             self._read[name] = tuple(map(_overload, self.operations.get(name, ())))
         return self._read[name]
@@ -122,7 +121,8 @@ class TorchTable:
 @lru_cache(maxsize=1)
 def torch_table() -> TorchTable:
     """Return the package's table, read once."""
-    facts = json.loads(Path(__file__).with_name("table.json").read_text(encoding="utf-8"))
+    facts = json.loads(Path(__file__).with_name("operations.json").read_text(encoding="utf-8"))
+    # Lists are columns, except for the rows of `operations`, which `overloads` reads.
     columns = {name: frozenset(value) for name, value in facts.items() if isinstance(value, list)}
     modules = {name: ModuleFacts(**row) for name, row in facts["modules"].items()}
     runs = {name: tuple(parts) for name, parts in facts["runs"].items()}

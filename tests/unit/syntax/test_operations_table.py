@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from unclobber.operations import torch_table
+from unclobber.syntax import torch_table
 from unclobber.torch_internals import inplace, views
 
 ROOT = Path(__file__).parents[3]
-FILE = ROOT / "src" / "unclobber" / "operations" / "table.json"
+FILE = ROOT / "src" / "unclobber" / "syntax" / "operations.json"
 
 
 @pytest.mark.sweep
