@@ -87,7 +87,7 @@ def same(value: torch.Tensor, kept: torch.Tensor, expression: str) -> bool:
 
 
 def shares(a: torch.Tensor, b: torch.Tensor) -> bool:
-    return compat.storage_key(a) == compat.storage_key(b)
+    return compat.tensors.storage_key(a) == compat.tensors.storage_key(b)
 
 
 def define(program: str, prelude: str = PRELUDE) -> tuple[Any, int]:
@@ -107,16 +107,16 @@ def run(program: str, prelude: str = PRELUDE) -> Run:
         return kept[-1]
 
     def unpack(one: Kept) -> torch.Tensor:
-        node = compat.current_node()
+        node = compat.graph.current_node()
         if node is not None:
-            roles = [role for role, data in compat.raw_saved(node) if data is one]
+            roles = [role for role, data in compat.kept.raw_saved(node) if data is one]
             one.nodes.append((node.name(), roles[0] if roles else None, edge_names(node)))
         return one.tensor
 
     code, first = define(program, prelude)
     scope: dict[str, Any] = {"__name__": "program"}
     torch.manual_seed(0)
-    with torch.autograd.graph.saved_tensors_hooks(pack, compat.recognizable(unpack)):
+    with torch.autograd.graph.saved_tensors_hooks(pack, compat.kept.recognizable(unpack)):
         exec(code, scope)
     loss = scope["loss"]
     if loss.requires_grad:

@@ -38,9 +38,9 @@ def surroundings():
             len(_global_optimizer_post_hooks),
         ),
         "kernels": kernels.installed(),
-        "sees writes": compat.sees_writes(),
+        "sees writes": compat.dispatcher.sees_writes(),
         "saved tensor hooks": (compat.hook_stack.top(), saves.active()),
-        "modes": compat.dispatch_modes(),
+        "modes": compat.dispatcher.dispatch_modes(),
         "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
     }
 

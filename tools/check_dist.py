@@ -35,7 +35,7 @@ NEEDED = (
     "report/schema.json",
     "report/templates/page.html",
     "report/templates/style.css",
-    "static/torch_table.json",
+    "operations/table.json",
 )
 """Files that are no Python and that a build forgets easily."""
 

@@ -187,7 +187,7 @@ def test_nothing_stays_installed():
         assert kernels.installed()
     assert not kernels.installed()
     assert installation._clients.now == ()
-    assert not compat.sees_writes()
+    assert not compat.dispatcher.sees_writes()
 
 
 def test_a_process_may_begin_with_a_freeze(tmp_path):

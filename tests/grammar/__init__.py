@@ -2,8 +2,8 @@
 
 ``tables`` holds the operations, views and writes; ``writer`` chooses among them, by a generator of random
 numbers that Hypothesis can shrink. A profile is a kind of program: ``values`` spells out what each write
-leaves behind, ``probed`` looks at itself, ``scripts`` tries out one statement after the other, ``training``
-puts a loop together from named parts, with something for ``fix``.
+leaves behind, ``probed`` looks at itself, ``scripts`` tries out one statement after the other, and
+``training`` puts a loop together from named parts, with something for ``fix``.
 """
 
 from .probed import probed_programs

@@ -77,8 +77,8 @@ def test_nothing_is_registered_again(monkeypatch):
     def forbidden(*args):
         raise AssertionError(args)
 
-    monkeypatch.setattr(compat.DispatchKey, "register", forbidden)
-    monkeypatch.setattr(compat, "operations", forbidden)
+    monkeypatch.setattr(compat.dispatcher.DispatchKey, "register", forbidden)
+    monkeypatch.setattr(compat.dispatcher, "operations", forbidden)
     monkeypatch.setattr("unclobber.torch_internals.patches.Patch", forbidden)
     assert len(step().conflicts) == 1
 

@@ -11,9 +11,9 @@ import pytest
 
 import unclobber
 from unclobber.cli import main
+from unclobber.model import SpanEdit
 from unclobber.repair.given import edited
 from unclobber.repair.project import Project
-from unclobber.syntax import SpanEdit
 
 _numbers = itertools.count()
 

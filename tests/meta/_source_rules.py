@@ -13,16 +13,17 @@ _FACTS = ("model", "syntax", "torch_internals")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "syntax": (),
+    "operations": (),
     "main_module": (),
     "agreement": (),
     "settings": ("model", "syntax"),
     "torch_internals": ("model",),
-    "static": ("model", "syntax"),
+    "static": ("model", "syntax", "operations"),
     "report": ("model", "syntax"),
-    "derivatives": _FACTS,
+    "derivatives": (*_FACTS, "operations"),
     "source": _FACTS,
-    "observe": ("model", "torch_internals", "source"),
-    "explain": (*_FACTS, "derivatives", "source", "observe"),
+    "observe": ("model", "operations", "torch_internals", "source"),
+    "explain": (*_FACTS, "operations", "derivatives", "source", "observe"),
     "session": (
         "model",
         "settings",
@@ -32,8 +33,11 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "explain",
         "report",
     ),
-    "repair": (*_FACTS, "main_module", "agreement", "static", "derivatives", "source", "observe", "session"),
-    "footprint": (*_FACTS, "agreement", "derivatives", "source"),
+    "repair": (
+        *(*_FACTS, "operations", "main_module", "agreement"),
+        *("derivatives", "source", "observe", "session"),
+    ),
+    "footprint": (*_FACTS, "operations", "agreement", "derivatives", "source"),
     "integrations": (
         "model",
         "main_module",
@@ -57,7 +61,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "syntax", "main_module", "settings", "static", "report"}
+WITHOUT_TORCH = {"model", "syntax", "operations", "main_module", "settings", "static", "report"}
 
 
 def room_of(module: str) -> str:
@@ -204,7 +208,7 @@ def looks_at_history(source: str) -> list[int]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Attribute)
         and node.attr in ("grad_fn", "is_leaf")
-        and not (isinstance(node.value, ast.Name) and node.value.id == "compat")
+        and ast.unparse(node.value) != "compat.graph"
     ]
 
 

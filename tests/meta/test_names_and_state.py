@@ -34,7 +34,7 @@ STATE = {
         "observe.hooks.saves._threads",
         "observe.hooks._stale_reads._active", "source.frames.newest", "explain.reads._unpacking",
         "observe.record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
-        "torch_internals.compat._hook_stack.hook_stack", "torch_internals.compat._kept._reading",
+        "torch_internals.compat._hook_stack.hook_stack", "torch_internals.compat.kept._reading",
     },
     "read by the unpack hook at each saved tensor": {"observe.hooks.backward.marker"},
     "beside torch's nodes, of the last backward calls": {"observe.hooks.backward.started_at"},
@@ -52,18 +52,21 @@ STATE = {
     },
     "functions of torch's and of the platform, found by name": {
         "torch_internals.libraries.loads",
-        "torch_internals.compat._dispatcher._set_included", "torch_internals.compat._dispatcher._is_included",
+        "torch_internals.compat.dispatcher._set_included", "torch_internals.compat.dispatcher._is_included",
     },
     "a lock": {
         "source.owners._looking",
         "observe.hooks.unmarked._lock", "torch_internals.patches._lock", "syntax._texts._lock",
-        "derivatives.torch_table._lock", "torch_internals.compat._graph._lock",
+        "derivatives.torch_table._lock", "torch_internals.compat.graph._lock",
+    },
+    "filled by decorators as the package is imported": {
+        "static._engine.expressions", "static._engine.statements", "static._transfers.transfer_functions",
     },
     "nothing of it changes": {
-        "torch_internals.compat._kept.no_memory", "torch_internals.compat._behaviour.behaviour",
+        "torch_internals.compat.kept.no_memory", "torch_internals.compat._behaviour.behaviour",
     },
     "lent to torch under that lock": {
-        "torch_internals.compat._graph._with_hooks",
+        "torch_internals.compat.graph._with_hooks",
     },
 }  # fmt: skip
 """Every module-level object that changes while a program runs."""

@@ -41,11 +41,11 @@ class Operations(TorchDispatchMode):
 
 @contextlib.contextmanager
 def unseen():
-    compat.ignore_writes()
+    compat.dispatcher.ignore_writes()
     try:
         yield
     finally:
-        compat.see_writes()
+        compat.dispatcher.see_writes()
 
 
 def usual(bn):

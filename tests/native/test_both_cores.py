@@ -143,7 +143,8 @@ def facts(saved):
         "class": (type(saved), type(alias)),
         "alias": (alias.shape, alias.dtype, alias.layout, alias.requires_grad, alias.is_conj()),
         "strides": alias.stride() if alias.layout is torch.strided else None,
-        "memory": compat.storage_key_or_none(alias) == compat.storage_key_or_none(saved_origin(saved)),
+        "memory": compat.tensors.storage_key_or_none(alias)
+        == compat.tensors.storage_key_or_none(saved_origin(saved)),
         "values": alias.detach().to_dense().resolve_conj().tolist(),
         "counted": (saved.version, alias._version, saved.requires_grad, saved.entry),
         "origin": (type(origin), origin is X, origin is C),
@@ -257,7 +258,7 @@ def test_what_a_hook_raises(native):
     def need(saved):
         raise KeyError(saved)
 
-    unpack = native.Unpack(need, backward.marker, compat.current_node, lambda *note: None)
+    unpack = native.Unpack(need, backward.marker, compat.graph.current_node, lambda *note: None)
     with pytest.raises(TypeError):
         unpack(X)
     with pytest.raises(AttributeError):
@@ -275,7 +276,7 @@ def test_nothing_is_leaked(native):
         ledger = Ledger()
         pack = native.Pack(ledger, False)
         unpack = native.Unpack(
-            lambda saved: saved.alias, backward.marker, compat.current_node, lambda *note: None
+            lambda saved: saved.alias, backward.marker, compat.graph.current_node, lambda *note: None
         )
         ledger.pack, pack.itself, unpack.itself = pack, pack, unpack
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):

@@ -184,11 +184,11 @@ def test_what_a_node_keeps(native):
     with Session() as session:
         w = torch.ones(3, requires_grad=True)
         y = w.exp()
-        ((role, kept),) = compat.raw_saved(y.grad_fn)
+        ((role, kept),) = compat.kept.raw_saved(y.grad_fn)
         assert role == "result"
         assert kept in [ref() for ref in session.ledger.pending]
         assert kept.origin() is y
-        assert compat.use_count(kept.alias) == 1
+        assert compat.tensors.use_count(kept.alias) == 1
         y.sum().backward()
         assert backward.marker.note_of(y.grad_fn)[0] is kept.stack
 
@@ -220,7 +220,7 @@ def test_a_session_ends_before_its_graph():
     with pytest.raises(unclobber.InplaceError):
         y.sum().backward()
     z = w.exp()
-    assert not isinstance(next(iter(compat.raw_saved(z.grad_fn)))[1], saves.SavedTensor)
+    assert not isinstance(next(iter(compat.kept.raw_saved(z.grad_fn)))[1], saves.SavedTensor)
 
 
 def test_threads_at_once():

@@ -32,7 +32,7 @@ class _GoesOn(Session):
     def _followed(self, verdict: Any) -> Any:
         if not verdict.refused:
             return super()._followed(verdict)
-        state, node, call = verdict.state, compat.current_node(), backward.current()
+        state, node, call = verdict.state, compat.graph.current_node(), backward.current()
         self.call = self.call or (call and call.nth)
         if call is None or call.nth != self.call:
             return super()._followed(verdict)

@@ -37,7 +37,7 @@ def no_hooks(monkeypatch):
 
 
 def no_backward(monkeypatch):
-    monkeypatch.setattr(compat.EntryPoints, "BACKWARD", ())
+    monkeypatch.setattr(compat.entries.EntryPoints, "BACKWARD", ())
 
 
 def no_data(monkeypatch):
@@ -46,7 +46,7 @@ def no_data(monkeypatch):
 
 def no_optimizer(monkeypatch):
     """A fused step past every operation."""
-    monkeypatch.setattr(compat, "fused_step", lambda weight, gradient: weight.numpy().__isub__(1))
+    monkeypatch.setattr(compat.dispatcher, "fused_step", lambda weight, gradient: weight.numpy().__isub__(1))
 
 
 def no_functions(monkeypatch):
@@ -56,7 +56,7 @@ def no_functions(monkeypatch):
 def no_checkpoint(monkeypatch):
     """As on 2.14, where the function that we knew is called no more."""
     monkeypatch.setattr(torch.utils.checkpoint, "_old", lambda *args: None, raising=False)
-    monkeypatch.setattr(compat.EntryPoints, "CHECKPOINT", (torch.utils.checkpoint, "_old"))
+    monkeypatch.setattr(compat.entries.EntryPoints, "CHECKPOINT", (torch.utils.checkpoint, "_old"))
 
 
 def no_reentrant_checkpoint(monkeypatch):
@@ -65,7 +65,7 @@ def no_reentrant_checkpoint(monkeypatch):
         def forward(ctx, function, *args):
             return None
 
-    monkeypatch.setattr(compat.EntryPoints, "REENTRANT_CHECKPOINT", (Unused, "forward"))
+    monkeypatch.setattr(compat.entries.EntryPoints, "REENTRANT_CHECKPOINT", (Unused, "forward"))
 
 
 AWAY = {
@@ -119,7 +119,7 @@ def test_neither_dynamo_nor_sympy_is_imported_for_it(tmp_path):
 @pytest.mark.parametrize("dynamo", [False, True], ids=["alone", "with Dynamo"])
 @pytest.mark.parametrize("which", AWAY)
 def test_what_is_off_is_found(which, dynamo, take_away, monkeypatch):
-    monkeypatch.setattr(compat, "has_dynamo", lambda: dynamo)
+    monkeypatch.setattr(compat.compilers, "has_dynamo", lambda: dynamo)
     take_away(which)
     assert which.split()[-1] in [one.name for one in off()]
 

@@ -302,4 +302,4 @@ def test_an_operator_that_overwrites_its_input_is_an_error_in_a_strict_context()
 def test_a_function_of_the_program_that_is_named_as_an_operators_is_none():
     """``torch.library`` tells what it made by its module, too."""
     named = type("GeneratedBackwardFor_unclobber_tests_add_one_default", (torch.autograd.Function,), {})
-    assert compat.operator_of(named) is None
+    assert compat.compilers.operator_of(named) is None

@@ -18,7 +18,7 @@ from planted_faults import BOUNDARY, FAULTS, MODES, Ended, called_in, functions,
 
 import unclobber
 from surroundings import surroundings
-from unclobber.explain import boundary, observations
+from unclobber.explain import boundary, occurrences
 from unclobber.model import Report
 from unclobber.report import FORMATS, RenderOptions, rendered
 
@@ -131,7 +131,7 @@ def test_all_that_tells_is_found():
     assert {
         "explain.describe", "explain.refused", "explain.sentence", "explain.reads", "explain.line_range",
         "explain.freed", "explain.save", "explain.write", "explain.need", "explain._live",
-        "explain._second_backward", "explain._targets", "explain._written", "explain.observations",
+        "explain._second_backward", "explain._targets", "explain.occurrences",
         "syntax._texts", "explain.rules", "explain.rules._words", "explain.rules.uc101",
         "explain.rules.uc301", "report._text", "report._snippet", "source.sites",
         "source.syntax", "explain.spelling", "source.owners", "explain.origins", "derivatives._words",
@@ -149,7 +149,7 @@ def test_the_test_fails_without_the_boundary(mode, monkeypatch):
     def open_told(make, certain):
         return make()
 
-    for module in (boundary, observations):
+    for module in (boundary, occurrences):
         monkeypatch.setattr(module, "finding_or_fallback", open_told)
     # so that the fault is met although `finding_or_fallback` isn't there
     monkeypatch.setattr(planted_faults, "BOUNDARY", frozenset((open_told.__code__,)))

@@ -134,6 +134,12 @@ def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:
     return f"only the gradient of {targets} reads it, which is not computed"
 
 
+def listed(names: Iterable[str], last: str = "or") -> str:
+    """Return quoted names: ```a`, `b` or `c```; empty if there are none."""
+    *others, final = [f"`{name}`" for name in names] or [""]
+    return f"{', '.join(others)} {last} {final}" if others else final
+
+
 def _targets(arguments: Iterable[str], names: Mapping[str, str]) -> str:
     given = [
         f"`{names[argument]}`" if argument in names else _PLAIN.get(argument, argument)

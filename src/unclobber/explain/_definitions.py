@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Literal
 
+from ..source import first_line
+from ..syntax import imported_by
+
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -37,8 +40,7 @@ _Binding = Definition | _Ambiguous | None
 
 def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
     """Return the function (or module) that a code object was compiled from; None for lambdas and
-    comprehensions.
-    """
+    comprehensions."""
     if code.co_name == "<module>":
         return tree
     matching = [
@@ -46,13 +48,9 @@ def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.name == code.co_name
-        and _first_line(node) == code.co_firstlineno
+        and first_line(node) == code.co_firstlineno
     ]
     return matching[0] if len(matching) == 1 else None
-
-
-def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
 def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:
@@ -115,8 +113,7 @@ _Step = tuple[ast.AST, Sequence[ast.stmt], int]
 
 def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
     """Return the way from the scope down to ``at`` as (owner of the block, block, index in it); None if
-    ``at`` isn't inside.
-    """
+    ``at`` isn't inside."""
     for block in _blocks(scope):
         for index, statement in enumerate(block):
             if statement is at:
@@ -150,8 +147,7 @@ def _last_bound(block: Sequence[ast.stmt], name: str) -> _Binding:
 
 def _bound_by(statement: ast.stmt, name: str) -> _Binding:
     """Return the definition that ``statement`` gives ``name``: `_AMBIGUOUS` if several may hold, None if it
-    binds it nowhere.
-    """
+    binds it nowhere."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
             position = _position(target, name)
@@ -167,8 +163,7 @@ def _bound_by(statement: ast.stmt, name: str) -> _Binding:
 
 def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
     """Return what is known of ``name`` when ``block`` of ``owner`` begins: a definition, `_AMBIGUOUS`, or
-    None if unbound.
-    """
+    None if unbound."""
     if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)) and block is owner.body:
         if isinstance(owner, (ast.For, ast.AsyncFor)):
             position = _position(owner.target, name)
@@ -198,8 +193,7 @@ def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Binding:
 
 def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
     """Return the indices at which an assignment's target holds the name; None if it doesn't, or not
-    certainly.
-    """
+    certainly."""
     if isinstance(target, ast.Name):
         return () if target.id == name else None
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -232,7 +226,7 @@ def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
                 yield node
             continue
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            if any((alias.asname or alias.name.partition(".")[0]) == name for alias in node.names):
+            if name in imported_by(node):
                 yield node
         elif (isinstance(node, ast.ExceptHandler) and node.name == name) or (
             isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name == name

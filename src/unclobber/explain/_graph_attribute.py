@@ -48,7 +48,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
     fresh = call.fresh_from
     if graph is None or fresh is None:
         return None
-    old = {key for key, node in graph.items() if compat.sequence_number(node) < fresh}
+    old = {key for key, node in graph.items() if compat.graph.sequence_number(node) < fresh}
     entered = {
         id(child)
         for key, node in graph.items()
@@ -61,7 +61,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
     read_before: list[tuple[Any, str]] = []
     for owner in objects_in(frames):
         for name, value in list(contents(owner).items()):
-            nodes = {id(compat.grad_fn(tensor)) for tensor in tensors(value)} - roots
+            nodes = {id(compat.graph.grad_fn(tensor)) for tensor in tensors(value)} - roots
             if nodes & entered:
                 freed.append((owner, name))
             # An attribute that is only set, and never read, ties nothing:
@@ -84,7 +84,9 @@ def tensors(value: Any) -> list[torch.Tensor]:
     """Return the tensors with a graph that an attribute or a variable holds, alone or in a list or tuple."""
     values = value if type(value) in (list, tuple) else (value,)
     return [
-        element for element in values if is_a(element, torch.Tensor) and compat.grad_fn(element) is not None
+        element
+        for element in values
+        if is_a(element, torch.Tensor) and compat.graph.grad_fn(element) is not None
     ]
 
 

@@ -251,7 +251,7 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     of_graph = {
         name: value
         for name, value in state.items()
-        if any(id(compat.grad_fn(tensor)) in graph for tensor in _graph_attribute.tensors(value))
+        if any(id(compat.graph.grad_fn(tensor)) in graph for tensor in _graph_attribute.tensors(value))
     }
     return of_graph if len(of_graph) == 1 else {}
 

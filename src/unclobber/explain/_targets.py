@@ -105,9 +105,13 @@ def _written(located: Located, live_frame: LiveFrame) -> WriteTarget | None:
     None for other nodes."""
     node = located.node
     stored = node.target if isinstance(node, ast.AugAssign) else node
-    if isinstance(stored, ast.Subscript) and _stores_by_tensor(stored, live_frame):
-        # Indexing by a tensor makes no view, so all of the tensor is the target:
-        # tests/programs/UC203/written_by_a_mask.py.
+    # Indexing by a tensor makes no view, so all of the tensor is the target:
+    # tests/programs/UC203/written_by_a_mask.py.
+    if (
+        isinstance(stored, ast.Subscript)
+        and isinstance(stored.ctx, ast.Store)
+        and _indexes_by_tensor(stored.slice, live_frame)
+    ):
         return _as_view(stored.value, located, live_frame, "index_put_")
     if isinstance(node, ast.AugAssign):
         return _as_view(node.target, located, live_frame, OPERATORS[type(node.op)].in_place)
@@ -177,10 +181,6 @@ def _assigned(statement: ast.stmt, live_frame: LiveFrame) -> str:
         if isinstance(assigned, (bool, int, float, complex)):
             return "fill_"
     return "copy_"
-
-
-def _stores_by_tensor(node: ast.Subscript, live_frame: LiveFrame) -> bool:
-    return isinstance(node.ctx, ast.Store) and _indexes_by_tensor(node.slice, live_frame)
 
 
 def _indexes_by_tensor(index: ast.expr, live_frame: LiveFrame) -> bool:

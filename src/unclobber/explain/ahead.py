@@ -42,13 +42,13 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
     if every is None:
         return
     wanted = needed(every, call.inputs) if call.inputs else every.keys()
-    running = compat.current_node()
+    running = compat.graph.current_node()
     nodes = [node for key, node in every.items() if key in wanted and (node is running or not _has_run(node))]
-    for node in sorted(nodes, key=compat.sequence_number, reverse=True):
+    for node in sorted(nodes, key=compat.graph.sequence_number, reverse=True):
         if _is_freed(node, call):
             return  # torch stops at a freed node
         if not isinstance(node, torch.autograd.function.BackwardCFunction):
-            for _, kept in compat.raw_saved(node):
+            for _, kept in compat.kept.raw_saved(node):
                 if id(kept) in moved:
                     yield Awaited(kept, node)
 
@@ -72,4 +72,4 @@ def _is_freed(node: Any, call: backward.BackwardCall) -> bool:
     note = backward.marker.note_of(node)
     if note is None or note[1] is None or note[1].nth >= call.nth:
         return False
-    return any(compat.is_freed(node, name) for name in compat.raw_attributes(node))
+    return any(compat.kept.is_freed(node, name) for name in compat.kept.raw_attributes(node))

@@ -37,8 +37,7 @@ def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, Cod
 
 def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, ast.stmt]]:
     """Yield the values that ``scope`` sets on ``owner.name``, each with its statement; registered parameters
-    and buffers too.
-    """
+    and buffers too."""
 
     def is_it(target: ast.expr) -> bool:
         return (
@@ -82,8 +81,7 @@ def may_set(name: str, home: str, files: Iterable[str]) -> bool:
 
 def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
     """Yield the trees of the program's files that contain ``word``: the class's, the given ones and loaded
-    modules of its project.
-    """
+    modules of its project."""
     root = os.path.join(_root(os.path.abspath(home)), "")
     # A copy, because another thread may import a module meanwhile.
     loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
@@ -120,18 +118,18 @@ def _may_be_it(name: str, node: ast.AST) -> bool:
 
 def _by_methods(name: str, tree: ast.Module) -> Iterator[ast.AST]:
     """Yield the attribute nodes that can't replace a tensor from outside: ``self.name`` in methods, and
-    targets of ``+=``.
-    """
+    targets of ``+=``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.AugAssign):
             yield node.target
         if isinstance(node, ast.ClassDef):
             for method in node.body:
                 if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.args.args:
-                    yield from _on(method.args.args[0].arg, method)
-
-
-def _on(owner: str, method: ast.AST) -> Iterator[ast.AST]:
-    for node in ast.walk(method):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == owner:
-            yield node
+                    own = method.args.args[0].arg
+                    yield from (
+                        part
+                        for part in ast.walk(method)
+                        if isinstance(part, ast.Attribute)
+                        and isinstance(part.value, ast.Name)
+                        and part.value.id == own
+                    )

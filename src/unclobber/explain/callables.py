@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..derivatives import ALIASES as SAME_OPERATION
+from ..operations import torch_table
 
 RESULT = "="
 """The role of the call's return value."""
@@ -103,7 +103,7 @@ FUNCTIONS: dict[str, Form] = {
 """Built-in functions and methods that run an operation of another name or order."""
 
 ALIASES = {
-    **{name: same for name, same in SAME_OPERATION.items() if name not in FUNCTIONS},
+    **{name: same for name, same in torch_table().aliases.items() if name not in FUNCTIONS},
     "true_divide": "div",
     "expit": "sigmoid",
     "adaptive_avg_pool2d": "_adaptive_avg_pool2d",

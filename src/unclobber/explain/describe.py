@@ -19,7 +19,6 @@ from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
 from ._evidence import Evidence, GradientMemory
 from ._live import user_frames
-from ._written import writes
 from .save import HeldTensor, of_held, of_saved
 
 
@@ -41,7 +40,7 @@ def evidence(
         node: The node that unpacks it, or will; None for the node that runs.
     """
     runs, frames = node is None, user_frames()
-    node = compat.current_node() if runs else node
+    node = compat.graph.current_node() if runs else node
     role = reads.role_of(node, state.saved)
     # The sentence first: searching names reads tensors, and reading a stale view may give it a new history.
     known = runs or not _is_view(state.saved)
@@ -84,7 +83,7 @@ def held_elsewhere(
     """
     frames = user_frames()
     save = of_held(state.saved, held, frames)
-    node = compat.current_node()
+    node = compat.graph.current_node()
     facts = _evidence(state, ledger, save, node, frames, repaired, backwards_before, held.kind)
     return facts if read is None else replace(facts, read=resolve(read))
 
@@ -101,7 +100,7 @@ def _evidence(
 ) -> Evidence:
     """Build the evidence from the save's state, its writes and the running backward."""
     saved = state.saved
-    written = writes(state, ledger, frames)
+    written = write.writes(state, ledger, frames)
     by_backward = state.unseen or any(write.by == "backward" for write in written)
     gradient = gradient_owner(saved.alias, frames) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
@@ -135,7 +134,7 @@ def _went_before(node: Any) -> bool:
         return False
     before, now = backward.last_two()
     same = before.keeps_graph and user_place(before.stack) == user_place(now.stack)
-    return same and compat.sequence_number(node) < before.before
+    return same and compat.graph.sequence_number(node) < before.before
 
 
 def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
@@ -164,7 +163,7 @@ def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
     return tuple(
         resolve(kept.stack)
         for node in (graph or {}).values()
-        for _, kept in compat.raw_saved(node)
+        for _, kept in compat.kept.raw_saved(node)
         if isinstance(kept, SavedTensor)
         and kept is not saved
         and _has_changed(kept, ledger)

@@ -48,15 +48,11 @@ def note_of(node: Any) -> Note | None:
     return None if note is None else Note(*note)
 
 
-def began_here(node: Any) -> tuple[BackwardMark, ...]:
-    """Return the marks of the last two backwards that began at the node, oldest first."""
-    return backward.started_at.of(node) or ()
-
-
 def latest_before(node: Any, call: BackwardCall) -> BackwardMark | None:
     """Return the latest earlier backward that began at the node and freed its graph; None if there is
     none."""
-    earlier = [mark for mark in began_here(node) if mark.nth < call.nth and not mark.keeps_graph]
+    marks = backward.started_at.of(node) or ()
+    earlier = [mark for mark in marks if mark.nth < call.nth and not mark.keeps_graph]
     return earlier[-1] if earlier else None
 
 
@@ -118,7 +114,7 @@ class _EngineOrder:
             for child in children(node):
                 waiting[id(child)] += 1
         first = {id(node): node for node in self._starts if not waiting[id(node)]}
-        queue = [(-compat.sequence_number(node), key) for key, node in first.items()]
+        queue = [(-compat.graph.sequence_number(node), key) for key, node in first.items()]
         heapq.heapify(queue)
         while queue:
             node = self._every[heapq.heappop(queue)[1]]
@@ -127,7 +123,7 @@ class _EngineOrder:
                 waiting[id(child)] -= 1
                 self._came_from.setdefault(id(child), node)
                 if not waiting[id(child)]:
-                    heapq.heappush(queue, (-compat.sequence_number(child), id(child)))
+                    heapq.heappush(queue, (-compat.graph.sequence_number(child), id(child)))
 
     def way(self, node: Any) -> list[Any]:
         """Return the nodes from a start to a node that was yielded, start first."""
@@ -143,7 +139,7 @@ def _ran(node: Any, call: BackwardCall) -> bool:
 def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]) -> BackwardMark | None:
     """Return an earlier backward that began at one of ``tensors`` and ran ``node``; None if there is none."""
     for tensor in tensors:
-        start = compat.grad_fn(tensor)
+        start = compat.graph.grad_fn(tensor)
         mark = None if start is None else latest_before(start, call)
         if mark is not None:
             every = reachable_from([start])
@@ -205,7 +201,11 @@ def _was_freed(node: Any, call: BackwardCall) -> bool | None:
         return False
     # It saved only a Python number, for which no hook is called, or before watching began:
     # tests/programs/UC301/one_of_several_numbers.py.
-    return False if call.fresh_from is not None and compat.sequence_number(node) >= call.fresh_from else None
+    return (
+        False
+        if call.fresh_from is not None and compat.graph.sequence_number(node) >= call.fresh_from
+        else None
+    )
 
 
 def _is_released(node: Any) -> bool | None:
@@ -214,12 +214,12 @@ def _is_released(node: Any) -> bool | None:
         return False  # it fails in its own backward, if that reads a saved tensor
     if node.name().endswith("CopySlices"):
         return None  # the wrapped node can't be reached
-    return any(compat.is_freed(node, name) for name in compat.raw_attributes(node))
+    return any(compat.kept.is_freed(node, name) for name in compat.kept.raw_attributes(node))
 
 
 def freed_role(node: Any) -> str | None:
     """Return the node's name for its freed tensor if it saved just one; else None."""
-    roles = [name for name in compat.raw_attributes(node) if compat.is_freed(node, name)]
+    roles = [name for name in compat.kept.raw_attributes(node) if compat.kept.is_freed(node, name)]
     return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None
 
 

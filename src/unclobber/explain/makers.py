@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -23,8 +22,7 @@ Accepts = Callable[[ast.expr, LiveValues, Place], str | None]
 
 def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return the name of a view operation: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``. None for other
-    expressions.
-    """
+    expressions."""
     if isinstance(node, ast.Subscript):
         if values.is_tensor(node.value, place) or _only_tensors_take(node.slice):
             return "[]"
@@ -46,15 +44,13 @@ def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 def multi_view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return the name of an operation that gives several views at once: ``x.chunk(2)``, ``torch.split(x,
-    1)``.
-    """
+    1)``."""
     return multi_view_name(node)
 
 
 def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return how the expression makes a leaf that requires grad, or a torch module with parameters. None for
-    others.
-    """
+    others."""
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
@@ -80,8 +76,7 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return the name of an operation after which several elements share memory (``expand``); None for
-    others.
-    """
+    others."""
     if isinstance(node, ast.Call):
         name = last_name(node.func)
         return name if name in views.EXPANDING | views.EXPANDING_SEVERAL else None
@@ -112,20 +107,14 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
         return name if is_library_class(type(called)) and type(called) is not torch.nn.Sequential else None
     return (
         name
-        if getattr(called, "__module__", "").split(".")[0] == "torch" or not _runs_python(called)
+        if getattr(called, "__module__", "").split(".")[0] == "torch" or isinstance(called, type(torch.add))
         else None
     )
 
 
-def _runs_python(value: Any) -> bool:
-    """Return whether calling ``value`` may run Python code."""
-    return not isinstance(value, type(torch.add))
-
-
 def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``. None for
-    others.
-    """
+    others."""
     if (
         not isinstance(node, ast.Call)
         or not isinstance(node.func, ast.Attribute)

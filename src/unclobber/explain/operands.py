@@ -16,7 +16,7 @@ from types import CodeType, ModuleType
 
 from ..derivatives import Rule
 from ..source import Located, ParsedSource
-from ..syntax import OPERATORS, last_name, out_of_place
+from ..syntax import OPERATORS, imported_by, last_name, out_of_place
 from .callables import (
     ALIASES,
     FUNCTIONS,
@@ -167,8 +167,7 @@ def _subscript(node: ast.Subscript, rule: Rule) -> Operands:
 
 def _matmul(left: ast.expr, right: ast.expr, rule: Rule, edges: Edges | None) -> Operands:
     """Match the operands of ``matmul``, which runs mm, bmm, mv or dot, for some shapes on swapped and
-    transposed operands.
-    """
+    transposed operands."""
     second = {"mm": "mat2", "bmm": "mat2", "mv": "vec", "dot": "tensor", "matmul": "other"}.get(
         rule.operation
     )
@@ -190,21 +189,18 @@ def _in_order(rule: Rule, right: ast.expr, edges: Edges | None) -> bool:
     order = rule.differentiable
     if rule.operation == "mm":
         edge = edges[order.index("mat2")]
-        return edge != "TBackward0" or _is_transpose_call(right)
+        return edge != "TBackward0" or (
+            isinstance(right, ast.Call) and isinstance(right.func, ast.Attribute) and right.func.attr == "t"
+        )
     # A folded x that needs no gradient has no edge, so the order stays unknown.
     edge = edges[order.index("self")]
     return edge is not None and "View" not in edge and "ReshapeAlias" not in edge
 
 
-def _is_transpose_call(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "t"
-
-
 # --- calls -------------------------------------------------------------------------------------
 def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None) -> Operands:
     """Match a call of a torch function or tensor method that ran the operation without a Python frame in
-    between.
-    """
+    between."""
     name = last_name(node.func)
     bare = out_of_place(name)
     in_place = bare != name
@@ -232,8 +228,7 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
 
 def _same_operation(name: str, rule: Rule) -> bool:
     """Return whether ``name`` is the operation's name, with or without the prefixes ``linalg_``, ``special_``
-    and ``_``.
-    """
+    and ``_``."""
     operation = rule.operation.rstrip("_")
     for prefix in ("linalg_", "special_", "_"):
         if name == operation:
@@ -340,13 +335,8 @@ def _imported(tree: ast.Module) -> Mapping[str, str]:
     """Collect the names that imports bind anywhere in the tree."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                root = alias.name.partition(".")[0]
-                names[alias.asname or root] = alias.name if alias.asname else root
-        elif isinstance(node, ast.ImportFrom):
-            home = "." * node.level + (node.module or "")
-            names.update((alias.asname or alias.name, f"{home}.{alias.name}") for alias in node.names)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names |= imported_by(node)
     return names
 
 

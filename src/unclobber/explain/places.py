@@ -56,8 +56,7 @@ class LiveValues:
 
     def value(self, node: ast.expr, place: Place) -> Any:
         """Return the expression's current value; ``UNKNOWN`` if its frame is gone or it uses a
-        comprehension's variable.
-        """
+        comprehension's variable."""
         if place.depth is None or any(
             isinstance(part, ast.Name) and part.id in place.inner for part in ast.walk(node)
         ):
@@ -66,8 +65,7 @@ class LiveValues:
 
     def is_tensor(self, node: ast.expr, place: Place) -> bool:
         """Return whether the expression is known to be a tensor, by its value or by the argument passed for
-        it.
-        """
+        it."""
         if place.depth is not None:
             return isinstance(self.value(node, place), torch.Tensor)
         if place.called is None or not isinstance(node, ast.Name) or node.id in place.inner:
@@ -86,8 +84,7 @@ class LiveValues:
 
     def still_is(self, name: str, place: Place) -> bool:
         """Return whether a name still has the value it had at ``place``: no other definition has reached its
-        frame since.
-        """
+        frame since."""
         scope = None if place.depth is None else scope_of(place.source.tree, place.code)
         now = None if place.depth is None else self.place(place.depth)
         if scope is None or now is None or not is_local(name, scope):
@@ -96,8 +93,7 @@ class LiveValues:
 
     def named(self, node: ast.expr, place: Place) -> Any:
         """Return the expression's value, also of a global name in a function that has returned; else
-        ``UNKNOWN``.
-        """
+        ``UNKNOWN``."""
         value = self.value(node, place)
         if value is not UNKNOWN or place.depth is not None or not isinstance(node, ast.Name):
             return value

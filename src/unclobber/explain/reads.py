@@ -22,8 +22,13 @@ from ..torch_internals import compat
 
 def is_own_result(saved: SavedTensor) -> bool:
     """Return whether the running node's own operation computed ``saved``."""
-    origin, node = saved.origin(), compat.current_node()
-    return origin is not None and node is not None and saved.base is None and compat.grad_fn(origin) is node
+    origin, node = saved.origin(), compat.graph.current_node()
+    return (
+        origin is not None
+        and node is not None
+        and saved.base is None
+        and compat.graph.grad_fn(origin) is node
+    )
 
 
 def detached(saved: SavedTensor) -> Stack | None:
@@ -32,9 +37,9 @@ def detached(saved: SavedTensor) -> Stack | None:
     if saved.entry is None or saved.entry.detached is None or saved.unchecked:
         return None
     origin = saved.origin()
-    if origin is not None and compat.has_history(origin):
+    if origin is not None and compat.graph.has_history(origin):
         return None  # a later write has given it a history again
-    node = compat.current_node()
+    node = compat.graph.current_node()
     role = role_of(node, saved)
     result = unpacked(node, role)
     if result is not None and is_result(result, node, role):
@@ -74,17 +79,17 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
     in evaluation (tests/torch_facts/test_version_check.py). The kernel writes nothing else, so its writes
     identify them if inner hooks hide the node's name for the tensor.
     """
-    node = compat.current_node() if node is None else node
+    node = compat.graph.current_node() if node is None else node
     role = role_of(node, saved)
     if node is not None and role is not None:
         name = node_name(node)
-        if reads_shape_alone(name, role, compat.reduction_of(node)):
+        if reads_shape_alone(name, role, compat.graph.reduction_of(node)):
             return True
         reader = _READ_FOR.get((name, role))
         if reader is not None:
             return node.next_functions[reader][0] is None
     # In training, batch norm updates its statistics itself: tests/programs/allowed/batch_norm_trains.py.
-    if not compat.trains(node):
+    if not compat.graph.trains(node):
         return False
     if role is not None:
         return role in ("running_mean", "running_var")
@@ -99,7 +104,7 @@ workspace."""
 
 def is_scratch(saved: SavedTensor) -> bool:
     """Return whether the running node itself writes to its saved tensor ``saved``."""
-    node = compat.current_node()
+    node = compat.graph.current_node()
     role = role_of(node, saved)
     return role is not None and (node_name(node), role) in _SCRATCH
 
@@ -108,7 +113,7 @@ def role_of(node: Any, saved: SavedTensor) -> str | None:
     """Return the node's own name for ``saved``; None outside of a node or if inner hooks hide it."""
     if node is None:
         return None
-    for role, kept in compat.raw_saved(node):
+    for role, kept in compat.kept.raw_saved(node):
         if kept is saved or any(record is saved for _, record in saves.records_of(kept)):
             return role
     return None
@@ -141,7 +146,7 @@ def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
         return None
     before, _unpacking.now = _unpacking.now, True
     try:
-        return compat.saved_by(node, role)
+        return compat.graph.saved_by(node, role)
     finally:
         _unpacking.now = before
 
@@ -152,7 +157,7 @@ def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:
     If the operation wrote in place to a view, the result's history begins with another node. That node leads
     from the base to the view, as long as the view is alive.
     """
-    producer = compat.grad_fn(unpacked)
+    producer = compat.graph.grad_fn(unpacked)
     if producer is None:
         return False
     if producer is node:

@@ -42,7 +42,7 @@ def evidence(
     if stage == "graph":
         return _second_backward.evidence(error, live_frames, backwards_before)
     if stage == "backward":
-        transform = any(compat.runs_transform(live_frame.code) for live_frame in live_frames)
+        transform = any(compat.compilers.runs_transform(live_frame.code) for live_frame in live_frames)
         return StaleEvidence(str(error), need.failed(live_frames, backwards_before), transform)
     return _Refused(error, kind, live_frames, view_writes).evidence()
 
@@ -85,7 +85,7 @@ class _Refused:
             tensor = self._written_by_library() if tensor is None else tensor
             call = None if tensor is None else module_hooks.of(tensor)
             # A module's full backward hooks add a Function of torch's: tests/programs/UC205/hooked_conv.py.
-            if call is not None or compat.MODULE_HOOK in str(self.error):
+            if call is not None or compat.entries.MODULE_HOOK in str(self.error):
                 module_hook = self._module_hook(call)
                 made = None if call is None else self._made(call.stack, None, None, tensor)
         refused = self._write(target)
@@ -154,7 +154,7 @@ class _Refused:
         return (
             self.kind.subject == "view of a leaf"
             and tensor is not None
-            and not compat.has_history(tensor)
+            and not compat.graph.has_history(tensor)
             and not tensor._is_view()
         )
 
@@ -294,7 +294,8 @@ class _Refused:
         site = resolve(stack)
         if site is None or tensor is None:
             return None
-        name = owner_name(tensor, self.frames) if self._may_have_owner(tensor) else None
+        is_owned = not tensor._is_view() and not compat.graph.has_history(tensor)
+        name = owner_name(tensor, self.frames) if is_owned else None
         expression = None
         if target is not None and target.base is not None and self.located is not None:
             expression = self.located.source.text(target.base)
@@ -313,9 +314,6 @@ class _Refused:
         return replace(
             facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
         )
-
-    def _may_have_owner(self, tensor: torch.Tensor) -> bool:
-        return not tensor._is_view() and not compat.has_history(tensor)
 
     def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
         if tensor is None or self.kind.subject not in ("leaf", "view of a leaf"):
@@ -359,19 +357,20 @@ def _is_expanded(target: WriteTarget) -> bool:
 
 def _is_stale(tensor: torch.Tensor) -> bool:
     """Return whether torch refuses to give a view's history because its memory was written."""
-    return _WRITTEN_BEFORE in (compat.why_unusable(tensor) or "")
+    return _WRITTEN_BEFORE in (compat.graph.why_unusable(tensor) or "")
 
 
 def _is_wanting(tensor: torch.Tensor) -> bool:
     """Return whether the tensor is a leaf that requires grad."""
-    return tensor.requires_grad and not compat.has_history(tensor)
+    return tensor.requires_grad and not compat.graph.has_history(tensor)
 
 
 def _operation(node: ast.AST) -> str:
     """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
     if isinstance(node, ast.Call):
         return last_name(node.func) or "call"
-    operator = OPERATORS.get(type(getattr(node, "op", None)))
+    symbol: ast.AST = getattr(node, "op", node)
+    operator = OPERATORS.get(type(symbol))
     return "operator" if operator is None else operator.operation
 
 

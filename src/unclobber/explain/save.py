@@ -51,7 +51,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     # The first node that runs unpacks a checkpoint's inputs, but did not save them itself:
     # tests/silent/test_recompute.py.
     not_own = [code for code in saved.stack[::2] if not is_own(code)]
-    by_checkpoint = role is None and compat.keeps_checkpoint_inputs(not_own)
+    by_checkpoint = role is None and compat.entries.keeps_checkpoint_inputs(not_own)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
     spelled = spelling.spell(node_name, role, saved.stack, shape=shape, name=name)
     expression, extent = spelled.expression, spelled.extent
@@ -118,7 +118,7 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     name = reads.node_name(node)
     role = freed.freed_role(node)
     spelled = spelling.spell(name, role, stack, edges=spelling.edge_names(node))
-    result = compat.result_of(node)
+    result = compat.graph.result_of(node)
     facts = UNKNOWN if result is None else of_kind(*result, math.prod(result[0]))
     return replace(
         _derived(facts, spelled),

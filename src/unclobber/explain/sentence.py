@@ -56,7 +56,7 @@ def of(state: SaveState, node: Any, role: str | None, *, goes_on: bool) -> str |
 def in_any_case(state: SaveState, *, goes_on: bool) -> str | None:
     """Return the sentence after an internal error, at worst without the tensor's type, shape and producer."""
     saved = state.saved
-    node, plain = compat.current_node(), shortest(saved, state.version)
+    node, plain = compat.graph.current_node(), shortest(saved, state.version)
     if plain is None and saved.entry is not None and saved.entry.detached is not None:
         plain = compat.Sentence.DETACHED
     role = or_default(lambda: reads.role_of(node, saved), None)
@@ -79,7 +79,7 @@ def _of_version(state: SaveState, node: Any, role: str | None, goes_on: bool) ->
     saved = _first_save(saved, unpacked)
     output = 0  # torch notes the output number of an operation's own results alone
     if unpacked is not None and reads.is_result(unpacked, node, role):
-        shown, producer, output = saved.alias, _said(compat.grad_fn(unpacked)), unpacked.output_nr
+        shown, producer, output = saved.alias, _said(compat.graph.grad_fn(unpacked)), unpacked.output_nr
     elif (history := _listed_result(saved, node)) is not None:
         shown, producer, output = saved.alias, _said(node), history.output
     elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
@@ -98,11 +98,11 @@ def _of_version(state: SaveState, node: Any, role: str | None, goes_on: bool) ->
 def _history_of(tensor: torch.Tensor, goes_on: bool) -> Any:
     """Return the node that made the tensor. torch rebuilds a view's node to name it when it refuses."""
     if goes_on:
-        return compat.grad_fn(tensor)
-    refusal = compat.why_unusable(tensor)
+        return compat.graph.grad_fn(tensor)
+    refusal = compat.graph.why_unusable(tensor)
     if refusal is not None:
         raise _AnotherError(refusal)
-    return compat.renewed_grad_fn(tensor)
+    return compat.graph.renewed_grad_fn(tensor)
 
 
 def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTensor:
@@ -115,9 +115,9 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     log = None if saved.entry is None else saved.entry.log
     if unpacked is None or log is None or not ran_below(saved.stack):
         return saved
-    node = compat.grad_fn(unpacked)
+    node = compat.graph.grad_fn(unpacked)
     alike = [other for other in log.saves() if _is_same(other, saved)]
-    own = [] if node is None else [kept for _, kept in compat.raw_saved(node)]
+    own = [] if node is None else [kept for _, kept in compat.kept.raw_saved(node)]
     if any(kept is other for kept in own for other in alike) and may_save_result_again(reads.node_name(node)):
         return saved  # torch, too, unpacks a new tensor of a node's own result
     for other in itertools.takewhile(lambda other: other is not saved, alike):
@@ -144,7 +144,7 @@ def _listed_result(saved: SavedTensor, node: Any) -> History | None:
     """Return the history of a result of ``node`` if the node has no names for its saves, such as
     ``_foreach_exp``'s."""
     history = None if saved.entry is None else saved.entry.history
-    if node is None or history is None or not compat.has_unnamed_saves(node):
+    if node is None or history is None or not compat.graph.has_unnamed_saves(node):
         return None
     return history if history.life() is life_of(node) else None
 
@@ -184,7 +184,7 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
     call = backward.current()
     graph = {} if call is None else reachable(call) or {}
     return any(
-        edge is node and forward_name(other) == "AsStrided" and compat.is_view_of(other, saved.alias)
+        edge is node and forward_name(other) == "AsStrided" and compat.graph.is_view_of(other, saved.alias)
         for other in graph.values()
         for edge, _ in other.next_functions
     )
@@ -195,7 +195,7 @@ def _stands_for_view(tensor: torch.Tensor, saved: SavedTensor) -> bool:
     it again: it has the view's history and is no view. Only the Python core's saves hold one."""
     if tensor._is_view() or not ran_below(saved.stack):
         return False
-    return _VIEWS.fullmatch(forward_name(compat.grad_fn(tensor)) or "") is not None
+    return _VIEWS.fullmatch(forward_name(compat.graph.grad_fn(tensor)) or "") is not None
 
 
 def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str | None:
@@ -204,7 +204,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
 
     torch rebuilds a view's history if the counter that it shares with its base has changed.
     """
-    node = None if unpacked is None else compat.grad_fn(unpacked)
+    node = None if unpacked is None else compat.graph.grad_fn(unpacked)
     producer = _said(node)
     handed_on = ran_below(saved.stack) and _VIEWS.fullmatch(forward_name(node) or "") is not None
     if saved.base is None and not handed_on:
@@ -281,7 +281,7 @@ torch/csrc/Exceptions.cpp)."""
 
 def _type_and_sizes(tensor: torch.Tensor) -> str:
     """Return the tensor's type and sizes as torch's message writes them: ``torch.FloatTensor [2, 3]``."""
-    with compat.no_torch_functions():
+    with compat.dispatcher.no_torch_functions():
         layout, device = str(tensor.layout).removeprefix("torch."), tensor.device.type
         dtype = str(tensor.dtype).removeprefix("torch.")
         kind = _SCALARS.get(dtype) or dtype.capitalize()

@@ -111,7 +111,7 @@ def edge_names(node: object) -> Edges | None:
 
 
 def _running_edges(node_name: str) -> Edges | None:
-    node = compat.current_node()
+    node = compat.graph.current_node()
     if node is None or node.name() != node_name:
         return None
     return edge_names(node)
@@ -186,8 +186,7 @@ def _expression(rule: Rule, role: str, names: _Names) -> str | None:
 
 def _result_texts(rule: Rule, matched: Operands, located: Located) -> dict[str, str]:
     """Return the texts of the operation's results: the written target, the assigned variables, or the
-    expression.
-    """
+    expression."""
     texts: dict[str, str] = {}
     # `x.div_(2).tanh_()` wrote `x.div_(2)`, but that is no name for the tensor
     # (tests/unit/explain/test_spelling.py).
@@ -215,8 +214,7 @@ def _result_text(located: Located) -> str | None:
 
 def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
     """Return the variable or attribute that ``statement`` assigns the value of ``node`` to; None if there is
-    none.
-    """
+    none."""
     targets: list[tuple[ast.expr, ast.expr | None]] = []
     if isinstance(statement, ast.Assign):
         targets = [(target, statement.value) for target in statement.targets]
@@ -239,8 +237,7 @@ def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
 
 def _unpacked(located: Located) -> list[ast.expr]:
     """Return the variables that a tuple assignment unpacks the expression's value into; empty if any is not
-    plain.
-    """
+    plain."""
     statement = located.statement
     if not isinstance(statement, ast.Assign) or statement.value is not located.node:
         return []
@@ -310,8 +307,7 @@ def spell_argument(stack: Stack, position: int) -> str | None:
 
 def _written(located: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
     """Return the expression that the located instruction writes, as a node or as text; None if it isn't
-    certain.
-    """
+    certain."""
     node = located.node
     if not between and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
         return node
@@ -329,8 +325,7 @@ def _written(located: Located, between: Sequence[CodeType], operation: str) -> a
 
 def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> ast.expr | None:
     """Return the tensor expression of an in-place call without a Python frame in between: ``x`` of
-    ``x.add_(1)``.
-    """
+    ``x.add_(1)``."""
     if not is_in_place(last_name(node.func)) or not operation.endswith("_"):
         return None
     if isinstance(node.func, ast.Name):
@@ -347,8 +342,7 @@ def _written_through(
     node: ast.Call, between: Sequence[CodeType], source: ParsedSource, operation: str
 ) -> ast.expr | str | None:
     """Return the tensor that a Python function or module of torch's wrote for the call; None if it isn't
-    certain.
-    """
+    certain."""
     outer = between[0]
     if not all(is_torch(code) for code in between):
         return None
@@ -382,8 +376,7 @@ def _does_in_place(between: Sequence[CodeType], operation: str) -> bool:
 
 def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.expr | str | None:
     """Return the weight that an embedding with ``max_norm`` renormalised: ``emb.weight``, or the ``weight``
-    argument.
-    """
+    argument."""
     if outer.co_qualname == "Embedding.forward":
         called = node.func
         if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..syntax import SpanEdit
+from ..model import SpanEdit
 
 Kind = Literal["parameter", "buffer", "input", "activation", "gradient", "temporary"]
 """Kinds of storages. The first three live anyway; forward makes an ``activation``, backward a leaf's

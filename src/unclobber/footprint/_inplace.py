@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..derivatives import Rule, by_operation
-from ..derivatives.rules import in_place_overload, in_place_rule
+from ..derivatives import Rule, by_operation, in_place_row
 from . import _places
 from ._facts import InPlaceCandidate, InPlaceUse
 from ._functions import in_place_form
@@ -126,7 +125,7 @@ def _had_it_not_been(
     size = target.bytes
     rule = _rule(operation.name[:-1], operation.overload)
     if rule is not None and target.requires_grad:
-        own = in_place_rule(rule)
+        own = in_place_row(rule) or rule
         keeps_old = rule.keeps("self") is not None
         copies = own.keeps("self") is not None
         if copies:
@@ -174,7 +173,7 @@ def _chance(
 ) -> _Chance | None:
     """Return how a call could be in place, or None. Each storage is offered once."""
     rule = _rule(operation.name, operation.overload)
-    if rule is None or in_place_overload(rule) is None:
+    if rule is None or in_place_row(rule) is None:
         return None
     # Only what the program called: `mul` inside of `dropout` can't be written otherwise, but `dropout` has an
     # in-place form (test_in_place.py, test_dropout_is_one_operation).
@@ -222,7 +221,7 @@ def _kept_by_itself_alone(
 ) -> bool:
     """Return whether the old value is read later only because this operation keeps it, and in place it
     keeps none."""
-    in_place = in_place_rule(rule)
+    in_place = in_place_row(rule) or rule
     if in_place is rule or in_place.keeps("self") is not None:
         return False
     mine = [save for save in saves.get(number, ()) if end_of(save, trace) >= operation.tick]
@@ -239,7 +238,7 @@ def _keeps_no_copy(
     """Return whether the in-place form saves no copy of what this operation saves now."""
     if position != 0:
         return not any(_own(save, operation) for save in saves.get(number, ()))
-    in_place = in_place_rule(rule)
+    in_place = in_place_row(rule) or rule
     own = [save for save in saves.get(number, ()) if _own(save, operation)]
     # In place, autograd keeps a copy of the operand that it keeps now, so nothing is gained.
     return not own or in_place.keeps("self") is None

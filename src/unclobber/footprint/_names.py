@@ -47,9 +47,9 @@ def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> li
 
 def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:
     """Yield the storages that a tensor's graph keeps outside of the graph that is freed."""
-    node = compat.grad_fn(tensor) if compat.has_history(tensor) else None
-    for current in compat.nodes_below([node], but=freed):
-        for _, held in compat.raw_saved(current):
+    node = compat.graph.grad_fn(tensor) if compat.graph.has_history(tensor) else None
+    for current in compat.graph.nodes_below([node], but=freed):
+        for _, held in compat.kept.raw_saved(current):
             # By attribute and not by class, because the recorder defines the class and imports this module.
             number = getattr(getattr(held, "save", None), "storage", None)
             if number is not None:

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -49,7 +48,7 @@ class _PackedTensor:
         self.save.released = self.trace.tick
 
 
-class MemoryRecorder(compat.OwnMode):
+class MemoryRecorder(compat.dispatcher.OwnMode):
     """A recorder from entry until the end of the ``step``-th backward; it then raises `EnoughError`.
 
     Args:
@@ -97,7 +96,7 @@ class MemoryRecorder(compat.OwnMode):
         self._trees = 0
         self._handles: list[Any] = []
         # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
-        self._hooks = saved_tensors_hooks(self.pack, compat.recognizable(self.unpack))
+        self._hooks = saved_tensors_hooks(self.pack, compat.kept.recognizable(self.unpack))
         self._calls = FunctionCalls(self._call_begins, self._call_ends)
         self._open_calls: list[tuple[bool, int, int]] = []
         self._step_began: int | None = None
@@ -128,16 +127,11 @@ class MemoryRecorder(compat.OwnMode):
         super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         """Leave the modes and take the hooks out of torch."""
-        super().__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
-        self._calls.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
-        self._hooks.__exit__(kind, error, traceback)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._calls.__exit__(*error)  # type: ignore[no-untyped-call]
+        self._hooks.__exit__(*error)
         engine.unsubscribe(self)
         for handle in self._handles:
             handle.remove()
@@ -158,17 +152,11 @@ class MemoryRecorder(compat.OwnMode):
             self._quiet = before
 
     # --- operations -----------------------------------------------------------------------------------
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation and record it: what it reads, writes and makes, at which line and in which
         module."""
         kwargs = kwargs or {}
-        if compat.is_higher_order(func):
+        if compat.dispatcher.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
         # Fake tensors find each other's device by dispatching `prim.device`.
         if self._quiet or self._done or func.namespace == "prim":
@@ -190,10 +178,10 @@ class MemoryRecorder(compat.OwnMode):
                 reads.append(storage.number)
         if backward:
             # An operation of backward is charged to the forward line whose node runs.
-            stack, module = self._forward_of(compat.current_node(), stack, module)
+            stack, module = self._forward_of(compat.graph.current_node(), stack, module)
         else:
             # Autograd makes the node before it dispatches the operation, so the newest number is the node's.
-            trace.origin.setdefault(compat.next_sequence_number() - 1, (stack, module))
+            trace.origin.setdefault(compat.graph.next_sequence_number() - 1, (stack, module))
         # Only results of differentiable inputs are activations: an optimizer makes its state without
         # gradients.
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
@@ -244,7 +232,7 @@ class MemoryRecorder(compat.OwnMode):
         if self._open_calls:
             operation.outer = self._open_calls[-1][2]
         operation.kernel = func
-        operation.arguments = compat.tree_map(self._described, (args, kwargs))
+        operation.arguments = compat.compilers.tree_map(self._described, (args, kwargs))
 
     def _described(self, argument: Any) -> Any:
         return self._operand(argument) if isinstance(argument, Tensor) else argument
@@ -261,7 +249,7 @@ class MemoryRecorder(compat.OwnMode):
             dtype=str(tensor.dtype),
             bytes=tensor.numel() * tensor.itemsize,
             whole=tensor.numel() * tensor.itemsize == storage.bytes and tensor.numel() > 0,
-            leaf=tensor.requires_grad and not compat.has_history(tensor),
+            leaf=tensor.requires_grad and not compat.graph.has_history(tensor),
             requires_grad=tensor.requires_grad,
             offset=int(tensor.storage_offset()),
             device=tensor.device.type,
@@ -270,7 +258,7 @@ class MemoryRecorder(compat.OwnMode):
     def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
         """Return the storages that an operation writes, by its schema."""
         numbers = []
-        for which in compat.written_arguments(func):
+        for which in compat.dispatcher.written_arguments(func):
             value = (
                 kwargs.get(which) if isinstance(which, str) else args[which] if which < len(args) else None
             )
@@ -284,7 +272,7 @@ class MemoryRecorder(compat.OwnMode):
     def _seen(self, tensor: Tensor) -> Storage | None:
         """Return the record of a tensor's storage. A storage that is new here was there before the
         recording."""
-        key = compat.storage_key_or_none(tensor)
+        key = compat.tensors.storage_key_or_none(tensor)
         if key is None:
             return None
         storage = self._live.get(key)
@@ -292,7 +280,7 @@ class MemoryRecorder(compat.OwnMode):
             storage = self._add(key, tensor, "input", made=False)
         # Not during a backward: views made on the way have no grad_fn yet and look like leaves.
         unknown = storage.kind in ("input", "activation") and not self._depth and not tensor._is_view()
-        if unknown and tensor.requires_grad and not compat.has_history(tensor):
+        if unknown and tensor.requires_grad and not compat.graph.has_history(tensor):
             storage.kind = "parameter"
         return storage
 
@@ -307,7 +295,7 @@ class MemoryRecorder(compat.OwnMode):
         differentiable: bool,
     ) -> None:
         """Record the storage of a result, unless it is known; `made` grows by its number."""
-        key = compat.storage_key_or_none(tensor)
+        key = compat.tensors.storage_key_or_none(tensor)
         if key is None:
             return
         known = self._live.get(key)
@@ -399,7 +387,7 @@ class MemoryRecorder(compat.OwnMode):
         """Return the tensors of a call that have strided memory."""
         values = []
         for tensor in _tensors(given):
-            key = compat.storage_key_or_none(tensor)
+            key = compat.tensors.storage_key_or_none(tensor)
             if key is not None:
                 storage = self._live.get(key) or self._add(key, tensor, "input", made=False)
                 offset = int(tensor.storage_offset())
@@ -412,7 +400,7 @@ class MemoryRecorder(compat.OwnMode):
         if self._done or not isinstance(out, Tensor):
             return
         # Only its address is read: reading a view's grad_fn may make torch refuse a later write.
-        key = compat.storage_key_or_none(out)
+        key = compat.tensors.storage_key_or_none(out)
         storage = None if key is None else self._live.get(key)
         if storage is not None and number < len(self.trace.functions):
             self.trace.functions[number].result = storage.number
@@ -514,7 +502,7 @@ class MemoryRecorder(compat.OwnMode):
 
     def _number_of(self, tensor: Tensor) -> int | None:
         """Return the number of a tensor's storage if an operation has made or read it, else None."""
-        key = compat.storage_key_or_none(tensor)
+        key = compat.tensors.storage_key_or_none(tensor)
         storage = None if key is None else self._live.get(key)
         return None if storage is None else storage.number
 
@@ -527,12 +515,12 @@ class MemoryRecorder(compat.OwnMode):
         """
         leaves: list[Tensor] = []
         seen: set[Any] = set()
-        for node in compat.nodes_below(map(compat.renewed_grad_fn, roots)):
+        for node in compat.graph.nodes_below(map(compat.graph.renewed_grad_fn, roots)):
             seen.add(node)
             leaf = getattr(node, "variable", None)  # AccumulateGrad alone has one
             if isinstance(leaf, Tensor):
                 leaves.append(leaf)
-            for role, held in compat.raw_saved(node):
+            for role, held in compat.kept.raw_saved(node):
                 if isinstance(held, _PackedTensor) and held.save.node is None:
                     held.save.node = str(node.name()).rpartition("::")[2]
                     held.save.role = role
@@ -550,7 +538,7 @@ class MemoryRecorder(compat.OwnMode):
         """Return line and module of the forward operation whose backward runs now."""
         if node is None:
             return stack, module
-        return self.trace.origin.get(compat.sequence_number(node), (stack, module))
+        return self.trace.origin.get(compat.graph.sequence_number(node), (stack, module))
 
     # --- modules ----------------------------------------------------------------------------------------
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
@@ -630,4 +618,4 @@ class _Named:
 def _tensors(tree: Any) -> list[Tensor]:
     if isinstance(tree, Tensor):
         return [tree]
-    return [leaf for leaf in compat.tree_leaves(tree) if isinstance(leaf, Tensor)]
+    return [leaf for leaf in compat.compilers.tree_leaves(tree) if isinstance(leaf, Tensor)]

@@ -148,7 +148,7 @@ def record_program(
 
 
 def _explained(failure: str, fake: bool) -> str:
-    names = tuple(error.__name__ for error in compat.fake_errors())
+    names = tuple(error.__name__ for error in compat.compilers.fake_errors())
     if fake and failure.startswith(names):
         return f"the program looked at a value, and under --fake there are none ({failure})"
     return f"the program failed: {failure}"
@@ -160,7 +160,7 @@ def _tensors(fake: bool) -> Iterator[None]:
     if not fake:
         yield
         return
-    with compat.fake_mode(), compat.converting_fake_modules():
+    with compat.compilers.fake_mode(), compat.compilers.converting_fake_modules():
         yield
 
 

@@ -7,7 +7,7 @@ and ``pages`` holds its documentation. Nothing here imports other rooms of this 
 from ._about import PACKAGE, VERSION
 from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
-from ._finding import Confidence, Edit, Finding, Fix
+from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
 from ._need import Need
 from ._overwriting import culprit, overwrites, touching, written_at
 from ._ranks import ProcessEnd, RankEnd
@@ -45,6 +45,7 @@ __all__ = [
     "Severity",
     "SilentWriteWarning",
     "Site",
+    "SpanEdit",
     "Stage",
     "Subject",
     "Suppressed",

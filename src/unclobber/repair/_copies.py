@@ -155,15 +155,15 @@ class Filler:
             if inner and before is not None and before.is_dir(follow_symlinks=False):
                 self._refresh(entry.path, target)
                 continue
-            marks = _marks(entry.path)
-            if not inner and before is not None and self._made.get(target) == (marks, _marks(target)):
+            own = marks(entry.path)
+            if not inner and before is not None and self._made.get(target) == (own, marks(target)):
                 continue
             if before is not None:
                 _remove(before)
             if inner:
                 self._refresh(entry.path, target)
             elif _put(entry, target):
-                self._made[target] = marks, _marks(target)
+                self._made[target] = own, marks(target)
         for entry in left.values():
             _remove(entry)
         # Last, because writing into the folder changes its time.
@@ -186,7 +186,7 @@ def _put(entry: os.DirEntry[str], target: str) -> bool:
     return True
 
 
-def _marks(path: str) -> _Marks:
+def marks(path: str) -> _Marks:
     """Return numbers that change whenever a file does, even if a program restores its modification time."""
     facts = os.lstat(path)
     return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino, facts.st_mode

@@ -31,10 +31,7 @@ def plainly(source: str | bytes, name: str) -> CodeType:
 
 
 def install(
-    texts: Mapping[str, str],
-    copy: Copy,
-    compiled: Compile = plainly,
-    always: frozenset[str] = frozenset(),
+    texts: Mapping[str, str], copy: Copy, compiled: Compile = plainly, always: frozenset[str] = frozenset()
 ) -> None:
     """Let imports compile the edited texts and tracebacks show them.
 

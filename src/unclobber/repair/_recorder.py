@@ -86,7 +86,7 @@ class Recorder:
         nodes = _graph(call.roots) if recorded or self.cut else []
         before: list[torch.Tensor] = []
         if recorded:
-            with compat.unseen_by_torch():
+            with compat.dispatcher.unseen_by_torch():
                 before = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
             self._learn(nodes)
         running = _RunningBackward(
@@ -123,7 +123,7 @@ class Recorder:
                 self._leaves[id(leaf)] = leaf, _key(leaf)
 
     def _write(self, roots: list[torch.Tensor], answer: Any) -> None:
-        with compat.unseen_by_torch():
+        with compat.dispatcher.unseen_by_torch():
             leaves = [(key, _copy(leaf.grad)) for leaf, key in self._leaves.values()]
             results = [_copy(t) for t in answer] if isinstance(answer, (tuple, list)) else []
         self.records.append(BackwardRecord(roots, leaves, results))
@@ -161,7 +161,7 @@ def _copy(tensor: Any) -> torch.Tensor | None:
 
 def _key(leaf: torch.Tensor) -> Key:
     """Return the key of a leaf: shape, dtype, and two sums of its current values."""
-    with compat.unseen_by_torch():
+    with compat.dispatcher.unseen_by_torch():
         values = leaf.detach()
         if values.layout is not torch.strided or not values.numel():
             return (tuple(leaf.shape), str(leaf.dtype))
@@ -172,12 +172,12 @@ def _key(leaf: torch.Tensor) -> Key:
 
 def _graph(outputs: Sequence[Any]) -> list[Any]:
     """Return the nodes that backward may visit, each once."""
-    return list(compat.nodes_below(map(_node_of, outputs)))
+    return list(compat.graph.nodes_below(map(_node_of, outputs)))
 
 
 def _node_of(root: Any) -> Any:
     if isinstance(root, torch.Tensor):
-        if not root.requires_grad or compat.why_unusable(root) is not None:
+        if not root.requires_grad or compat.graph.why_unusable(root) is not None:
             return None
         return torch.autograd.graph.get_gradient_edge(root).node
     return getattr(root, "node", None)

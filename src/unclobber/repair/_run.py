@@ -22,6 +22,7 @@ from ..model import Finding
 from ..session import Session
 from ..torch_internals.engine import engine
 from . import _candidate, _end_state, _interpretations, _leftovers, _overlay
+from ._copies import marks
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
 from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
@@ -264,7 +265,7 @@ class _Events:
         self._copy = job.at.copy
         self._own = job.at.answer_to
         self._opened: set[str] = set()
-        self._before = {path: _marks(path) for path in self._copy.files()} if job.to_end else {}
+        self._before = {path: marks(path) for path in self._copy.files()} if job.to_end else {}
         self.called_input = False
         self.off = False
 
@@ -282,7 +283,7 @@ class _Events:
 
     def written(self) -> list[str]:
         """Return the files that are new, changed or gone; no files of unclobber's and no devices."""
-        new = [path for path in self._copy.files() if self._before.get(path) != _marks(path)]
+        new = [path for path in self._copy.files() if self._before.get(path) != marks(path)]
         gone = [path for path in self._before if not os.path.exists(path)]
         outside = [
             path
@@ -290,11 +291,6 @@ class _Events:
             if not path.startswith(("/dev/", "/proc/", self._own)) and os.path.isfile(path)
         ]
         return sorted({*new, *gone, *outside})
-
-
-def _marks(path: str) -> tuple[int, int, int]:
-    facts = os.lstat(path)
-    return facts.st_size, facts.st_mtime_ns, facts.st_ino
 
 
 def _wait_for_threads() -> None:

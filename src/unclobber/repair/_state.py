@@ -105,7 +105,7 @@ class Walk:
 
     def _finish(self) -> None:
         """Fill the waiting rows, up to the limit of rows."""
-        with compat.unseen_by_torch():
+        with compat.dispatcher.unseen_by_torch():
             while self._todo and len(self._rows) < _MOST_ROWS:
                 row, thing = self._todo.popleft()
                 if issubclass(type(thing), torch.Tensor):
@@ -120,12 +120,12 @@ class Walk:
         # a fix may replace a parameter by a tensor of the same value (tests/unit/repair/test_state.py)
         row.kind = "tensor"
         row.records = tensor.requires_grad
-        if tensor.is_nested or tensor.is_meta or compat.is_functorch_wrapper(tensor):
+        if tensor.is_nested or tensor.is_meta or compat.tensors.is_functorch_wrapper(tensor):
             return
         self._bytes += tensor.nbytes if tensor.layout is torch.strided else 0
         if self._bytes <= _MOST_BYTES:
             row.value = tensor.detach().to("cpu", copy=True)
-        if not compat.has_history(tensor) and tensor.grad is not None:
+        if not compat.graph.has_history(tensor) and tensor.grad is not None:
             row.parts["grad"] = self._row(tensor.grad)
 
     def _parts(self, row: Row, thing: Any) -> Iterable[tuple[str, Any]]:
@@ -215,11 +215,7 @@ def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def differences(
-    reference: State,
-    other: State,
-    *,
-    never_read_again: frozenset[str] = frozenset(),
-    detaches: bool = False,
+    reference: State, other: State, *, never_read_again: frozenset[str] = frozenset(), detaches: bool = False
 ) -> list[Different]:
     """Return the differences of another run's state from the reference's.
 

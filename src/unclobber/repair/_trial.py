@@ -1,4 +1,4 @@
-"""One program, run again and again: as it is, under ``guard``, and with changes.
+"""A program that is run again and again: as it is, under ``guard``, and with changes.
 
 Every run with a change is compared with a reference: the program on disk under ``guard``, never a half-edited
 one. A run proves a change if its losses, gradients and, where both get there, its end are the reference's.
@@ -38,6 +38,7 @@ class Trial:
     """
 
     def __init__(self, program: CommandLine, runner: Runner, until: int = 1, beyond: int = 0) -> None:
+        """Note the time, because files that are written from now on are the runs'."""
         self.runner = runner
         self.until = until
         self.not_to_end = "what is compared is one step" if not beyond else ""
@@ -71,10 +72,7 @@ class Trial:
         return self.references[interpretations]
 
     def holders(
-        self,
-        texts: Mapping[str, str],
-        interpretations: frozenset[str],
-        probes: tuple[WriteStatement, ...],
+        self, texts: Mapping[str, str], interpretations: frozenset[str], probes: tuple[WriteStatement, ...]
     ) -> Mapping[WriteStatement, HeldBy]:
         """Return the measured holders of what some statements write, in the program with some texts."""
         return self.runner.run(replace(self._guarded(texts, interpretations), probes=probes)).held

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..syntax import SpanEdit, replaced
+from ..model import SpanEdit
 from ._candidate import AS_WRITTEN
 from ._job import Against, CommandLine
 from ._trial import Trial
@@ -27,11 +27,26 @@ def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None
     texts = {}
     for path, places in by_path.items():
         text = project.text(path)
-        new = None if text is None else replaced(text, places)
+        new = None if text is None else _replaced(text, places)
         if new is None:
             return None
         texts[path] = new
     return texts
+
+
+def _replaced(text: str, edits: Iterable[SpanEdit]) -> str | None:
+    """Return a file's text with edits made in it; None if two of them overlap."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    last = len(text) + 1
+    for edit in sorted(set(edits), reverse=True):
+        begin = starts[edit.line - 1] + edit.column - 1
+        end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, len(text))
+        if end > last:
+            return None
+        text, last = f"{text[:begin]}{edit.text}{text[end:]}", begin
+    return text
 
 
 class Prover:
@@ -49,6 +64,7 @@ class Prover:
     def __init__(
         self, project: Project, script: str, arguments: tuple[str, ...], runner: Runner, until: int
     ) -> None:
+        """Run the script as written."""
         self.texts: Mapping[str, str] = {}
         """The new texts of the files, with all edits that were taken."""
         self._project = project
@@ -78,6 +94,7 @@ class Prover:
         return why
 
     def _proof(self, texts: Mapping[str, str]) -> Proof | str:
+        """Run the script with new texts; return the proof, else the reason why there is none."""
         reference = self._reference
         if reference.ran.backwards < self._trial.until:
             return f"the script as it is could not be run for comparison ({reference.ran.problem})"

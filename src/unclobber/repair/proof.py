@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from types import TracebackType
+from typing import Any
 
 from ..model import PACKAGE
 from ._copies import Copy, Filler, copy_for
@@ -45,10 +45,8 @@ class Runner:
         self._driver()  # so that it imports torch while this process parses
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end(in_the_middle=kind is not None)
+    def __exit__(self, *error: Any) -> None:
+        self._end(in_the_middle=error[0] is not None)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -41,7 +41,7 @@ class Rounds:
 
     @property
     def clean(self) -> bool:
-        """Whether the script runs clean, with the proved edits if there are any."""
+        """True if the script runs clean, with the proved edits if there are any."""
         return isinstance(self.last, Clean)
 
     @property

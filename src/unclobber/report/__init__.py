@@ -1,7 +1,7 @@
 """Reports for people and for programs: one file per format.
 
 A format is a function of a report; a new one is one file here and one line in ``FORMATS``. Nothing here
-prints, decides anything or imports torch, because ``judge`` has settled the facts.
+prints, decides anything or imports torch, because ``explain`` has settled the facts.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..explain import KnownFacts
 from ..observe.hooks import saves
 from ..observe.hooks.graph import reachable
@@ -42,7 +40,9 @@ class Unseen:
             return
         graph = reachable(call)
         for mechanism in self._off:
-            if graph is None or any(_goes_through(node, mechanism) for node in graph.values()):
+            at_checkpoint = mechanism.name == "checkpoint"
+            passes = compat.entries.is_checkpoint if at_checkpoint else compat.entries.is_programs_function
+            if graph is None or any(map(passes, graph.values())):
                 known = KnownFacts(_CODES[mechanism.name], message=_MESSAGE)
                 raise error_of(known.finding(mechanism.sentence))
 
@@ -51,7 +51,3 @@ class Unseen:
 
 
 _MESSAGE = "whether a tensor that backward needs was overwritten can't be known on this torch"
-
-
-def _goes_through(node: Any, mechanism: Off) -> bool:
-    return compat.is_checkpoint(node) if mechanism.name == "checkpoint" else compat.is_programs_function(node)

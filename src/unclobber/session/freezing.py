@@ -75,12 +75,12 @@ class _Entry:
         """
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"freeze takes a tensor, not {type(tensor).__name__}")
-        if not compat.is_plain(tensor):
+        if not compat.tensors.is_plain(tensor):
             raise UnclobberError(
                 "only strided tensors with memory of their own can be frozen; this one is "
                 f"{tensor.layout} {type(tensor).__name__}"
             )
-        self.key = compat.storage_key(tensor)
+        self.key = compat.tensors.storage_key(tensor)
         self.region = region_of(tensor)
         self.tensor = tensor  # keeps the memory alive, because its key could pass to another storage
         self.stack = stack
@@ -135,7 +135,7 @@ class _Keeper(Listener):
         Raises:
             InplaceError: the write touches one, or gives the frozen tensor other memory.
         """
-        entries = self.watched.get(compat.storage_key_or_none(tensor) or 0, ())
+        entries = self.watched.get(compat.tensors.storage_key_or_none(tensor) or 0, ())
         if not entries:
             return
         region = None if operation in METADATA_ONLY else region_of(tensor)
@@ -162,7 +162,7 @@ class _Keeper(Listener):
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """Refuse ``storage.resize_(…)`` if it would free an element of a frozen tensor."""
-        for entry in self.watched.get(compat.key_of_storage(storage), ()):
+        for entry in self.watched.get(compat.tensors.key_of_storage(storage), ()):
             if entry.region is not None and entry.region.hi > size:
                 raise error_of(of_frozen(entry.tensor, entry.stack, "resize_"))
 

@@ -22,7 +22,7 @@ import torch
 
 from ..explain import (
     KnownFacts,
-    Observation,
+    Occurrence,
     is_detached,
     is_own_result,
     is_unpacking,
@@ -158,7 +158,7 @@ class Session:
         Raises:
             UnclobberError: the policy is ``guard``, which can't work on this torch.
         """
-        with compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             self._enter()
         return self
 
@@ -203,7 +203,7 @@ class Session:
     ) -> None:
         """Pop the hooks, and leave the graphs' saves to their version counters."""
         self.active = False
-        with compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             try:
                 if self._unseen is not None:
                     self._unseen.leave()
@@ -295,7 +295,7 @@ class Session:
         if verdict.refused:
             raise self._refusal(verdict.state)
         if verdict.reported:
-            finding = self._note(verdict.state, repaired=self.policy == "guard")
+            finding = self.keep(of_unpack(verdict.state, self, repaired=self.policy == "guard"))
             if self.policy == "watch":
                 self.warn_or_raise(finding)
         return verdict.value
@@ -331,7 +331,7 @@ class Session:
 
     def _refusal(self, state: SaveState) -> InplaceError:
         """Return the error that refuses a tensor, with the findings that backward would have raised next."""
-        finding = self._note(state, repaired=False, again=True)
+        finding = self.keep(of_unpack(state, self, repaired=False, again=True))
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
         nothing: tuple[Finding, ...] = ()
@@ -346,19 +346,12 @@ class Session:
             return ()
         refused: dict[int, Finding] = {}
         for saved, node in refused_too(state.saved, self.ledger):
-            finding = self._note(self.ledger.state_of(saved), repaired=False, node=node)
+            finding = self.keep(of_unpack(self.ledger.state_of(saved), self, repaired=False, node=node))
             if finding is not None and finding.ahead:
                 refused[id(finding)] = finding
             if len(refused) >= _MOST_AHEAD:
                 break
         return tuple(refused.values())
-
-    def _note(
-        self, state: SaveState, *, repaired: bool, again: bool = False, node: Any = None
-    ) -> Finding | None:
-        """Keep the finding for a tensor that was saved and overwritten; the arguments are those of
-        ``of_unpack``."""
-        return self.keep(of_unpack(state, self, repaired=repaired, again=again, node=node))
 
     # --- what torch doesn't check: the interface `Conflicts` of the hooks -------------------------
 
@@ -392,38 +385,39 @@ class Session:
         if written and self.policy != "watch":
             known = KnownFacts(_CODES[held], message=_UNSURE)
             finding = known.finding(fault)
-            observation = Observation(lambda: (known.code, fault), lambda: finding, lambda: known, again=True)
-            self.warn_or_raise(self.keep(observation), refuse=True)
+            occurrence = Occurrence(lambda: (known.code, fault), lambda: finding, lambda: known, again=True)
+            self.warn_or_raise(self.keep(occurrence), refuse=True)
         return None
 
     def on(self, conflict: conflicts.Conflict) -> None:
         """Keep the finding for a conflict that the hooks saw, and report it."""
-        observation = of_conflict(conflict, self)
-        if observation is None:
+        occurrence = of_conflict(conflict, self)
+        if occurrence is None:
             return
-        repaired = self.repairs and observation.can_be_repaired
-        finding = self.keep(observation)
+        # Decided before `keep`, which calls `on_finding`: code of the caller, which may end the session.
+        repaired = self.repairs and occurrence.can_be_repaired
+        finding = self.keep(occurrence)
         if not repaired:
-            self.warn_or_raise(finding, refuse=observation.refused, cause=observation.cause)
+            self.warn_or_raise(finding, refuse=occurrence.refused, cause=occurrence.cause)
 
     # --- findings -------------------------------------------------------------------------------
 
-    def keep(self, observation: Observation) -> Finding | None:
+    def keep(self, occurrence: Occurrence) -> Finding | None:
         """Count a conflict, and keep its finding unless its key is known already. Raise no internal error.
 
         Returns:
             The finding; None if nothing is wrong.
         """
-        again, reached = observation.again, observation.reached
+        again, reached = occurrence.again, occurrence.reached
         with self._lock:
             self.conflicts += reached
-            place = or_default(observation.key, None)
+            place = or_default(occurrence.key, None)
             known = None if place is None else self._seen.get(place)
             if known is not None and reached:
                 self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
-            finding = observation.finding()
+            finding = occurrence.finding()
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)

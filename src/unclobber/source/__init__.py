@@ -6,6 +6,7 @@ of an expression in a live frame, ``between`` the statement between two calls, `
 holds a tensor.
 """
 
+# `frames` is shown as a module: its callers run at every save and write, and the tests replace names in it.
 from .between import HAND_OUT, statement_between
 from .frames import OURS, code_of, of_program, ran_below
 from .owners import (
@@ -37,6 +38,7 @@ from .sites import (
 from .syntax import (
     Located,
     ParsedSource,
+    first_line,
     inlined_names,
     line_of,
     lines_of,
@@ -48,10 +50,11 @@ from .syntax import (
 from .values import UNKNOWN, contents, function_of, is_a, value_of
 
 __all__ = [
-    "HAND_OUT", "OURS", "UNKNOWN", "Located", "ParsedSource", "Stack", "code_of", "contents", "frame_key",
-    "frames", "function_of", "gradient_owner", "inlined_names", "is_a", "is_library", "is_library_path",
-    "is_own", "is_plumbing", "line_of", "lines_of", "locate", "module_label", "named_tensors",
-    "object_name", "of_program", "owner_name", "pairs", "path_of", "ran_below", "resolve", "right_side",
-    "source_of", "span_of", "starts_program", "statement_between", "tree_of", "user_expression",
-    "user_frame", "user_place", "user_stack", "value_of", "variable_name", "variables_of",
+    "HAND_OUT", "OURS", "UNKNOWN", "Located", "ParsedSource", "Stack", "code_of", "contents", "first_line",
+    "frame_key", "frames", "function_of", "gradient_owner", "inlined_names", "is_a", "is_library",
+    "is_library_path", "is_own", "is_plumbing", "line_of", "lines_of", "locate", "module_label",
+    "named_tensors", "object_name", "of_program", "owner_name", "pairs", "path_of", "ran_below", "resolve",
+    "right_side", "source_of", "span_of", "starts_program", "statement_between", "tree_of",
+    "user_expression", "user_frame", "user_place", "user_stack", "value_of", "variable_name",
+    "variables_of",
 ]  # fmt: skip

@@ -99,8 +99,7 @@ def _innermost(code: CodeType) -> FrameType | None:
 
 def _calls(stack: Stack, name: str) -> bool:
     """Return whether the program's own instruction calls a torch function, rather than a library that calls
-    it: in Python, or in C, which leaves no frame.
-    """
+    it: in Python, or in C, which leaves no frame."""
     *below, code, lasti = stack
     if any(not is_own(other) and not is_plumbing(other) for other in below[::2]):
         return False
@@ -145,8 +144,7 @@ def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
 
 def _successors(code: CodeType, instructions: list[dis.Instruction]) -> dict[int, list[int]]:
     """Return the offsets that may run right after each instruction: the next one, jump targets and exception
-    handlers.
-    """
+    handlers."""
     jumps = {*dis.hasjrel, *dis.hasjabs}
     read: Any = dis.Bytecode(code)
     entries = read.exception_entries

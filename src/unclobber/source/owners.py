@@ -97,7 +97,7 @@ def gradient_owner(
             (module, name)
             for module in modules.values()
             for name, own in _tensors(module)
-            if not compat.has_history(own) and own.grad is not None and _place(own.grad) == place
+            if not compat.graph.has_history(own) and own.grad is not None and _place(own.grad) == place
         ]
         path = _best(_paths(owned, modules, frames))
         if path is None:
@@ -139,8 +139,7 @@ def variable_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = Non
 
 def module_label(module: torch.nn.Module, frames: Sequence[FrameType] | None = None) -> str:
     """Return the name of a module for a report: path and class, ``trunk.2 (Dropout)``; the class alone if no
-    path is found.
-    """
+    path is found."""
     kind = type(module).__name__
     modules = _live_modules()
     try:
@@ -152,8 +151,7 @@ def module_label(module: torch.nn.Module, frames: Sequence[FrameType] | None = N
 
 def object_name(wanted: object, frames: Sequence[FrameType] | None = None) -> str | None:
     """Return the variable, or a short path from one, that leads to an object such as an optimizer; None if
-    none does.
-    """
+    none does."""
     return _search([wanted], frames).get(id(wanted))
 
 
@@ -242,8 +240,7 @@ def _module_classes() -> set[type]:
 
 def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list[tuple[torch.nn.Module, str]]:
     """Return (module, attribute) of each tensor with extent ``place``; else of all in its storage if they
-    have one extent.
-    """
+    have one extent."""
     exact: list[tuple[torch.nn.Module, str]] = []
     sharing: list[tuple[torch.nn.Module, str]] = []
     distinct: set[_MemoryPlace] = set()
@@ -368,8 +365,7 @@ def _reachable(frames: Sequence[FrameType] | None, deepest: int) -> Iterator[tup
 
 def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dict[int, str]:
     """Return the best name that leads to each wanted object, by id; objects that no variable leads to are
-    missing.
-    """
+    missing."""
     ids = {id(target) for target in wanted}
     best_names: dict[int, str] = {}
     for name, value in _reachable(frames, _DEEPEST):
@@ -475,10 +471,10 @@ def _plain(scope: Mapping[str, Any]) -> dict[str, Any]:
 def _place(tensor: torch.Tensor) -> _MemoryPlace | None:
     """Return the tensor's memory extent; None if it has no storage of its own (sparse, lazy, wrapper)."""
     try:
-        if not compat.is_plain(tensor):
+        if not compat.tensors.is_plain(tensor):
             return None
         return _MemoryPlace(
-            compat.storage_key(tensor),
+            compat.tensors.storage_key(tensor),
             int(tensor.storage_offset()),
             tuple(tensor.shape),
             tuple(tensor.stride()),

@@ -70,7 +70,7 @@ _known: dict[str, bool] = {}
 def is_library(code: CodeType) -> bool:
     """Return whether ``code`` is torch's, an installed package's, the standard library's or this package's.
 
-    Code that ``torch.compile`` made counts as a library's, because it has no lines (see ``compiled``).
+    Code that ``torch.compile`` made counts as a library's: it has no lines (``explain/unobserved.py``).
 
     Example:
         >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))
@@ -80,7 +80,7 @@ def is_library(code: CodeType) -> bool:
     answer = _known.get(name)
     if answer is None:
         answer = _known[name] = is_library_path(name)
-    return answer or compat.is_compiled_code(code)
+    return answer or compat.compilers.is_compiled_code(code)
 
 
 def is_own(code: CodeType) -> bool:
@@ -95,8 +95,7 @@ def starts_program(code: CodeType) -> bool:
 
 def is_plumbing(code: CodeType) -> bool:
     """Return whether every module call or operator passes through ``code``: torch's, or a relay of the
-    program's between its line and the operation.
-    """
+    program's between its line and the operation."""
     return (
         code.co_qualname in _PLUMBING
         or code.co_name in _RELAYS
@@ -182,6 +181,7 @@ def user_expression(stack: Stack) -> tuple[Located, list[CodeType]] | None:
     located = None if index is None else locate(stack[2 * index], stack[2 * index + 1])
     if index is None or located is None:
         return None
+    # The library's own frames say which of its functions ran the operation: `F.relu` for `self.act(x)`.
     below = [code for code in stack[: 2 * index : 2] if not is_plumbing(code) and not is_own(code)]
     return located, below[::-1]
 
@@ -202,8 +202,7 @@ def user_place(stack: Stack) -> tuple[Any, ...] | None:
 
 def _passes_on(code: CodeType, lasti: int) -> bool:
     """Return whether the instruction of a relay calls the function that the relay was given, or the relay of
-    its superclass.
-    """
+    its superclass."""
     located = locate(code, lasti)
     if located is None or not isinstance(located.node, ast.Call):
         return False
@@ -264,8 +263,7 @@ def right_side(located: Located) -> Span:
 
 def path_of(code: CodeType) -> str:
     """Return the absolute path of the code's file without detours (``a/../b``), or the interpreter's name for
-    it, such as ``<stdin>``.
-    """
+    it, such as ``<stdin>``."""
     name = code.co_filename
     absolute = name if name.startswith("<") else os.path.abspath(name)
     if absolute == name:
@@ -279,7 +277,7 @@ def path_of(code: CodeType) -> str:
 
 def _frame(code: CodeType, lasti: int) -> Frame:
     line = line_of(code, lasti)
-    compiled = compat.is_compiled_code(code)
+    compiled = compat.compilers.is_compiled_code(code)
     return Frame(path_of(code), line, code.co_qualname, _line_text(code, line), is_library(code), compiled)
 
 
@@ -309,8 +307,7 @@ def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
 
 def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
     """Return the 1-based column where a statement starts; None for a decorated one, which starts at its
-    ``@``.
-    """
+    ``@``."""
     extent = source.extent(statement) if header(statement)[0] == statement.lineno else None
     return None if extent is None else extent[1]
 

@@ -127,7 +127,9 @@ def source_of(code: CodeType) -> ParsedSource | None:
     source = _parse(code.co_filename, *entry)
     if source is None:
         return None
-    return source if source.fixed or _compiled_here(source, code) else None
+    # Several lambdas of one line share the key.
+    alike = source.codes.get((code.co_name, code.co_firstlineno), ())
+    return source if source.fixed or code in alike else None
 
 
 def tree_of(filename: str, word: str) -> ast.Module | None:
@@ -142,8 +144,7 @@ def tree_of(filename: str, word: str) -> ast.Module | None:
 
 def locate(code: CodeType, lasti: int) -> Located | None:
     """Return the expression or statement that the instruction at ``lasti`` belongs to; None if it isn't
-    certain.
-    """
+    certain."""
     span = span_of(code, lasti)
     source = source_of(code) if span is not None else None
     if span is None or source is None:
@@ -204,12 +205,6 @@ def header(statement: ast.stmt) -> tuple[int, int]:
     body = getattr(statement, "body", None)
     if not isinstance(body, list) or not body or isinstance(statement, ast.Match):
         return statement.lineno, statement.end_lineno or statement.lineno
-    first = statement.lineno
-    decorators = getattr(statement, "decorator_list", [])
-    if decorators:
-        first = min(first, *(d.lineno for d in decorators))
-    body_first = body[0]
-    body_line = min([body_first.lineno, *(d.lineno for d in getattr(body_first, "decorator_list", []))])
     heads = [
         node.end_lineno or node.lineno
         for child in ast.iter_child_nodes(statement)
@@ -218,7 +213,13 @@ def header(statement: ast.stmt) -> tuple[int, int]:
         if isinstance(node, (ast.expr, ast.arg, ast.keyword))
     ]
     last = max([statement.lineno, *heads])
-    return first, min(last, body_line)
+    return first_line(statement), min(last, first_line(body[0]))
+
+
+def first_line(node: ast.expr | ast.stmt) -> int:
+    """Return the first line of a node: of a decorated definition, its first decorator's."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _dedent(line: str, by: int) -> str:
@@ -266,10 +267,6 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
             yield from _nested(constant)
 
 
-def _compiled_here(source: ParsedSource, code: CodeType) -> bool:
-    return any(code == known for known in source.codes.get((code.co_name, code.co_firstlineno), ()))
-
-
 def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr | ast.stmt, ast.stmt]]:
     """Yield nodes whose lines overlap the given ones, outermost first, each with its innermost statement."""
     stack: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
@@ -278,10 +275,8 @@ def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr 
         for child in ast.iter_child_nodes(node):
             inner = child if isinstance(child, ast.stmt) else statement
             if isinstance(child, (ast.expr, ast.stmt)):
-                # `lineno` of a decorated definition is its `def`; its decorators are above
-                # (tests/unit/source/test_sites.py).
-                first = min([child.lineno, *(d.lineno for d in getattr(child, "decorator_list", []))])
-                if not first <= end_line or not line <= (child.end_lineno or child.lineno):
+                # `lineno` of a decorated definition is its `def` (tests/unit/source/test_sites.py).
+                if not first_line(child) <= end_line or not line <= (child.end_lineno or child.lineno):
                     continue
                 assert inner is not None
                 yield child, inner

@@ -93,7 +93,11 @@ def attribute_of(value: Any, name: str) -> Any:
     if is_a(value, type):
         return of_class(value, name)
     # Reading `.grad` of a tensor that is no leaf would warn: tests/unit/source/test_lookup.py.
-    if name == "grad" and is_a(value, torch.Tensor) and (value.retains_grad or not compat.has_history(value)):
+    if (
+        name == "grad"
+        and is_a(value, torch.Tensor)
+        and (value.retains_grad or not compat.graph.has_history(value))
+    ):
         return value.grad
     own = contents(value)
     if name in own:
@@ -125,8 +129,7 @@ def contents(value: Any) -> dict[str, Any]:
 
 def of_class(kind: type, name: str) -> Any:
     """Return the class attribute ``name`` from the first base that has it, static and class methods
-    unwrapped; else ``UNKNOWN``.
-    """
+    unwrapped; else ``UNKNOWN``."""
     # Past the metaclass, which may run code for each attribute of the class.
     for base in type.__dict__["__mro__"].__get__(kind):
         if name in vars(base):

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from ..operations import torch_table
 from ..syntax import dotted
+from ._engine import FileRun
 from ._index import is_property
 from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
-from ._run import Run
 from ._state import FlowState
 from ._values import PLAIN, Grad, Leaf, ModuleData, Use, Value
-from .torch_table import torch_table
 
 _NUMBER_WORDS = """
 shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
@@ -21,7 +21,7 @@ shape dtype device ndim requires_grad is_cuda training config nelement layout is
 _NUMBERS = frozenset(_NUMBER_WORDS.split())
 
 
-def attribute(run: Run, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
+def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
     """Return the value of an attribute: an object's, a module's parameter, ``.data``, ``.grad``, a view, or
     unknown."""
     if value.kind in ("object", "class"):
@@ -37,7 +37,7 @@ def attribute(run: Run, value: Value, name: str, state: FlowState, node: ast.exp
         return Value("tensor", run.new_place(), False, Grad.NO)
     if name in _NUMBERS:
         return PLAIN
-    if name in torch_table().views and value.may_be_tensor:
+    if name in torch_table().view_attributes and value.may_be_tensor:
         return operation(run, state, name, [value], node)
     if value.kind == "library":
         return Value("library", grad=Grad.NO, data=f"{value.data}.{name}")
@@ -47,7 +47,7 @@ def attribute(run: Run, value: Value, name: str, state: FlowState, node: ast.exp
     return Value(places=run.new_place(), may=value.may, nodes=value.nodes, uses=value.uses, grad=grad)
 
 
-def _remembered(run: Run, state: FlowState, key: str, may: int = 0) -> Value:
+def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value:
     """Return an attribute by its full name; an unknown value the first time."""
     if key not in state.attributes:
         made = Value(places=run.new_place(), name=key, may=may)
@@ -55,7 +55,7 @@ def _remembered(run: Run, state: FlowState, key: str, may: int = 0) -> Value:
     return state.attributes[key]
 
 
-def _of_object(run: Run, value: Value, name: str, state: FlowState) -> Value:
+def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value:
     """Return the attribute of an object of one of the file's classes, or of such a class itself."""
     key = f"{value.name}.{name}"
     if key in state.attributes:
@@ -76,14 +76,14 @@ def _of_object(run: Run, value: Value, name: str, state: FlowState) -> Value:
     return _remembered(run, state, key)
 
 
-def _class_constant(run: Run, cls: ast.ClassDef, name: str, state: FlowState) -> Value:
+def _class_constant(run: FileRun, cls: ast.ClassDef, name: str, state: FlowState) -> Value:
     for statement in cls.body:
         if isinstance(statement, ast.Assign) and name in map(dotted, statement.targets):
             return run.evaluate(statement.value, state)
     return Value(places=run.new_place(), name=f"{cls.name}.{name}")
 
 
-def _parameter(run: Run, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
+def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
     """Return the weight of a torch module; a possible one of an unknown named value; None for others."""
     key = f"{value.name}.{name}"
     if value.kind == "module" and isinstance(value.data, ModuleData):

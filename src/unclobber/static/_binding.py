@@ -6,10 +6,10 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from ._engine import FileRun
 from ._names import holds_integers
 from ._operations import APART
-from ._rules import HIGH, Rule
-from ._run import Run
+from ._rules import HIGH, CheckRule
 from ._state import FlowState, both
 from ._values import (
     CONTAINERS,
@@ -24,10 +24,10 @@ from ._values import (
     sequence,
     shared,
 )
-from ._writes import Write, updated, write
+from ._writes import WriteEffect, updated, write
 
 
-def bind(run: Run, target: ast.expr, value: Value, state: FlowState) -> None:
+def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None:
     """Assign a value to a name, an unpacking, an attribute or an index."""
     match target:
         case ast.Name(id=name):
@@ -50,7 +50,7 @@ def forget(name: str, state: FlowState) -> None:
         state.guards = frozenset((text, holds) for text, holds in state.guards if name not in text)
 
 
-def _unpack(run: Run, target: ast.Tuple | ast.List, value: Value, state: FlowState) -> None:
+def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: FlowState) -> None:
     """Assign the elements of a value to the targets of an unpacking."""
     starred = any(isinstance(element, ast.Starred) for element in target.elts)
     exact = value.kind == "sequence" and value.data in ("tuple", "list")
@@ -73,7 +73,7 @@ def _unpack(run: Run, target: ast.Tuple | ast.List, value: Value, state: FlowSta
         bind(run, element, each, state)
 
 
-def _set_attribute(run: Run, target: ast.Attribute, value: Value, state: FlowState) -> None:
+def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: FlowState) -> None:
     """Assign an attribute; ``.data`` and ``.requires_grad`` change the tensor itself."""
     if target.attr == "data":
         data_written(run, target, target, state)
@@ -93,7 +93,7 @@ def _set_attribute(run: Run, target: ast.Attribute, value: Value, state: FlowSta
         state.attributes[key] = named(value, key)
 
 
-def _set_item(run: Run, target: ast.Subscript, value: Value, state: FlowState) -> None:
+def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowState) -> None:
     """Apply ``x[i] = value``: a write to a part of a tensor, or a new item of a sequence."""
     base = run.evaluate(target.value, state)
     if not isinstance(target.slice, ast.Slice):
@@ -103,13 +103,13 @@ def _set_item(run: Run, target: ast.Subscript, value: Value, state: FlowState) -
             data_written(run, target.value, target, state)
         part = replace(base, leaf=Leaf(min(base.leaf, Leaf.VIEW)))
         whole = target if run.statement is None else run.statement
-        written = write(run, state, Write(part, target, whole, "[...] =", value))
+        written = write(run, state, WriteEffect(part, target, whole, "[...] =", value))
         rebind_view(run, target.value, replace(written, leaf=base.leaf), state)
     elif base.kind == "sequence" and isinstance(target.value, (ast.Name, ast.Attribute)):
         bind(run, target.value, _with_item(base, target.slice, value), state)
 
 
-def rebind_view(run: Run, target: ast.expr, value: Value, state: FlowState) -> None:
+def rebind_view(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None:
     """Give a tensor the history of a write to a part of it."""
     if value.data in APART:
         return
@@ -130,7 +130,7 @@ def rebind_view(run: Run, target: ast.expr, value: Value, state: FlowState) -> N
             state.names[target.id] = both(old, value)
 
 
-def data_written(run: Run, target: ast.expr, node: ast.expr | ast.stmt, state: FlowState) -> None:
+def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, state: FlowState) -> None:
     """Record a write through ``.data``, which changes parameters without torch's notice."""
     run.tick()
     part: ast.expr | None = target
@@ -145,10 +145,10 @@ def data_written(run: Run, target: ast.expr, node: ast.expr | ast.stmt, state: F
     owners = value.owners or (frozenset([owner]) if owner else frozenset())
     if owners:
         at = node if isinstance(node, ast.expr) else target
-        updated(run, state, owners, at, Rule.DATA, HIGH - 1)
+        updated(run, state, owners, at, CheckRule.DATA, HIGH - 1)
 
 
-def elements(run: Run, value: Value, state: FlowState) -> Value:
+def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     """Return the value of a loop's variable over ``value``."""
     if value.kind == "sequence":
         return shared(value.items) or Value(places=run.new_place())

@@ -6,13 +6,13 @@ import ast
 from dataclasses import dataclass
 
 from ._binding import elements
-from ._run import Run
+from ._engine import FileRun
 from ._state import FlowState
 from ._values import PLAIN, Constant, Value
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FollowedCall:
     """A call with the values of its arguments."""
 
     node: ast.Call
@@ -49,15 +49,15 @@ class Call:
 
     @property
     def retains_graph(self) -> bool:
-        """Whether a backward call may keep the graph: ``retain_graph`` or ``create_graph`` is given and not
-        False or None."""
+        """True if a backward call may keep the graph: ``retain_graph`` or ``create_graph`` is given, neither
+        as False nor as None."""
         given = [self.keywords[name] for name in ("retain_graph", "create_graph") if name in self.keywords]
         return any(value.data not in (Constant(False), Constant(None)) for value in given)
 
 
 def call_of(
-    run: Run, node: ast.Call, state: FlowState, name: str, receiver: Value = PLAIN, full: str = ""
-) -> Call:
+    run: FileRun, node: ast.Call, state: FlowState, name: str, receiver: Value = PLAIN, full: str = ""
+) -> FollowedCall:
     """Evaluate the arguments; a starred or doubly starred one hides which parameter gets which value."""
     values: list[Value] = []
     starred = False
@@ -73,4 +73,5 @@ def call_of(
         if packed.arg is None:
             run.evaluate(packed.value, state)
     # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
-    return Call(node, name, values, keywords, [] if starred else list(node.args), starred, receiver, full)
+    nodes = [] if starred else list(node.args)
+    return FollowedCall(node, name, values, keywords, nodes, starred, receiver, full)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ._binding import elements
-from ._call import Call
+from ._call import FollowedCall
+from ._engine import FileRun
 from ._index import FunctionNode, is_static
 from ._inlining import inline
 from ._modules import apply
 from ._names import TRAINED
 from ._operations import operation, unknown_result
-from ._run import Run
 from ._state import FlowState
 from ._transfers import transferred, transfers
 from ._values import PLAIN, Constant, Grad, Leaf, Use, Value, join, sequence
 
 
-def call_value(run: Run, callee: Value, call: Call, state: FlowState) -> Value:
+def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of calling a value."""
     known = transferred(run, callee.kind, "__call__", replace(call, receiver=callee), state)
     if known is None and (callee.given or callee.kind == "unknown"):
@@ -34,7 +34,7 @@ def call_value(run: Run, callee: Value, call: Call, state: FlowState) -> Value:
 
 
 @transfers("module object", "__call__")
-def _applied(run: Run, call: Call, state: FlowState) -> Value | None:
+def _applied(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     callee = call.receiver
     if callee.kind == "module" and callee.data.kind in ("ModuleList", "ModuleDict"):
         return None
@@ -42,7 +42,7 @@ def _applied(run: Run, call: Call, state: FlowState) -> Value | None:
 
 
 @transfers("function", "__call__")
-def _function(run: Run, call: Call, state: FlowState) -> Value:
+def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of one of the file's functions or methods, followed into its body."""
     callee = call.receiver.data
     if isinstance(callee, tuple):
@@ -54,7 +54,7 @@ def _function(run: Run, call: Call, state: FlowState) -> Value:
 
 
 @transfers("class", "__call__")
-def _construct(run: Run, call: Call, state: FlowState) -> Value:
+def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a new object; in the file's own statements its ``__init__`` is followed with the given
     arguments."""
     cls = call.receiver.data
@@ -71,7 +71,7 @@ def _construct(run: Run, call: Call, state: FlowState) -> Value:
     return made
 
 
-def _note_constants(run: Run, init: FunctionNode, made: Value, call: Call) -> None:
+def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: FollowedCall) -> None:
     """Record the attributes that ``__init__`` sets to constants and the file sets nowhere else
     (``self.causal = causal``)."""
     assert made.made is not None
@@ -96,24 +96,24 @@ def _note_constants(run: Run, init: FunctionNode, made: Value, call: Call) -> No
     "len range int float str isinstance print bool hasattr type id super repr format issubclass callable ord "
     "chr round divmod hash open vars dir",
 )
-def _plain(run: Run, call: Call, state: FlowState) -> Value:
+def _plain(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return PLAIN
 
 
 @transfers("builtin", "getattr")
-def _getattr(run: Run, call: Call, state: FlowState) -> Value:
+def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return Value(places=run.new_place())
 
 
 @transfers("builtin", "list tuple reversed iter sorted set next")
-def _collected(run: Run, call: Call, state: FlowState) -> Value:
+def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if not call.values:
         return sequence((), "list")
     return elements(run, call.first, state) if call.name == "next" else call.first
 
 
 @transfers("builtin", "dict")
-def _dict(run: Run, call: Call, state: FlowState) -> Value | None:
+def _dict(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     if call.values:
         return None
     keys = tuple(call.keywords)
@@ -121,7 +121,7 @@ def _dict(run: Run, call: Call, state: FlowState) -> Value | None:
 
 
 @transfers("builtin", "zip enumerate")
-def _paired(run: Run, call: Call, state: FlowState) -> Value | None:
+def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return a list of one tuple: the elements of each argument, or a number and the first one's."""
     if not call.values:
         return None
@@ -131,14 +131,14 @@ def _paired(run: Run, call: Call, state: FlowState) -> Value | None:
 
 
 @transfers("builtin", "abs")
-def _abs(run: Run, call: Call, state: FlowState) -> Value | None:
+def _abs(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     if not call.first.may_be_tensor:
         return PLAIN if call.values else None
     return operation(run, state, "abs", call.values, call.node, operands=call.nodes)
 
 
 @transfers("builtin", "sum max min")
-def _reduced(run: Run, call: Call, state: FlowState) -> Value | None:
+def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return the join of all elements."""
     element = None
     for value in call.values:

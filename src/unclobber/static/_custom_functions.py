@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-from ..syntax import dotted
+from ..operations import only_tensors_have, torch_table
+from ..syntax import OPERATORS, dotted
+from ._engine import FileRun
 from ._index import FunctionNode
-from ._rules import HIGH, Rule, Suspicion
-from ._run import Run
+from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
-from .torch_table import only_tensors_have, torch_table
 
 _SHAPES = frozenset({"shape", "is_contiguous"})
 
@@ -25,7 +25,7 @@ class FunctionRules:
         node: ``forward`` or ``backward``.
     """
 
-    def __init__(self, run: Run, node: FunctionNode) -> None:
+    def __init__(self, run: FileRun, node: FunctionNode) -> None:
         """Collect the method's parameters, rebound names and names that are certainly tensors."""
         self.run = run
         self.node = node
@@ -55,7 +55,7 @@ class FunctionRules:
             if name in self.given - self.rebound and name not in marked:
                 confidence = HIGH if surely or name in self.tensors else HIGH - 1
                 if surely or name in self.tensors or how == "[...] =":
-                    self._suspect(Rule.UNMARKED, confidence, statement, name, how)
+                    self._suspect(CheckRule.UNMARKED, confidence, statement, name, how)
         self._on_ctx()
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
         for name in marked:
@@ -67,7 +67,7 @@ class FunctionRules:
             ):
                 continue
             wrote = [statement for statement, target, _, _ in self._writes() if target == name]
-            self._suspect(Rule.DIRTY, HIGH, wrote[0] if wrote else returned[0], name, "")
+            self._suspect(CheckRule.DIRTY, HIGH, wrote[0] if wrote else returned[0], name, "")
 
     def _is_only(self, name: str, tensor: str) -> bool:
         """Return whether every value of a name is one tensor itself: ``y = x.mul_(2)``."""
@@ -86,16 +86,16 @@ class FunctionRules:
                 target, value = assignment.targets[0], assignment.value
                 kept = dotted(target.value) == self.ctx and isinstance(value, ast.Name)
                 if kept and isinstance(value, ast.Name) and value.id in self.tensors & self.given:
-                    self._suspect(Rule.CTX, HIGH - 1, assignment, value.id, f"{self.ctx}.{target.attr}")
+                    self._suspect(CheckRule.CTX, HIGH - 1, assignment, value.id, f"{self.ctx}.{target.attr}")
 
     def _backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""
         saved = frozenset(_saved(self.node))
         for statement, name, how, surely in self._writes():
             if name in saved and name not in self.rebound:
-                self._suspect(Rule.BACKWARD_SAVED, HIGH, statement, name, how)
+                self._suspect(CheckRule.BACKWARD_SAVED, HIGH, statement, name, how)
             elif name in self.given - self.rebound and (surely or name in self.tensors):
-                self._suspect(Rule.GRADIENT, HIGH - 1, statement, name, how)
+                self._suspect(CheckRule.GRADIENT, HIGH - 1, statement, name, how)
 
     def _writes(self) -> Iterator[tuple[ast.stmt, str, str, bool]]:
         """Yield each write: the statement, the written name, the operation, whether only a tensor can be
@@ -105,8 +105,8 @@ class FunctionRules:
                 continue
             target: ast.expr | None = None
             how, surely = "", False
-            if isinstance(statement, ast.AugAssign):
-                target, how = statement.target, "augmented assignment"
+            if isinstance(statement, ast.AugAssign) and not isinstance(statement.op, ast.MatMult):
+                target, how = statement.target, f"{OPERATORS[type(statement.op)].symbol}="
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
                 target, how = statement.targets[0], "[...] ="
             elif (call := _write_call(statement)) is not None:
@@ -117,7 +117,7 @@ class FunctionRules:
             if isinstance(target, ast.Name):
                 yield statement, target.id, how, surely
 
-    def _suspect(self, rule: Rule, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
+    def _suspect(self, rule: CheckRule, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
         outer, self.run.statement = self.run.statement, statement
         span = self.run.span(statement)
         self.run.statement = outer
@@ -129,7 +129,7 @@ def _write_call(statement: ast.stmt) -> ast.Call | None:
     statements."""
     value: Any = getattr(statement, "value", None)
     method = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
-    if method and value.func.attr in torch_table().writes:
+    if method and value.func.attr in torch_table().writes_self:
         return cast(ast.Call, value)
     return None
 
@@ -150,7 +150,7 @@ def _itself(node: ast.expr | None) -> str | None:
     while (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in torch_table().writes
+        and node.func.attr in torch_table().writes_self
     ):
         node = node.func.value
     return node.id if isinstance(node, ast.Name) else None

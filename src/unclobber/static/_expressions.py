@@ -11,11 +11,11 @@ from ._attributes import attribute
 from ._binding import bind, elements
 from ._call import call_of
 from ._calls import call_value
+from ._engine import FileRun, follows
 from ._methods import method_call
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
-from ._rules import HIGH, Rule, Suspicion
-from ._run import Run, follows
+from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
 from ._torch_calls import torch_call
 from ._values import (
@@ -32,35 +32,35 @@ from ._values import (
     sequence,
     shared,
 )
-from ._writes import Save, save
+from ._writes import SaveEffect, save
 
 _LIBRARIES = ("torch.", "numpy.", "math.", "scipy.")
 
 
 @follows(ast.expr)
-def _other(run: Run, node: ast.expr, state: FlowState) -> Value:
+def _other(run: FileRun, node: ast.expr, state: FlowState) -> Value:
     """Return an unknown value that may depend on all parts of the expression."""
     parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     return unknown_result(run, state, [run.evaluate(part, state) for part in parts])
 
 
 @follows(ast.Constant)
-def _constant(run: Run, node: ast.Constant, state: FlowState) -> Value:
+def _constant(run: FileRun, node: ast.Constant, state: FlowState) -> Value:
     return constant(node.value)
 
 
 @follows(ast.JoinedStr)
-def _text(run: Run, node: ast.JoinedStr, state: FlowState) -> Value:
+def _text(run: FileRun, node: ast.JoinedStr, state: FlowState) -> Value:
     return PLAIN
 
 
 @follows(ast.Lambda)
-def _lambda(run: Run, node: ast.Lambda, state: FlowState) -> Value:
+def _lambda(run: FileRun, node: ast.Lambda, state: FlowState) -> Value:
     return Value("function", grad=Grad.NO, data=node)
 
 
 @follows(ast.Name)
-def _name(run: Run, node: ast.Name, state: FlowState) -> Value:
+def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
     """Return the value of a name: a variable, a global, a definition of the file, an import, or a new
     unknown."""
     name, index = node.id, run.index
@@ -78,7 +78,7 @@ def _name(run: Run, node: ast.Name, state: FlowState) -> Value:
 
 
 @follows(ast.Tuple, ast.List)
-def _several(run: Run, node: ast.Tuple | ast.List, state: FlowState) -> Value:
+def _several(run: FileRun, node: ast.Tuple | ast.List, state: FlowState) -> Value:
     """Return a tuple or list; a starred part of known length is spread."""
     items: list[Value] = []
     for element in node.elts:
@@ -88,7 +88,7 @@ def _several(run: Run, node: ast.Tuple | ast.List, state: FlowState) -> Value:
 
 
 @follows(ast.Dict)
-def _dict(run: Run, node: ast.Dict, state: FlowState) -> Value:
+def _dict(run: FileRun, node: ast.Dict, state: FlowState) -> Value:
     """Return a dictionary with its keys if all are texts, else a list of its values."""
     values = tuple(run.evaluate(item, state) for item in node.values)
     keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
@@ -98,7 +98,7 @@ def _dict(run: Run, node: ast.Dict, state: FlowState) -> Value:
 
 
 @follows(ast.NamedExpr)
-def _named(run: Run, node: ast.NamedExpr, state: FlowState) -> Value:
+def _named(run: FileRun, node: ast.NamedExpr, state: FlowState) -> Value:
     value = run.evaluate(node.value, state)
     bind(run, node.target, value, state)
     return value
@@ -106,7 +106,7 @@ def _named(run: Run, node: ast.NamedExpr, state: FlowState) -> Value:
 
 # --- conditions --------------------------------------------------------------------------------------
 @follows(ast.Compare)
-def _compare(run: Run, node: ast.Compare, state: FlowState) -> Value:
+def _compare(run: FileRun, node: ast.Compare, state: FlowState) -> Value:
     """Return an integer tensor if a side may be a tensor; ``is`` and ``in`` give a plain value."""
     values = [run.evaluate(operand, state) for operand in (node.left, *node.comparators)]
     plain = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
@@ -116,12 +116,12 @@ def _compare(run: Run, node: ast.Compare, state: FlowState) -> Value:
 
 
 @follows(ast.BoolOp)
-def _bool(run: Run, node: ast.BoolOp, state: FlowState) -> Value:
+def _bool(run: FileRun, node: ast.BoolOp, state: FlowState) -> Value:
     return shared(tuple(run.evaluate(operand, state) for operand in node.values)) or PLAIN
 
 
 @follows(ast.IfExp)
-def _conditional(run: Run, node: ast.IfExp, state: FlowState) -> Value:
+def _conditional(run: FileRun, node: ast.IfExp, state: FlowState) -> Value:
     """Return the value of the branch that is known to be taken, else the join of both."""
     holds = truth(run, node.test, state)
     run.evaluate(node.test, state)
@@ -130,7 +130,7 @@ def _conditional(run: Run, node: ast.IfExp, state: FlowState) -> Value:
     return join(run.evaluate(node.body, state), run.evaluate(node.orelse, state))
 
 
-def truth(run: Run, test: ast.expr, state: FlowState) -> bool | None:
+def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
     """Return whether a condition holds; None if the file doesn't determine it."""
     match test:
         case ast.UnaryOp(op=ast.Not()):
@@ -151,7 +151,7 @@ def truth(run: Run, test: ast.expr, state: FlowState) -> bool | None:
 
 
 def _truth_of_comparison(
-    run: Run, left_node: ast.expr, op: ast.cmpop, right_node: ast.expr, state: FlowState
+    run: FileRun, left_node: ast.expr, op: ast.cmpop, right_node: ast.expr, state: FlowState
 ) -> bool | None:
     """Return whether a comparison with None or of two constants holds; None if it isn't known."""
     left, right = run.evaluate(left_node, state), run.evaluate(right_node, state)
@@ -170,7 +170,7 @@ def _truth_of_comparison(
 
 # --- operators ---------------------------------------------------------------------------------------
 @follows(ast.UnaryOp)
-def _unary(run: Run, node: ast.UnaryOp, state: FlowState) -> Value:
+def _unary(run: FileRun, node: ast.UnaryOp, state: FlowState) -> Value:
     value = run.evaluate(node.operand, state)
     if isinstance(node.op, ast.Not) or not value.may_be_tensor:
         return PLAIN
@@ -178,7 +178,7 @@ def _unary(run: Run, node: ast.UnaryOp, state: FlowState) -> Value:
 
 
 @follows(ast.BinOp)
-def _binary(run: Run, node: ast.BinOp, state: FlowState) -> Value:
+def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
     """Return the value of a binary operator, and suspect a left side that the right side rewrites."""
     left = run.evaluate(node.left, state)
     before = {place: state.written.get(place) for place in left.places}
@@ -186,7 +186,7 @@ def _binary(run: Run, node: ast.BinOp, state: FlowState) -> Value:
     rewritten = any(state.written.get(place) != before[place] for place in left.places)
     if rewritten and isinstance(node.left, ast.Name) and left.may_be_tensor:
         confidence = HIGH if len(left.places) == 1 else 1
-        suspicion = Suspicion(Rule.OPERAND, confidence, run.span(node.right), run.span(node.left))
+        suspicion = Suspicion(CheckRule.OPERAND, confidence, run.span(node.right), run.span(node.left))
         run.suspect(state, replace(suspicion, name=node.left.id))
     if "sequence" in (left.kind, right.kind):
         if left.kind == right.kind:
@@ -205,7 +205,7 @@ def _binary(run: Run, node: ast.BinOp, state: FlowState) -> Value:
 
 # --- attributes and indices --------------------------------------------------------------------------
 @follows(ast.Attribute)
-def _attribute(run: Run, node: ast.Attribute, state: FlowState) -> Value:
+def _attribute(run: FileRun, node: ast.Attribute, state: FlowState) -> Value:
     """Return the value of an attribute; a name of a known library stays a name."""
     full = run.index.full(node)
     if full.startswith(_LIBRARIES):
@@ -214,7 +214,7 @@ def _attribute(run: Run, node: ast.Attribute, state: FlowState) -> Value:
 
 
 @follows(ast.Subscript)
-def _subscript(run: Run, node: ast.Subscript, state: FlowState) -> Value:
+def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     """Return the value of an index: an element, a gathered copy, or a view."""
     base = run.evaluate(node.value, state)
     index = node.slice
@@ -243,19 +243,19 @@ def _is_index_tensor(value: Value, state: FlowState) -> bool:
     return value.kind == "sequence" or (value.may_be_tensor and (state.is_sure(value) or value.integer))
 
 
-def _gathered(run: Run, base: Value, values: Sequence[Value], node: ast.expr, state: FlowState) -> Value:
+def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr, state: FlowState) -> Value:
     """Return the elements that index tensors select: a copy, for whose gradient the indices are saved."""
     grad = Grad.NO if state.mode else base.grad
     tensors = [value for value in values if value.kind == "tensor" and grad]
     bit = run.new_node() if tensors else 0
     for value in tensors:
         needed_grad = grad if base.sure else Grad.MAYBE
-        save(state, Save(value, "index", "indices", run.span(node), bit, needed_grad))
+        save(state, SaveEffect(value, "index", "indices", run.span(node), bit, needed_grad))
     made = run.tensor(grad, base.nodes, base.may | bit)
     return replace(made, uses=base.uses, integer=base.integer)
 
 
-def _item(run: Run, base: Value, index: ast.expr) -> Value:
+def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
     """Return the element of a sequence; the join of all if the index isn't known."""
     match index:
         case ast.Slice():
@@ -273,7 +273,7 @@ def _item(run: Run, base: Value, index: ast.expr) -> Value:
     return shared(base.items) or Value(places=run.new_place())
 
 
-def _module_item(run: Run, base: Value, index: ast.expr) -> Value:
+def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
     """Return the part of a container of modules; an unknown one if the index isn't known."""
     data: ModuleData = base.data
     if data.kind in CONTAINERS and data.parts:
@@ -287,7 +287,7 @@ def _module_item(run: Run, base: Value, index: ast.expr) -> Value:
 
 @follows(ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 def _comprehension(
-    run: Run, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, state: FlowState
+    run: FileRun, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, state: FlowState
 ) -> Value:
     """Return a list of the comprehension's element; its variables are forgotten afterwards."""
     outside = dict(state.names)
@@ -301,7 +301,7 @@ def _comprehension(
 
 
 @follows(ast.Call)
-def _call(run: Run, node: ast.Call, state: FlowState) -> Value:
+def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     """Evaluate a call: of a library by its imported name, of a method, or of another value."""
     function = node.func
     full = run.index.full(function)

@@ -7,10 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ._engine import BUDGET, FileRun
 from ._index import FunctionNode, is_static, mode_of
 from ._names import holds_integers
 from ._operations import unknown_result
-from ._run import BUDGET, Run
 from ._state import FlowState, merge
 from ._values import PLAIN, Grad, Value, join
 from ._writes import leaves
@@ -25,7 +25,7 @@ _NUMBER = re.compile(
 _INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 
 
-def follow(run: Run, node: FunctionNode, owner: Value | None, name: str) -> None:
+def follow(run: FileRun, node: FunctionNode, owner: Value | None, name: str) -> None:
     """Interpret a function with unknown arguments, as any caller may call it."""
     # Nothing is recorded there if all callers in the file turn gradients off
     # (test_a_function_that_is_only_called_without_gradients in tests/check/test_check_programs.py).
@@ -40,7 +40,7 @@ def follow(run: Run, node: FunctionNode, owner: Value | None, name: str) -> None
     run.function, run.stack = "<module>", []
 
 
-def class_attributes(run: Run, name: str) -> dict[str, Value]:
+def class_attributes(run: FileRun, name: str) -> dict[str, Value]:
     """Return the attributes that ``__init__`` and the bases' set on an object of which only the class is
     known; interpreted once, with unknown arguments."""
     if name in run.attributes:
@@ -66,7 +66,7 @@ def class_attributes(run: Run, name: str) -> dict[str, Value]:
     return attributes
 
 
-def _constructed(run: Run, init: FunctionNode, owner: Value, name: str) -> FlowState:
+def _constructed(run: FileRun, init: FunctionNode, owner: Value, name: str) -> FlowState:
     """Return the state after a constructor with unknown arguments."""
     outer = (run.function, run.stack, run.returned, run.depth, run.at_top, run.statement)
     run.function, run.stack, run.returned, run.at_top = name, [*run.stack, init], [], False
@@ -83,7 +83,7 @@ def _constructed(run: Run, init: FunctionNode, owner: Value, name: str) -> FlowS
 
 
 def inline(
-    run: Run,
+    run: FileRun,
     function: FunctionNode,
     state: FlowState,
     values: Sequence[Value],
@@ -138,7 +138,7 @@ def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]]) -> Val
     return joined
 
 
-def _qualified(run: Run, function: FunctionNode, owner: Value | None) -> str:
+def _qualified(run: FileRun, function: FunctionNode, owner: Value | None) -> str:
     if owner is not None and owner.data:
         return f"{owner.data}.{function.name}"
     if function in run.index.functions.values() or run.function == "<module>":
@@ -146,14 +146,14 @@ def _qualified(run: Run, function: FunctionNode, owner: Value | None) -> str:
     return f"{run.function}.<locals>.{function.name}"
 
 
-def _yields(run: Run, function: FunctionNode) -> bool:
+def _yields(run: FileRun, function: FunctionNode) -> bool:
     if function not in run.generators:
         run.generators[function] = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
     return run.generators[function]
 
 
 def _bind_arguments(
-    run: Run,
+    run: FileRun,
     node: FunctionNode,
     state: FlowState,
     owner: Value | None,
@@ -199,7 +199,7 @@ def _bind_arguments(
         state.names[spec.kwarg.arg] = Value(places=run.new_place())
 
 
-def _of_annotation(run: Run, argument: ast.arg, default: ast.expr | None) -> Value:
+def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) -> Value:
     """Return an unknown argument's value, by its annotation, its default and its name."""
     text = ast.unparse(argument.annotation) if argument.annotation else ""
     if _TENSOR.search(text) and not _SEVERAL.search(text):

@@ -6,14 +6,15 @@ import ast
 import re
 from dataclasses import replace
 
+from ..operations import only_tensors_have, torch_table
 from ._attributes import attribute
 from ._binding import bind, data_written, rebind_view
-from ._call import Call
+from ._call import FollowedCall
 from ._calls import call_value
+from ._engine import FileRun
 from ._names import TRAINED
 from ._operations import operation, unknown_result
-from ._rules import HIGH, Rule
-from ._run import Run
+from ._rules import HIGH, CheckRule
 from ._state import FlowState
 from ._transfers import transferred, transfers
 from ._values import (
@@ -29,8 +30,7 @@ from ._values import (
     sequence,
     shared,
 )
-from ._writes import Write, backward, hold, updated, write
-from .torch_table import only_tensors_have, torch_table
+from ._writes import WriteEffect, backward, hold, updated, write
 
 _KEEPS_MODULE = "to cuda cpu train eval requires_grad_ double float half type"
 _FILLS_FROM_LAST = frozenset(
@@ -41,7 +41,7 @@ _OWN_WORDS = re.compile(r"optimi[sz]ers?|optim|opt|self|_|\W|for", re.I)
 _MODEL_WORDS = re.compile(r"net|model|self|_|\W", re.I)
 
 
-def method_call(run: Run, call: Call, state: FlowState) -> Value:
+def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method call: by the receiver's kind and the method, by the method alone, or by
     the kind alone."""
     kind = call.receiver.kind
@@ -53,24 +53,26 @@ def method_call(run: Run, call: Call, state: FlowState) -> Value:
 
 
 @transfers("tensor unknown", "backward")
-def _backward(run: Run, call: Call, state: FlowState) -> Value:
+def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     retain = call.retains_graph or len(call.values) > 1
     backward(run, state, call.receiver, call.node, retain=retain)
     return PLAIN
 
 
 @transfers("optimizer", "step")
-def _step(run: Run, call: Call, state: FlowState) -> Value:
+def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Record an update of the parameters that the optimizer was given."""
     if call.receiver.owners:
         # A fused optimizer changes no version counter, so torch does not notice
         # (tests/torch_facts/test_version_check.py).
         fused = call.receiver.data == "fused"
-        updated(run, state, call.receiver.owners, call.node, Rule.DATA if fused else Rule.STEP, HIGH - fused)
+        rule = CheckRule.DATA if fused else CheckRule.STEP
+        updated(run, state, call.receiver.owners, call.node, rule, HIGH - fused)
     return PLAIN
 
 
 @transfers("unknown", "step")
-def _step_by_name(run: Run, call: Call, state: FlowState) -> Value | None:
+def _step_by_name(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Match an optimizer that the function was given with its model by name: ``opt_d`` and ``D``."""
     name = call.receiver.name
     # A scheduler is often named after its optimizer, and its `step` changes no parameter.
@@ -87,12 +89,12 @@ def _step_by_name(run: Run, call: Call, state: FlowState) -> Value | None:
         and (key.startswith(stem) or stem.startswith(key))
     }
     if owners:
-        updated(run, state, frozenset(owners), call.node, Rule.STEP, HIGH - 1)
+        updated(run, state, frozenset(owners), call.node, CheckRule.STEP, HIGH - 1)
     return PLAIN
 
 
 @transfers("any", "parameters named_parameters")
-def _parameters(run: Run, call: Call, state: FlowState) -> Value | None:
+def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     receiver = call.receiver
     if not receiver.name and receiver.kind not in ("object", "module"):
         return None
@@ -100,7 +102,8 @@ def _parameters(run: Run, call: Call, state: FlowState) -> Value | None:
 
 
 @transfers("any", "buffers named_buffers")
-def _buffers(run: Run, call: Call, state: FlowState) -> Value | None:
+def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return a list of the registered buffers; None if the receiver can't be named."""
     receiver, prefix = call.receiver, f"{call.receiver.name}."
     if not receiver.name and receiver.kind not in ("object", "module"):
         return None
@@ -113,7 +116,7 @@ def _buffers(run: Run, call: Call, state: FlowState) -> Value | None:
 
 
 @transfers("any", "register_buffer register_parameter add_module")
-def _register(run: Run, call: Call, state: FlowState) -> Value:
+def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Record a module's new part, buffer or parameter."""
     key = getattr(call.first.data, "value", None)
     if len(call.values) > 1 and isinstance(key, str) and call.receiver.name:
@@ -125,7 +128,7 @@ def _register(run: Run, call: Call, state: FlowState) -> Value:
 
 
 @transfers("any", "append extend insert")
-def _append(run: Run, call: Call, state: FlowState) -> Value:
+def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Record a list's new element, or a container's new module."""
     if not call.values:
         return PLAIN
@@ -145,29 +148,29 @@ def _append(run: Run, call: Call, state: FlowState) -> Value:
 
 # --- objects and modules -----------------------------------------------------------------------------
 @transfers("object class", _KEEPS_MODULE)
-def _kept_object(run: Run, call: Call, state: FlowState) -> Value | None:
+def _kept_object(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     return None if _own_method(run, call) else call.receiver
 
 
 @transfers("object class", "zero_grad state_dict")
-def _plain_of_object(run: Run, call: Call, state: FlowState) -> Value | None:
+def _plain_of_object(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     return None if call.receiver.data not in run.index.classes or _own_method(run, call) else PLAIN
 
 
-def _own_method(run: Run, call: Call) -> bool:
+def _own_method(run: FileRun, call: FollowedCall) -> bool:
     """Return whether the receiver's class in the file has the method."""
     cls = run.index.classes.get(call.receiver.data)
     return cls is not None and run.index.method(cls, call.name) is not None
 
 
 @transfers("object class", "")
-def _of_own_class(run: Run, call: Call, state: FlowState) -> Value:
+def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     callee = attribute(run, call.receiver, call.name, state, call.node.func)
     return call_value(run, callee, call, state)
 
 
 @transfers("class", "apply")
-def _custom_function(run: Run, call: Call, state: FlowState) -> Value | None:
+def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return the result of a custom Function. If ``forward`` returns an input, it is a view that must not be
     written."""
     cls = run.index.classes.get(call.receiver.data)
@@ -192,7 +195,7 @@ def _custom_function(run: Run, call: Call, state: FlowState) -> Value | None:
 
 
 @transfers("module", _KEEPS_MODULE)
-def _kept_module(run: Run, call: Call, state: FlowState) -> Value:
+def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the module itself; ``requires_grad_(False)`` freezes it."""
     if call.name == "requires_grad_" and call.first.data == Constant(False):
         key = call.receiver.name or f"frozen {call.receiver.data.span}"
@@ -202,50 +205,51 @@ def _kept_module(run: Run, call: Call, state: FlowState) -> Value:
 
 
 @transfers("module", "")
-def _of_module(run: Run, call: Call, state: FlowState) -> Value:
+def _of_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return unknown_result(run, state, call.values, strong=call.name == "forward")
 
 
 # --- sequences ---------------------------------------------------------------------------------------
 @transfers("sequence", "values copy")
-def _values(run: Run, call: Call, state: FlowState) -> Value:
+def _values(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return sequence(call.receiver.items, "list")
 
 
 @transfers("sequence", "items")
-def _items(run: Run, call: Call, state: FlowState) -> Value:
+def _items(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return sequence(tuple(sequence((PLAIN, item), "tuple") for item in call.receiver.items), "list")
 
 
 @transfers("sequence", "keys")
-def _keys(run: Run, call: Call, state: FlowState) -> Value:
+def _keys(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return PLAIN
 
 
 @transfers("sequence", "pop get")
-def _popped(run: Run, call: Call, state: FlowState) -> Value:
+def _popped(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return shared(call.receiver.items) or Value(places=run.new_place())
 
 
 @transfers("sequence", "")
-def _of_sequence(run: Run, call: Call, state: FlowState) -> Value:
+def _of_sequence(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return unknown_result(run, state, [call.receiver, *call.values])
 
 
 # --- tensors -----------------------------------------------------------------------------------------
 @transfers("tensor unknown function", "numpy item tolist size dim numel data_ptr")
-def _plain_method(run: Run, call: Call, state: FlowState) -> Value:
+def _plain_method(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return PLAIN
 
 
 @transfers("tensor unknown function", "detach")
-def _detach(run: Run, call: Call, state: FlowState) -> Value:
+def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     places = call.receiver.places or run.new_place()
     return replace(call.receiver.cut(), kind="tensor", sure=True, places=places, name="", data="detached")
 
 
 @transfers("tensor unknown function", "requires_grad_")
-def _requires_grad(run: Run, call: Call, state: FlowState) -> Value:
+def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the tensor as a leaf; a tensor with a history becomes none, and an argument may have one."""
     receiver = call.receiver
     if call.first.data == Constant(False):
         return replace(receiver, grad=Grad.NO, leaf=Leaf.NO)
@@ -256,16 +260,16 @@ def _requires_grad(run: Run, call: Call, state: FlowState) -> Value:
 
 
 @transfers("library", "")
-def _of_library(run: Run, call: Call, state: FlowState) -> Value:
+def _of_library(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return unknown_result(run, state, call.values, strong=call.name == "apply", more=call.every)
 
 
 @transfers("tensor unknown function", "")
-def _of_tensor(run: Run, call: Call, state: FlowState) -> Value:
+def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method of a tensor, or of an unknown value that may be one."""
     table, name, receiver = torch_table(), call.name, call.receiver
     values = [receiver, *call.values]
-    if name in table.writes and receiver.may_be_tensor and name != "detach_":
+    if name in table.writes_self and receiver.may_be_tensor and name != "detach_":
         return _written(run, call, state)
     known = table.knows(name)
     if known and receiver.may_be_tensor and (state.is_sure(receiver) or only_tensors_have(name)):
@@ -285,13 +289,13 @@ def _of_tensor(run: Run, call: Call, state: FlowState) -> Value:
     return unknown_result(run, state, values, strong=trained, more=call.keywords.values())
 
 
-def _written(run: Run, call: Call, state: FlowState) -> Value:
+def _written(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of an in-place method, and record its write and its operation."""
     source = call.first if call.first.may_be_tensor else None
     if call.name in _FILLS_FROM_LAST:
         source = next((argument for argument in reversed(call.every) if argument.kind == "tensor"), None)
     holder = call.holder
-    written = write(run, state, Write(call.receiver, holder, call.node, call.name, source, method=True))
+    written = write(run, state, WriteEffect(call.receiver, holder, call.node, call.name, source, method=True))
     written = replace(written, kind="tensor", sure=True, places=written.places or run.new_place())
     if call.receiver.data == "data" or (isinstance(holder, ast.Attribute) and holder.attr == "data"):
         data_written(run, holder, call.node, state)

@@ -6,14 +6,14 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..operations import ModuleFacts, torch_table
+from ._engine import FileRun
 from ._inlining import DEEPEST, inline
 from ._operations import history, unknown_result
-from ._rules import HIGH, Rule
-from ._run import Run
+from ._rules import HIGH, CheckRule
 from ._state import FlowState
 from ._values import CONTAINERS, Constant, Grad, Leaf, ModuleData, SourceSpan, Use, Value, sequence
-from ._writes import Effect, Save, Write, confirm, perform
-from .torch_table import ModuleFacts, torch_table
+from ._writes import Effect, SaveEffect, WriteEffect, confirm, perform
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
 """torch's modules that return their input or a view of it."""
@@ -23,7 +23,7 @@ _SNAKE = {"LeakyReLU": "leaky_relu", "SELU": "elu", "RReLU": "rrelu_with_noise"}
 
 
 def apply(
-    run: Run,
+    run: FileRun,
     state: FlowState,
     module: Value,
     values: Sequence[Value],
@@ -53,14 +53,14 @@ def apply(
     return result
 
 
-def _used(run: Run, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
+def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
     if not module.name or value.kind != "tensor" or state.mode:
         return value
     return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node))})
 
 
 def _apply_object(
-    run: Run,
+    run: FileRun,
     state: FlowState,
     module: Value,
     values: Sequence[Value],
@@ -80,12 +80,7 @@ def _apply_object(
 
 
 def _effect(
-    run: Run,
-    state: FlowState,
-    module: Value,
-    facts: ModuleFacts,
-    values: list[Value],
-    node: ast.expr,
+    run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, values: list[Value], node: ast.expr
 ) -> Effect:
     """Return the effect of a call of a torch module of the table."""
     data: ModuleData = module.data
@@ -102,8 +97,8 @@ def _effect(
     keeps_input = bool(facts.input) and not is_frozen_product
     bit = run.new_node() if (keeps_input or facts.result) and grad else 0
 
-    def save(value: Value, role: str) -> Save:
-        return Save(value, data.kind, role, span, bit, grad)
+    def save(value: Value, role: str) -> SaveEffect:
+        return SaveEffect(value, data.kind, role, span, bit, grad)
 
     if data.inplace:
         result = replace(
@@ -112,7 +107,7 @@ def _effect(
             leaf=Leaf.NO,
         )  # fmt: skip
         target = node.args[0] if isinstance(node, ast.Call) and node.args else None
-        written = Write(first, target, node, f"{data.kind}(inplace=True)")
+        written = WriteEffect(first, target, node, f"{data.kind}(inplace=True)")
         in_place = torch_table().in_place(f"{_SNAKE.get(data.kind, data.kind.lower())}_")
         keeps = facts.result or any(overload.results for overload in in_place)
         return Effect(result, (save(result, "result"),) if keeps else (), (written,))
@@ -123,7 +118,7 @@ def _effect(
 
 
 def _result(
-    run: Run,
+    run: FileRun,
     state: FlowState,
     module: Value,
     values: Sequence[Value],
@@ -142,7 +137,7 @@ def _result(
 
 # --- construction ------------------------------------------------------------------------------------
 def make_module(
-    run: Run, kind: str, node: ast.Call, values: Sequence[Value], keywords: dict[str, Value]
+    run: FileRun, kind: str, node: ast.Call, values: Sequence[Value], keywords: dict[str, Value]
 ) -> Value:
     """Return a torch module, as its constructor makes it."""
     span = run.span(node)
@@ -159,7 +154,7 @@ def make_module(
     return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), span))
 
 
-def _check_chain(run: Run, parts: tuple[Value, ...], node: ast.Call) -> None:
+def _check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.Call) -> None:
     """Interpret a chain of modules by itself. If one writes to the tensor that the one before it saves, that
     is wrong for every caller."""
     known = {*torch_table().modules, *PASSES, "Sequential"}
@@ -175,14 +170,14 @@ def _check_chain(run: Run, parts: tuple[Value, ...], node: ast.Call) -> None:
     confirm(run, trial, value.may | value.nodes)
     in_chain, run.suspicions, run.depth = run.suspicions, kept, depth
     for suspicion in in_chain.values():
-        if suspicion.rule is Rule.SAVED:
+        if suspicion.rule is CheckRule.SAVED:
             # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
             # specific.
             confidence = min(suspicion.confidence, HIGH - run.at_top)
-            run.suspect(FlowState(), replace(suspicion, rule=Rule.MODULE, confidence=confidence))
+            run.suspect(FlowState(), replace(suspicion, rule=CheckRule.MODULE, confidence=confidence))
 
 
-def _chain_element(run: Run, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
+def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
     """Return the result of one module, located at the module's declaration."""
     span: SourceSpan = part.data.span
     at = ast.Name(id="_", ctx=ast.Load())

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ._run import Run
+from ..operations import Overload, torch_table
+from ._engine import FileRun
 from ._state import FlowState
 from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence
-from ._writes import Effect, Save, perform
-from .torch_table import Overload, torch_table
+from ._writes import Effect, SaveEffect, perform
 
 MAY_COPY = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
 """Operations that return a view or a copy, depending on the strides."""
@@ -27,7 +27,7 @@ _TELLING = frozenset({"dim", "other", "weight", "value", "src", "mask", "index",
 
 
 def operation(
-    run: Run,
+    run: FileRun,
     state: FlowState,
     name: str,
     values: Sequence[Value],
@@ -60,11 +60,11 @@ def operation(
     if torchs:
         state.sure.update(*(tensor.places for tensor in tensors))
     plain = table.aliases.get(name, name)
-    if plain in table.makes:
+    if plain in table.makes_no_history:
         if keywords.get("requires_grad", PLAIN).data == Constant(True):
             return replace(run.tensor(Grad.YES), leaf=Leaf.LEAF, made=run.span(node))
         return replace(run.tensor(Grad.NO), origin=_made_in(state, run.span(node)))
-    if plain in table.integer and not in_place:
+    if plain in table.makes_integers and not in_place:
         return replace(run.tensor(Grad.NO), integer=True)
     overloads = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
     fitting = tuple(overload for overload in overloads if _fits(overload, values, keywords, state))
@@ -80,7 +80,7 @@ def operation(
 class _Applied:
     """An operation that is applied to values, by the overloads that the call may mean."""
 
-    run: Run
+    run: FileRun
     state: FlowState
     name: str
     overloads: tuple[Overload, ...]
@@ -126,11 +126,11 @@ class _Applied:
         made, results = self._results(result)
         return Effect(made, (*saves, *results))
 
-    def _save(self, value: Value, role: str, grad: int, operand: ast.expr | None = None) -> Save:
+    def _save(self, value: Value, role: str, grad: int, operand: ast.expr | None = None) -> SaveEffect:
         shown = None if operand is None else self.run.span(operand)
-        return Save(value, self.name, role, self.span, self.node, Grad(grad), shown)
+        return SaveEffect(value, self.name, role, self.span, self.node, Grad(grad), shown)
 
-    def _arguments(self, overload: Overload, *, in_place: bool) -> Iterator[Save]:
+    def _arguments(self, overload: Overload, *, in_place: bool) -> Iterator[SaveEffect]:
         """Yield the arguments that an overload saves, if a gradient that reads them is needed."""
         given = _by_name(overload, self.values, self.keywords)
         expressions = dict(zip(overload.arguments, self.operands, strict=False))
@@ -156,7 +156,7 @@ class _Applied:
         sure = any(self.state.is_sure(reader) for reader in readers if reader.grad == grad)
         return Grad.MAYBE if grad == Grad.YES and not sure else grad
 
-    def _results(self, result: Value) -> tuple[Value, list[Save]]:
+    def _results(self, result: Value) -> tuple[Value, list[SaveEffect]]:
         """Return one value for each output, and the saved ones."""
         returns = self.overloads[0].returns if self.overloads else ("result",)
         integer = self.overloads[0].integer if self.overloads else ()
@@ -175,7 +175,7 @@ class _Applied:
             grad = Grad(min(grad, Grad.MAYBE))
         return result, self._result(returns[0], result, grad)
 
-    def _result(self, role: str, value: Value, grad: Grad) -> list[Save]:
+    def _result(self, role: str, value: Value, grad: Grad) -> list[SaveEffect]:
         """Return a result as saved if the operation saves it, certainly or perhaps."""
         if not any(role in overload.results or role in overload.may_results for overload in self.overloads):
             return []
@@ -184,7 +184,7 @@ class _Applied:
 
 
 def view_of(
-    run: Run, state: FlowState, name: str, view: str, first: Value, span: SourceSpan, grad: Grad
+    run: FileRun, state: FlowState, name: str, view: str, first: Value, span: SourceSpan, grad: Grad
 ) -> Value:
     """Return a view of ``first``, or a copy if the operation may make one."""
     places = first.places or run.new_place()
@@ -220,7 +220,12 @@ def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
 
 
 def unknown_result(
-    run: Run, state: FlowState, values: Iterable[Value], *, strong: bool = False, more: Iterable[Value] = ()
+    run: FileRun,
+    state: FlowState,
+    values: Iterable[Value],
+    *,
+    strong: bool = False,
+    more: Iterable[Value] = (),
 ) -> Value:
     """Return the result of an unknown function: it may depend on all its arguments.
 

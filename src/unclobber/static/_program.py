@@ -7,10 +7,10 @@ import ast
 from ..syntax import parse
 from . import _expressions, _statements
 from ._custom_functions import FunctionRules
+from ._engine import FileRun
 from ._index import FileIndex, FunctionNode
 from ._inlining import class_attributes, follow
 from ._rules import Suspicion
-from ._run import Run
 from ._state import FlowState
 from ._values import PLAIN, Constant, Grad, Value
 from ._writes import leaves
@@ -38,7 +38,7 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
         >>> [(s.rule.name, s.confidence, s.write.line, s.saved.line) for s in suspected]
         [('SAVED', 3, 5, 4)]
     """
-    run = Run(FileIndex(parse(text), path))
+    run = FileRun(FileIndex(parse(text), path))
     _follow_top(run)
     for function in run.index.functions.values():
         follow(run, function, None, function.name)
@@ -48,7 +48,7 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
     return tuple(by_line)
 
 
-def _follow_top(run: Run) -> None:
+def _follow_top(run: FileRun) -> None:
     """Interpret the file's own statements, and note the globals that functions may rely on."""
     run.at_top = True
     top = run.execute(run.index.tree.body, FlowState())
@@ -63,7 +63,7 @@ def _follow_top(run: Run) -> None:
     }
 
 
-def _follow_class(run: Run, cls: ast.ClassDef) -> None:
+def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
     """Interpret the methods of a class; those of a custom Function by `FunctionRules`."""
     is_function = run.index.is_a(cls, frozenset({"Function"}))
     for method in cls.body:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ._rules import Rule, Suspicion
+from ._rules import CheckRule, Suspicion
 from ._values import Grad, SourceSpan, Value, join
 
 Guards = frozenset[tuple[str, bool]]
@@ -43,8 +43,8 @@ class Step(NamedTuple):
     clock: int
     owners: frozenset[str]
     span: SourceSpan
-    rule: Rule
-    """`Rule.STEP` or `Rule.DATA`."""
+    rule: CheckRule
+    """`CheckRule.STEP` or `CheckRule.DATA`."""
     confidence: int
 
 
@@ -85,10 +85,12 @@ class FlowState:
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
-        copied = FlowState()
-        for name in FlowState.__dataclass_fields__:
-            value = getattr(self, name)
-            setattr(copied, name, value.copy() if isinstance(value, (dict, set)) else value)
+        copied = FlowState.__new__(FlowState)
+        # In one step, because every branch and call copies a state.
+        copied.__dict__ = {
+            name: value.copy() if isinstance(value, (dict, set)) else value
+            for name, value in self.__dict__.items()
+        }
         return copied
 
     def is_sure(self, value: Value) -> bool:
@@ -97,8 +99,7 @@ class FlowState:
 
     def take(self, other: FlowState) -> None:
         """Replace all contents by those of another state."""
-        for name in FlowState.__dataclass_fields__:
-            setattr(self, name, getattr(other, name))
+        self.__dict__.update(other.__dict__)
 
 
 def both(a: Value, b: Value) -> Value:

@@ -7,33 +7,38 @@ from dataclasses import replace
 
 from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
+from ._engine import FileRun, follows
 from ._expressions import truth
 from ._index import mode_of
 from ._operations import operation
-from ._rules import HIGH, Rule, Suspicion
-from ._run import Run, follows
+from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, merge
 from ._values import PLAIN, Grad, Leaf, Value, sequence
-from ._writes import Write, leaves, write
+from ._writes import WriteEffect, leaves, write
 
 
 # --- assignment --------------------------------------------------------------------------------------
 @follows(ast.Assign)
-def _assign(run: Run, node: ast.Assign, state: FlowState) -> None:
+def _assign(run: FileRun, node: ast.Assign, state: FlowState) -> None:
     value = run.evaluate(node.value, state)
     for target in node.targets:
         bind(run, target, value, state)
 
 
 @follows(ast.AnnAssign)
-def _annotated(run: Run, node: ast.AnnAssign, state: FlowState) -> None:
+def _annotated(run: FileRun, node: ast.AnnAssign, state: FlowState) -> None:
     if node.value is not None:
         bind(run, node.target, run.evaluate(node.value, state), state)
 
 
 @follows(ast.AugAssign)
-def _augmented(run: Run, node: ast.AugAssign, state: FlowState) -> None:
+def _augmented(run: FileRun, node: ast.AugAssign, state: FlowState) -> None:
     """Apply ``target op= value``: a write if the target may be a tensor."""
+    if isinstance(node.op, ast.MatMult):
+        # `a @= b` binds `a` to a new tensor (tests/torch_facts/test_mutating_kernels.py).
+        source = ast.copy_location(ast.BinOp(node.target, node.op, node.value), node)
+        bind(run, node.target, run.evaluate(source, state), state)
+        return
     value = run.evaluate(node.value, state)
     current = _augmented_value(run, node.target, state)
     if current.kind == "sequence":
@@ -48,7 +53,7 @@ def _augmented(run: Run, node: ast.AugAssign, state: FlowState) -> None:
         state.names[node.target.id] = new
 
 
-def _augmented_value(run: Run, target: ast.expr, state: FlowState) -> Value:
+def _augmented_value(run: FileRun, target: ast.expr, state: FlowState) -> Value:
     """Return the changed value; for an index, a part of the tensor, whatever the index is."""
     current = run.evaluate(target, state)
     if isinstance(target, ast.Subscript) and current.may_be_tensor:
@@ -59,7 +64,7 @@ def _augmented_value(run: Run, target: ast.expr, state: FlowState) -> Value:
     return current
 
 
-def _augment(run: Run, node: ast.AugAssign, current: Value, value: Value, state: FlowState) -> None:
+def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, state: FlowState) -> None:
     """Record an augmented assignment to a tensor: its write, its operation and its new history."""
     target, operator = node.target, OPERATORS[type(node.op)]
     how = f"{operator.symbol}="
@@ -69,7 +74,7 @@ def _augment(run: Run, node: ast.AugAssign, current: Value, value: Value, state:
     if isinstance(holder, ast.Attribute) and holder.attr == "data":
         data_written(run, holder, node, state)
     part = replace(current, leaf=Leaf(min(current.leaf, Leaf.VIEW))) if is_part else current
-    written = write(run, state, Write(part, target, node, how, value))
+    written = write(run, state, WriteEffect(part, target, node, how, value))
     result = operation(
         run, state, operator.operation, [written, value], node, operands=[target, node.value], in_place=True
     )
@@ -83,7 +88,7 @@ def _augment(run: Run, node: ast.AugAssign, current: Value, value: Value, state:
         bind(run, target, replace(result, leaf=current.leaf), state)
 
 
-def _overlap(run: Run, node: ast.AugAssign, how: str, current: Value, state: FlowState) -> None:
+def _overlap(run: FileRun, node: ast.AugAssign, how: str, current: Value, state: FlowState) -> None:
     """Suspect ``x -= x[:1]``, which reads elements that it has already overwritten."""
     value = node.value
     if not isinstance(value, ast.Subscript) or not isinstance(node.target, ast.Name):
@@ -93,40 +98,40 @@ def _overlap(run: Run, node: ast.AugAssign, how: str, current: Value, state: Flo
     if same and sliced and any(isinstance(part, ast.Slice) for part in ast.walk(value.slice)):
         sure = state.is_sure(current)
         if sure or isinstance(value.slice, ast.Tuple):
-            suspicion = Suspicion(Rule.SELF_OVERLAP, HIGH if sure else HIGH - 1, run.span(node))
+            suspicion = Suspicion(CheckRule.SELF_OVERLAP, HIGH if sure else HIGH - 1, run.span(node))
             run.suspect(state, replace(suspicion, saved=run.span(value), how=how, name=node.target.id))
 
 
 # --- plain statements --------------------------------------------------------------------------------
 @follows(ast.Expr)
-def _expression(run: Run, node: ast.Expr, state: FlowState) -> None:
+def _expression(run: FileRun, node: ast.Expr, state: FlowState) -> None:
     run.evaluate(node.value, state)
 
 
 @follows(ast.Assert)
-def _assert(run: Run, node: ast.Assert, state: FlowState) -> None:
+def _assert(run: FileRun, node: ast.Assert, state: FlowState) -> None:
     run.evaluate(node.test, state)
 
 
 @follows(ast.Delete)
-def _delete(run: Run, node: ast.Delete, state: FlowState) -> None:
+def _delete(run: FileRun, node: ast.Delete, state: FlowState) -> None:
     for target in node.targets:
         if isinstance(target, ast.Name):
             state.names.pop(target.id, None)
 
 
 @follows(ast.Raise)
-def _raise(run: Run, node: ast.Raise, state: FlowState) -> None:
+def _raise(run: FileRun, node: ast.Raise, state: FlowState) -> None:
     state.dead = True
 
 
 @follows(ast.FunctionDef)
-def _define(run: Run, node: ast.FunctionDef, state: FlowState) -> None:
+def _define(run: FileRun, node: ast.FunctionDef, state: FlowState) -> None:
     state.names[node.name] = Value("function", grad=Grad.NO, data=node)
 
 
 @follows(ast.Return)
-def _return(run: Run, node: ast.Return, state: FlowState) -> None:
+def _return(run: FileRun, node: ast.Return, state: FlowState) -> None:
     """Record a returned value with its state; later statements of the block are never reached."""
     value = run.evaluate(node.value, state) if node.value is not None else PLAIN
     if run.depth == 0:
@@ -137,20 +142,21 @@ def _return(run: Run, node: ast.Return, state: FlowState) -> None:
 
 # --- branches ----------------------------------------------------------------------------------------
 @follows(ast.If)
-def _if(run: Run, node: ast.If, state: FlowState) -> FlowState:
+def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     """Interpret the branch that is known to be taken, else both, and merge them."""
     run.evaluate(node.test, state)
     known = truth(run, node.test, state)
     if known is not None:
         return run.execute(node.body if known else node.orelse, state)
-    text = ast.unparse(node.test)
-    # In `not a and b` the `not` belongs to `a` alone.
-    negated = text.removeprefix("not ") if text.startswith("not ") and " and " not in text else ""
+    test, negated = node.test, False
+    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        test, negated = test.operand, not negated
+    text = ast.unparse(test)
     # The branch is noted with each save and write: what is in both branches of one condition never meets
     # (test_exclusive_branches in tests/check/test_check_programs.py).
     yes, no, outside = state.copy(), state, state.quiet
     for branch, holds in ((yes, True), (no, False)):
-        branch.guards |= {(negated, not holds) if negated else (text, holds)}
+        branch.guards |= {(text, holds != negated)}
         branch.quiet += int(_is_evaluation(node.test, holds=holds))
     left, right = run.execute(node.body, yes), run.execute(node.orelse, no)
     left.quiet = right.quiet = outside
@@ -166,7 +172,7 @@ def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
 
 
 @follows(ast.Try)
-def _try(run: Run, node: ast.Try, state: FlowState) -> FlowState:
+def _try(run: FileRun, node: ast.Try, state: FlowState) -> FlowState:
     tried = run.execute(node.orelse, run.execute(node.body, state.copy()))
     # The first statement of the body may raise, so a handler starts from the state before the body.
     for handler in node.handlers:
@@ -175,7 +181,7 @@ def _try(run: Run, node: ast.Try, state: FlowState) -> FlowState:
 
 
 @follows(ast.With, ast.AsyncWith)
-def _with(run: Run, node: ast.With | ast.AsyncWith, state: FlowState) -> FlowState:
+def _with(run: FileRun, node: ast.With | ast.AsyncWith, state: FlowState) -> FlowState:
     """Interpret the body in the mode that the items turn on."""
     before = state.mode
     for item in node.items:
@@ -197,7 +203,7 @@ def _with(run: Run, node: ast.With | ast.AsyncWith, state: FlowState) -> FlowSta
 
 # --- loops -------------------------------------------------------------------------------------------
 @follows(ast.For, ast.AsyncFor, ast.While)
-def _loop(run: Run, node: ast.For | ast.AsyncFor | ast.While, state: FlowState) -> FlowState:
+def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowState) -> FlowState:
     """Interpret a loop, and merge the states of its breaks."""
     over = PLAIN if isinstance(node, ast.While) else run.evaluate(node.iter, state)
     if not isinstance(node, ast.While):
@@ -216,7 +222,9 @@ def _loop(run: Run, node: ast.For | ast.AsyncFor | ast.While, state: FlowState) 
     return run.execute(node.orelse, state)
 
 
-def _rounds(run: Run, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState) -> FlowState:
+def _rounds(
+    run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState
+) -> FlowState:
     """Interpret the body twice, because the second pass sees the first one's saves and writes."""
     for turn in range(2):
         if isinstance(node, ast.While):
@@ -239,7 +247,7 @@ def _rounds(run: Run, node: ast.For | ast.AsyncFor | ast.While, over: Value, sta
     return state
 
 
-def _freeze(run: Run, node: ast.For | ast.AsyncFor, over: Value) -> None:
+def _freeze(run: FileRun, node: ast.For | ast.AsyncFor, over: Value) -> None:
     """Freeze the modules of ``for p in net.parameters(): p.requires_grad = False``."""
     if over.data in ("parameters", "named_parameters"):
         text = "\n".join(ast.unparse(statement) for statement in node.body)
@@ -248,6 +256,6 @@ def _freeze(run: Run, node: ast.For | ast.AsyncFor, over: Value) -> None:
 
 
 @follows(ast.Break, ast.Continue)
-def _leave_loop(run: Run, node: ast.Break | ast.Continue, state: FlowState) -> None:
+def _leave_loop(run: FileRun, node: ast.Break | ast.Continue, state: FlowState) -> None:
     (run.breaks if isinstance(node, ast.Break) else run.continues).append(state.copy())
     state.dead = True

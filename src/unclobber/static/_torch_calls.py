@@ -5,22 +5,22 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from ..operations import torch_table
 from ..syntax import out_of_place
-from ._call import Call
+from ._call import FollowedCall
+from ._engine import FileRun
 from ._index import mode_of
 from ._modules import PASSES, make_module
 from ._operations import operation, unknown_result
-from ._run import Run
 from ._state import FlowState
 from ._transfers import transferred, transfers
 from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, Value, sequence
-from ._writes import Write, backward, write
-from .torch_table import torch_table
+from ._writes import WriteEffect, backward, write
 
 _PREFIXES = ("linalg.", "special.", "fft.")
 
 
-def torch_call(run: Run, call: Call, state: FlowState) -> Value:
+def torch_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a call of torch, by its full name."""
     # These functions write under no_grad, so a leaf may be written.
     if ".nn.init." in call.full:
@@ -37,12 +37,12 @@ def torch_call(run: Run, call: Call, state: FlowState) -> Value:
 
 
 @transfers("torch", "Parameter")
-def _parameter(run: Run, call: Call, state: FlowState) -> Value:
+def _parameter(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     grad = Grad.NO if call.keywords.get("requires_grad", PLAIN).data == Constant(False) else Grad.YES
     return replace(run.tensor(grad), leaf=Leaf.LEAF if grad else Leaf.NO, made=run.span(call.node))
 
 
-def _optimizer(call: Call) -> Value:
+def _optimizer(call: FollowedCall) -> Value:
     """Return an optimizer with the parameters that it was given."""
     if "lr_scheduler" in call.full or "swa_utils" in call.full:
         return PLAIN
@@ -55,7 +55,7 @@ def _optimizer(call: Call) -> Value:
 
 
 @transfers("torch", "set_grad_enabled")
-def _set_grad_enabled(run: Run, call: Call, state: FlowState) -> Value | None:
+def _set_grad_enabled(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     if not call.values:
         return None
     mode = mode_of(call.node)
@@ -65,13 +65,14 @@ def _set_grad_enabled(run: Run, call: Call, state: FlowState) -> Value | None:
 
 
 @transfers("torch", "checkpoint")
-def _checkpoint(run: Run, call: Call, state: FlowState) -> Value | None:
+def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     # A checkpoint saves its inputs only; the first argument is the function that it runs.
     return unknown_result(run, state, call.values[1:], strong=True) if call.values else None
 
 
 @transfers("torch", "autograd.grad")
-def _autograd_grad(run: Run, call: Call, state: FlowState) -> Value | None:
+def _autograd_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Apply the backward, and return gradients that have a graph with ``create_graph``."""
     if not call.values:
         return None
     create = call.is_true("create_graph")
@@ -82,18 +83,18 @@ def _autograd_grad(run: Run, call: Call, state: FlowState) -> Value | None:
 
 
 @transfers("torch", "autograd.backward")
-def _autograd_backward(run: Run, call: Call, state: FlowState) -> Value | None:
+def _autograd_backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     for loss in call.first.parts if call.values else ():
         backward(run, state, loss, call.node, retain=call.retains_graph)
     return PLAIN if call.values else None
 
 
 @transfers("torch", "manual_seed device Generator Size compile set_num_threads")
-def _no_operation(run: Run, call: Call, state: FlowState) -> Value:
+def _no_operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return call.first if call.name == "compile" else PLAIN
 
 
-def _operation(run: Run, call: Call, state: FlowState) -> Value:
+def _operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a torch operation: into ``out=``, in place, or a new tensor."""
     table = torch_table()
     functional = ".functional." in call.full
@@ -109,11 +110,11 @@ def _operation(run: Run, call: Call, state: FlowState) -> Value:
         operation(
             run, state, bare, call.values, call.node, keywords=keywords, operands=call.nodes, torchs=True
         )
-        return write(run, state, Write(out, target, call.node, f"{last}(out=)"))
+        return write(run, state, WriteEffect(out, target, call.node, f"{last}(out=)"))
     if call.values and (call.is_true("inplace") or (bare != name and table.knows(bare))):
         target = call.node.args[0] if call.node.args else None
         how = f"{last}(inplace=True)" if bare == name else last
-        first = write(run, state, Write(call.first, target, call.node, how))
+        first = write(run, state, WriteEffect(call.first, target, call.node, how))
         result = operation(
             run, state, bare, [first, *call.values[1:]], call.node, in_place=True, torchs=True,
             functional=functional,
@@ -129,7 +130,7 @@ def _operation(run: Run, call: Call, state: FlowState) -> Value:
     return _unknown(run, call, state, functional=functional)
 
 
-def _unknown(run: Run, call: Call, state: FlowState, *, functional: bool) -> Value:
+def _unknown(run: FileRun, call: FollowedCall, state: FlowState, *, functional: bool) -> Value:
     """Return the result of a torch function that is not in the table."""
     plain = call.full.count(".") == 1
     result = unknown_result(run, state, call.values, strong=functional or plain, more=call.every)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ._call import Call
-from ._run import Run
+from ._call import FollowedCall
+from ._engine import FileRun
 from ._state import FlowState
 from ._values import Value
 
-Transfer = Callable[[Run, Call, FlowState], Value | None]
+Transfer = Callable[[FileRun, FollowedCall, FlowState], Value | None]
 """Returns a call's result and records its effects; None for a call that it doesn't know."""
-TRANSFERS: dict[tuple[str, str], Transfer] = {}
+transfer_functions: dict[tuple[str, str], Transfer] = {}
 """By the receiver's kind and the method; ``any`` for every kind, ``__call__`` for a call of the value
 itself. Functions have the kinds ``builtin`` and ``torch``."""
 
@@ -20,14 +20,14 @@ def transfers(kinds: str, names: str) -> Callable[[Transfer], Transfer]:
     """Register a transfer function for some kinds and names, each separated by spaces."""
 
     def register(function: Transfer) -> Transfer:
-        for kind in kinds.split():
-            TRANSFERS.update(dict.fromkeys(((kind, name) for name in names.split() or ("",)), function))
+        keys = [(kind, name) for kind in kinds.split() for name in names.split() or ("",)]
+        transfer_functions.update(dict.fromkeys(keys, function))
         return function
 
     return register
 
 
-def transferred(run: Run, kind: str, name: str, call: Call, state: FlowState) -> Value | None:
+def transferred(run: FileRun, kind: str, name: str, call: FollowedCall, state: FlowState) -> Value | None:
     """Return a call's result by the table; None if no function there knows it."""
-    transfer = TRANSFERS.get((kind, name))
+    transfer = transfer_functions.get((kind, name))
     return None if transfer is None else transfer(run, call, state)

@@ -128,7 +128,7 @@ class Value:
         )  # fmt: skip
 
     def nested(self) -> tuple[Value, ...]:
-        """Return the value, its elements and theirs."""
+        """Return the value, its elements and the elements of each of them."""
         return (self, *self.items, *(inner for item in self.items for inner in item.items))
 
 

@@ -7,17 +7,17 @@ import re
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..operations import torch_table
 from ..syntax import dotted
-from ._rules import HIGH, Rule, Suspicion
-from ._run import Run
+from ._engine import FileRun
+from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Held, Kept, Pending, Step
 from ._values import Grad, Leaf, SourceSpan, Value
-from .torch_table import torch_table
 
 _INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer", "library", "sequence"})
 
 
-class Save(NamedTuple):
+class SaveEffect(NamedTuple):
     """A tensor that an operation saves for backward."""
 
     value: Value
@@ -33,7 +33,7 @@ class Save(NamedTuple):
     """The expression of the saved tensor, if it is a part of its own."""
 
 
-class Write(NamedTuple):
+class WriteEffect(NamedTuple):
     """A write to a tensor."""
 
     value: Value
@@ -74,11 +74,11 @@ class Effect(NamedTuple):
     """The effect of an operation or a module's call: writes come first."""
 
     result: Value
-    saves: tuple[Save, ...] = ()
-    writes: tuple[Write, ...] = ()
+    saves: tuple[SaveEffect, ...] = ()
+    writes: tuple[WriteEffect, ...] = ()
 
 
-def perform(run: Run, state: FlowState, effect: Effect) -> Value:
+def perform(run: FileRun, state: FlowState, effect: Effect) -> Value:
     """Record the writes and saves of an effect; return its result."""
     for made in effect.writes:
         write(run, state, made)
@@ -87,7 +87,7 @@ def perform(run: Run, state: FlowState, effect: Effect) -> Value:
     return effect.result
 
 
-def save(state: FlowState, saved: Save) -> None:
+def save(state: FlowState, saved: SaveEffect) -> None:
     """Record that an operation saves a tensor."""
     value = saved.value
     if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
@@ -98,22 +98,23 @@ def save(state: FlowState, saved: Save) -> None:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
 
-def write(run: Run, state: FlowState, made: Write) -> Value:
+def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     """Record a write to a tensor; return the tensor as it is afterwards."""
     value, target = made.value, made.target
     if value.kind in _INERT:
         return value
-    blamed = Suspicion(Rule.SAVED, HIGH, write=run.span(made.node), how=made.how, name=made.name)
+    blamed = Suspicion(CheckRule.SAVED, HIGH, write=run.span(made.node), how=made.how, name=made.name)
     sure = made.method or state.is_sure(value)
     _over_kept(state, value, blamed, sure=sure)
     _held_elsewhere(run, state, value, blamed, target, sure=sure)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
-    if value.origin is not None and value.origin.kind == "expanded" and made.how not in torch_table().spread:
+    expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
+    if expanded is not None and made.how not in torch_table().writes_expanded:
         # A subscripted part of an expanded tensor may have its elements to itself.
         confidence = HIGH - isinstance(target, ast.Subscript)
-        suspicion = replace(blamed, rule=Rule.EXPANDED, confidence=confidence)
-        run.suspect(state, replace(suspicion, saved=value.origin.span))
+        suspicion = replace(blamed, rule=CheckRule.EXPANDED, confidence=confidence)
+        run.suspect(state, replace(suspicion, saved=expanded.span))
     now = run.tick()
     state.written.update(dict.fromkeys(value.places, now))
     return made.after(state)
@@ -123,7 +124,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
     """Record the write as pending for each saved tensor that may share the memory."""
     assert blamed.write is not None
     alone = len(value.places) == 1
-    rule = Rule.SAVED_DATA if value.data == "data" else Rule.SAVED
+    rule = CheckRule.SAVED_DATA if value.data == "data" else CheckRule.SAVED
     for place in value.places:
         # Sorted, so that every run reports the same one.
         for kept in sorted(state.kept.get(place, ()), key=lambda saved: saved[1:4]):
@@ -143,7 +144,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
 
 
 def _held_elsewhere(
-    run: Run, state: FlowState, value: Value, blamed: Suspicion, target: ast.expr | None, *, sure: bool
+    run: FileRun, state: FlowState, value: Value, blamed: Suspicion, target: ast.expr | None, *, sure: bool
 ) -> None:
     """Suspect a write to a tensor that a list holds itself, so that all its entries show the new value."""
     assert blamed.write is not None
@@ -153,48 +154,48 @@ def _held_elsewhere(
                 continue
             if _is_put_together(run, held.list):
                 confidence = HIGH if sure and len(value.places) == 1 else 1
-                suspicion = replace(blamed, rule=Rule.HELD, confidence=confidence, saved=held.span)
+                suspicion = replace(blamed, rule=CheckRule.HELD, confidence=confidence, saved=held.span)
                 run.suspect(state, replace(suspicion, name=held.element, more=held.list))
 
 
-def _is_put_together(run: Run, name: str) -> bool:
+def _is_put_together(run: FileRun, name: str) -> bool:
     """Return whether the running function or file stacks, joins or returns a list."""
     pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
     return re.search(pattern, ast.unparse(run.stack[-1] if run.stack else run.index.tree)) is not None
 
 
-def _refused(run: Run, state: FlowState, made: Write, blamed: Suspicion) -> None:
+def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
     """Suspect a write that torch refuses at once: to a leaf, to a view, to an inference tensor."""
     value, source = made.value, made.source
     leaf, origin = value.leaf, value.origin
 
-    def suspect(rule: Rule, confidence: int, saved: SourceSpan | None, more: str = "") -> None:
+    def suspect(rule: CheckRule, confidence: int, saved: SourceSpan | None, more: str = "") -> None:
         run.suspect(state, replace(blamed, rule=rule, confidence=confidence, saved=saved, more=more))
 
     if leaf == Leaf.LEAF:
-        suspect(Rule.LEAF, HIGH if value.grad == Grad.YES else HIGH - 1, value.made)
+        suspect(CheckRule.LEAF, HIGH if value.grad == Grad.YES else HIGH - 1, value.made)
     elif leaf == Leaf.VIEW:
-        suspect(Rule.LEAF_VIEW, HIGH, value.made)
+        suspect(CheckRule.LEAF_VIEW, HIGH, value.made)
     elif (
         value.name.endswith((".weight", ".bias"))
         and value.kind == "tensor"
         and not (value.sure or value.grad == Grad.NO)  # through `.data` it may be written
     ):
-        suspect(Rule.PARAMETER_LIKE, HIGH - 1, None)
+        suspect(CheckRule.PARAMETER_LIKE, HIGH - 1, None)
     if origin is None or origin.kind == "expanded":
         return
     grad = max(value.grad, source.grad if source is not None and source.may_be_tensor else Grad.NO)
     if origin.kind == "inference":
-        suspect(Rule.INFERENCE, HIGH, origin.span)
+        suspect(CheckRule.INFERENCE, HIGH, origin.span)
     elif grad:
-        rules = {"several": Rule.SEVERAL, "function": Rule.FUNCTION_VIEW}
+        rules = {"several": CheckRule.SEVERAL, "function": CheckRule.FUNCTION_VIEW}
         less = grad == Grad.MAYBE and not run.function.endswith("forward")
-        suspect(rules.get(origin.kind, Rule.NO_GRAD_VIEW), 1 + grad - less, origin.span, origin.kind)
+        suspect(rules.get(origin.kind, CheckRule.NO_GRAD_VIEW), 1 + grad - less, origin.span, origin.kind)
 
 
 # --- what needs it -----------------------------------------------------------------------------------
 def confirm(
-    run: Run, state: FlowState, nodes: int, *, needed: SourceSpan | None = None, less: int = 0
+    run: FileRun, state: FlowState, nodes: int, *, needed: SourceSpan | None = None, less: int = 0
 ) -> None:
     """Suspect the pending writes to tensors that a backward needs, or may need if the caller runs one.
 
@@ -212,7 +213,7 @@ def confirm(
             del state.pending[key]
 
 
-def leaves(run: Run, state: FlowState, value: Value) -> None:
+def leaves(run: FileRun, state: FlowState, value: Value) -> None:
     """Confirm writes that matter if the caller runs backward from the returned value or an attribute."""
     bits = 0
     for element in value.nested():
@@ -223,7 +224,7 @@ def leaves(run: Run, state: FlowState, value: Value) -> None:
 
 
 def backward(
-    run: Run, state: FlowState, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
+    run: FileRun, state: FlowState, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
 ) -> None:
     """Apply a backward from a value: suspect pending writes, updated parameters and freed graphs, then free
     the graph.
@@ -246,7 +247,7 @@ def backward(
                 run.suspect(state, replace(suspicion, name=use.owner))
     before = [where for bits, where in state.freed.items() if bits & value.nodes]
     if before:
-        run.suspect(state, Suspicion(Rule.TWICE, HIGH - less, needed=span, freed=before[0]))
+        run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, needed=span, freed=before[0]))
     if retain:
         return
     bits = value.nodes
@@ -266,14 +267,14 @@ def backward(
 
 
 def updated(
-    run: Run, state: FlowState, owners: frozenset[str], node: ast.expr, rule: Rule, confidence: int
+    run: FileRun, state: FlowState, owners: frozenset[str], node: ast.expr, rule: CheckRule, confidence: int
 ) -> None:
     """Record a parameter update: an optimizer's step, or a write to ``.data``."""
     state.steps += (Step(run.tick(), owners, run.span(node), rule, confidence),)
 
 
 def hold(
-    run: Run, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
+    run: FileRun, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
 ) -> None:
     """Record that a list holds a tensor itself."""
     if value.kind != "tensor" or value.integer or not isinstance(element, ast.Name):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
 from ..syntax import extent, segment
-from ._rules import HIGH, Rule, Suspicion
+from ._rules import HIGH, CheckRule, Suspicion
 from ._values import SourceSpan
 
 _PREFIXES: dict[tuple[str, bool], str] = {
@@ -43,13 +43,13 @@ def findings(
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
     """Return each mistake once: of a chain of modules at its call, and without consequences of a freed
     graph."""
-    called = {each.how for each in suspicions if each.rule is Rule.SAVED and each.write == each.saved}
-    twice = {each.needed.line for each in suspicions if each.rule is Rule.TWICE and each.needed}
+    called = {each.how for each in suspicions if each.rule is CheckRule.SAVED and each.write == each.saved}
+    twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
     return [
         each
         for each in suspicions
-        if not (each.rule is Rule.MODULE and each.how in called)
-        and not (each.rule is Rule.STEP and each.needed is not None and each.needed.line in twice)
+        if not (each.rule is CheckRule.MODULE and each.how in called)
+        and not (each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice)
     ]
 
 
@@ -70,7 +70,7 @@ def _finding(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Finding:
         writes=_writes(suspicion, path, lines),
         needed=Need(_site(suspicion.needed, path, lines)) if suspicion.needed is not None else None,
         freed=Need(_site(suspicion.freed, path, lines)) if suspicion.freed is not None else None,
-        fixes=tuple(Fix(advice, general=True) for advice in rule.advice),
+        fixes=(Fix(rule.advice, general=True),) if rule.advice else (),
         labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
         confidence="high" if high else "medium",
     )

@@ -4,9 +4,9 @@
 """
 
 from ._locks import SharedLock
-from ._names import dotted, is_in_place, last_name, out_of_place
+from ._names import dotted, imported_by, is_in_place, last_name, out_of_place
 from ._operators import OPERATORS
-from ._spans import Span, SpanEdit, characters, extent, node_span, replaced, segment
+from ._spans import Span, characters, extent, node_span, segment
 from ._texts import NotParsedError, compiled, parse, parse_expression, text_of
 
 __all__ = [
@@ -14,18 +14,17 @@ __all__ = [
     "NotParsedError",
     "SharedLock",
     "Span",
-    "SpanEdit",
     "characters",
     "compiled",
     "dotted",
     "extent",
+    "imported_by",
     "is_in_place",
     "last_name",
     "node_span",
     "out_of_place",
     "parse",
     "parse_expression",
-    "replaced",
     "segment",
     "text_of",
 ]

@@ -28,6 +28,22 @@ def last_name(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def imported_by(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """Return the names that an import binds, with their full names.
+
+    Example:
+        >>> imported_by(ast.parse("import torch.nn.functional as F, os.path").body[0])
+        {'F': 'torch.nn.functional', 'os': 'os'}
+        >>> imported_by(ast.parse("from ..nets import Net as N").body[0])
+        {'N': '..nets.Net'}
+    """
+    if isinstance(node, ast.ImportFrom):
+        home = "." * node.level + (node.module or "")
+        return {alias.asname or alias.name: f"{home}.{alias.name}" for alias in node.names}
+    roots = {alias: alias.name.partition(".")[0] for alias in node.names}
+    return {alias.asname or root: alias.name if alias.asname else root for alias, root in roots.items()}
+
+
 def is_in_place(name: str) -> bool:
     """Return whether an operation of this name writes to its tensor, by torch's convention.
 

@@ -6,7 +6,7 @@ import ast
 from typing import NamedTuple
 
 
-class Operator(NamedTuple):
+class BinaryOperator(NamedTuple):
     """A binary operator on tensors."""
 
     symbol: str
@@ -22,18 +22,18 @@ class Operator(NamedTuple):
         return self.operation if self.operation == "matmul" else f"{self.operation}_"
 
 
-OPERATORS: dict[type[ast.AST], Operator] = {
-    ast.Add: Operator("+", "add"),
-    ast.Sub: Operator("-", "sub"),
-    ast.Mult: Operator("*", "mul"),
-    ast.Div: Operator("/", "div"),
-    ast.Pow: Operator("**", "pow", "exponent"),
-    ast.Mod: Operator("%", "remainder"),
-    ast.MatMult: Operator("@", "matmul"),
-    ast.FloorDiv: Operator("//", "floor_divide"),
-    ast.BitAnd: Operator("&", "bitwise_and"),
-    ast.BitOr: Operator("|", "bitwise_or"),
-    ast.BitXor: Operator("^", "bitwise_xor"),
-    ast.LShift: Operator("<<", "bitwise_left_shift"),
-    ast.RShift: Operator(">>", "bitwise_right_shift"),
+OPERATORS: dict[type[ast.AST], BinaryOperator] = {
+    ast.Add: BinaryOperator("+", "add"),
+    ast.Sub: BinaryOperator("-", "sub"),
+    ast.Mult: BinaryOperator("*", "mul"),
+    ast.Div: BinaryOperator("/", "div"),
+    ast.Pow: BinaryOperator("**", "pow", "exponent"),
+    ast.Mod: BinaryOperator("%", "remainder"),
+    ast.MatMult: BinaryOperator("@", "matmul"),
+    ast.FloorDiv: BinaryOperator("//", "floor_divide"),
+    ast.BitAnd: BinaryOperator("&", "bitwise_and"),
+    ast.BitOr: BinaryOperator("|", "bitwise_or"),
+    ast.BitXor: BinaryOperator("^", "bitwise_xor"),
+    ast.LShift: BinaryOperator("<<", "bitwise_left_shift"),
+    ast.RShift: BinaryOperator(">>", "bitwise_right_shift"),
 }

@@ -3,21 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
-
-
-class SpanEdit(NamedTuple):
-    """A part of a file, and its replacement."""
-
-    path: str
-    line: int
-    column: int
-    """1-based, in characters."""
-    end_line: int
-    end_column: int
-    """The column after the last character."""
-    text: str
 
 
 class Span(NamedTuple):
@@ -65,18 +52,3 @@ def extent(lines: Sequence[str], span: Span) -> tuple[int, int, int, int] | None
         return None
     column = characters(lines[span.line - 1], span.column) + 1
     return span.line, column, span.end_line, characters(lines[span.end_line - 1], span.end_column) + 1
-
-
-def replaced(text: str, edits: Iterable[SpanEdit]) -> str | None:
-    """Return a file's text with edits made in it; None if two of them overlap."""
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    last = len(text) + 1
-    for edit in sorted(set(edits), reverse=True):
-        begin = starts[edit.line - 1] + edit.column - 1
-        end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, len(text))
-        if end > last:
-            return None
-        text, last = f"{text[:begin]}{edit.text}{text[end:]}", begin
-    return text

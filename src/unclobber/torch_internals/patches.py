@@ -121,7 +121,7 @@ def _reduced(original: Any, protocol: int) -> Any:
 def hide_frames(error: BaseException) -> None:
     """Cut this package's frames out of the traceback of an exception of the program's.
 
-    A ``RuntimeError`` that C has raised keeps them: ``evidence`` reads in them which backward torch refused.
+    A ``RuntimeError`` that C has raised keeps them: ``explain`` reads in them which backward torch refused.
     """
     entries: list[TracebackType] = []
     trace = error.__traceback__

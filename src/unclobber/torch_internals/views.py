@@ -77,7 +77,7 @@ def tied() -> frozenset[str]:
 
     The remaining ones are composed of one slice for each view.
     """
-    from .compat import DispatchKey, view_overloads
+    from .compat.dispatcher import DispatchKey, view_overloads
 
     counts = DispatchKey.VERSION.has_kernel
     return frozenset(name for name in several() if any(map(counts, view_overloads(name, "List[Tensor]"))))
@@ -94,5 +94,5 @@ def _returning(kind: str) -> frozenset[str]:
     return frozenset(
         name
         for name in public - _ITSELF_OR_A_COPY - _OF_SPARSE_TENSORS - _UNDONE
-        if compat.view_overloads(name, kind)
+        if compat.dispatcher.view_overloads(name, kind)
     )

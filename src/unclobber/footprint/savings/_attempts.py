@@ -44,6 +44,7 @@ class Attempts:
     def __init__(
         self, run: Callable[[], str | None], restore: Callable[[], None], before: Trace, step: int
     ) -> None:
+        """Take the program as it is as run already; nothing is run yet."""
         self._run = run
         self._restore = restore
         self.before = before
@@ -126,6 +127,7 @@ class _Changes:
     def __init__(
         self, options: Sequence[Option], recorder: MemoryRecorder | StepClock, in_place: Sequence[Key] = ()
     ) -> None:
+        """Make the modes; only those that have something to do are entered."""
         self._recorder = recorder
         # A clock sees no operations, so no mode must hide from it.
         recording = recorder if isinstance(recorder, MemoryRecorder) else None

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from itertools import islice, permutations
 from types import CodeType
 
+from ...model import SpanEdit
 from ...source import Stack, locate
-from ...syntax import SpanEdit, extent, node_span, segment
+from ...syntax import extent, imported_by, node_span, segment
 from .. import _places
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
@@ -124,7 +125,7 @@ class _Expression:
         names: set[str] = set()
         for node in self.tree.body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+                names.update(imported_by(node))
         return names
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
@@ -173,9 +174,9 @@ class _Expression:
 
     def replaced(self, text: str) -> SpanEdit:
         """Return the edit that puts a text in the expression's place."""
-        found = extent(self.lines, node_span(self.node))
-        assert found is not None
-        return SpanEdit(self.code.co_filename, *found, text)
+        place = extent(self.lines, node_span(self.node))
+        assert place is not None
+        return SpanEdit(self.code.co_filename, *place, text)
 
     def removed(self, statement: ast.stmt) -> SpanEdit:
         return SpanEdit(

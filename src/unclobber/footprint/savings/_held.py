@@ -55,12 +55,7 @@ def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
 
 
 def _by_name(
-    trace: Trace,
-    calls: ForwardCalls,
-    variable: str,
-    members: list[tuple[Storage, HeldName]],
-    *,
-    graph: bool,
+    trace: Trace, calls: ForwardCalls, variable: str, members: list[tuple[Storage, HeldName]], *, graph: bool
 ) -> Option:
     """Return the change for one variable that holds memory, or keeps a graph that does."""
     storages = [storage for storage, _ in members]

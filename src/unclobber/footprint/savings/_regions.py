@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...operations import torch_table
 from ...torch_internals import compat
 from .. import _places
 from .._trace import FunctionCall, Operand, Operation, Trace, Value
@@ -17,29 +18,9 @@ from .._trace import FunctionCall, Operand, Operation, Trace, Value
 _MOST = 30
 """Operations of a part at most."""
 
-POINTWISE = frozenset(
-    {
-        "abs", "add", "addcdiv", "addcmul", "clamp", "clamp_max", "clamp_min", "cos", "cosh", "cube",
-        "div", "elu", "erf", "erfc", "exp", "exp2", "expm1", "hardsigmoid", "hardswish", "hardtanh",
-        "leaky_relu", "lerp", "log", "log10", "log1p", "log2", "maximum", "minimum", "mul", "neg",
-        "pow", "reciprocal", "relu", "rsqrt", "rsub", "sigmoid", "sign", "silu", "sin", "sinh",
-        "softplus", "sqrt", "square", "sub", "tan", "tanh", "where", "masked_fill", "gelu", "logaddexp",
-        "threshold", "sigmoid_", "log_sigmoid_forward", "true_divide"
-    }
-)  # fmt: skip
-REDUCTIONS = frozenset(
-    {
-        "_softmax", "_log_softmax", "_safe_softmax", "amax", "logsumexp", "mean", "sum", "std", "var",
-        "var_mean", "linalg_vector_norm", "norm", "max"
-    }
-)  # fmt: skip
-VIEWS = frozenset(
-    {
-        "_unsafe_view", "_reshape_alias", "alias", "clone", "contiguous", "detach", "expand", "permute",
-        "reshape", "slice", "squeeze", "t", "transpose", "unsqueeze", "view", "select", "_to_copy",
-        "lift_fresh", "ones_like", "zeros_like", "scalar_tensor", "full", "full_like"
-    }
-)  # fmt: skip
+POINTWISE = torch_table().pointwise
+REDUCTIONS = torch_table().reductions
+VIEWS = torch_table().computes_nothing
 PRODUCTS = frozenset({"bmm", "mm", "matmul"})
 TELLING = frozenset(
     {
@@ -218,4 +199,4 @@ class Flow:
 
 def operands(operation: Operation) -> list[Operand]:
     """Return the tensors that an operation reads, in the order of its arguments."""
-    return [leaf for leaf in compat.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]
+    return [leaf for leaf in compat.compilers.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]

@@ -59,9 +59,9 @@ class Replay:
         }
         out: Any = None
         for operation in self.part.operations:
-            args, kwargs = compat.tree_map(lambda leaf: _given(leaf, known), operation.arguments)
+            args, kwargs = compat.compilers.tree_map(lambda leaf: _given(leaf, known), operation.arguments)
             out = operation.kernel(*args, **kwargs)
-            outputs = [leaf for leaf in compat.tree_leaves(out) if isinstance(leaf, Tensor)]
+            outputs = [leaf for leaf in compat.compilers.tree_leaves(out) if isinstance(leaf, Tensor)]
             known.update(zip((result.value for result in operation.results), outputs, strict=True))
         if not isinstance(out, Tensor) or out.dtype != torch.float64:
             raise ValueError("the part has no single result")
@@ -82,7 +82,7 @@ class Replay:
         """Numbers in the part's arguments, each once."""
         numbers = []
         for operation in self.part.operations:
-            leaves = compat.tree_leaves(operation.arguments)
+            leaves = compat.compilers.tree_leaves(operation.arguments)
             numbers += [float(leaf) for leaf in leaves if type(leaf) in (int, float)]
         return list(dict.fromkeys(numbers))
 

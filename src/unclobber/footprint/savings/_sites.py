@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -30,13 +30,7 @@ class SitesMode(TorchFunctionMode):
         self._names = frozenset(name for _, name in self.sites)
         self._recorder = recorder
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Pass a call to `called`, with its site if it is one of those to change."""
         site, name = None, name_of(func)
         # Compare the name first: walking the stack for the site costs far more than a set lookup.

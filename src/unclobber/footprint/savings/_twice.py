@@ -56,7 +56,7 @@ def _computation(operation: Operation) -> tuple[Any, ...]:
     """Return a key that is equal for two operations with the same operands and options."""
     leaves = [
         leaf.value if isinstance(leaf, Operand) else repr(leaf)
-        for leaf in compat.tree_leaves(operation.arguments)
+        for leaf in compat.compilers.tree_leaves(operation.arguments)
     ]
     return operation.name, operation.overload, tuple(leaves)
 

@@ -104,10 +104,7 @@ def _curve(
 
 
 def _compatible(
-    free: tuple[int, ...],
-    chosen: Sequence[Option],
-    attempts: Attempts,
-    known: dict[tuple[int, ...], Tried],
+    free: tuple[int, ...], chosen: Sequence[Option], attempts: Attempts, known: dict[tuple[int, ...], Tried]
 ) -> tuple[int, ...]:
     """Return the changes of `free` without those that spoil the ones before them."""
     known[free] = attempts.run([chosen[at] for at in free])

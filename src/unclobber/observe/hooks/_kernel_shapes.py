@@ -17,7 +17,7 @@ import torch
 
 from ...source import frames
 from ...torch_internals import compat
-from ...torch_internals.compat import DispatchKey, OperatorHandle
+from ...torch_internals.compat.dispatcher import DispatchKey, OperatorHandle
 from ._culprit import Culprit
 from ._overrides import Override
 from ._written import (
@@ -75,6 +75,9 @@ class Listener(Protocol):
     follows_views: bool = False
     """Whether kernels notify it all the same of a write to a tensor that requires grad, which may have
     views."""
+    follows_values: bool = False
+    """Whether it is concerned only by writes to the memory of the tensors in the ``values`` of what is listed
+    in ``watched``: the native core notifies it of no others."""
 
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Take the saves that the running operation itself just made of ``tensors`` from ``pending``; return
@@ -297,7 +300,7 @@ def _plain_kernel(op: OperatorHandle, op_name: str, listeners: Listeners) -> Cal
     redispatch = op.redispatch
     after = DispatchKey.WRITE.after
     below = op.below()
-    see, ignore = compat.see_writes, compat.ignore_writes
+    see, ignore = compat.dispatcher.see_writes, compat.dispatcher.ignore_writes
     slots = tuple(slot - 1 for slot in tensor_slots(op.schema, (0,)))
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
@@ -363,17 +366,21 @@ def _overriding_kernel(
                 or (listener.follows_views and target.requires_grad)
             ):
                 listener.before_write(target, op_name, True, (target, *args), kwargs)
-        if may_be_lazy and (keyset.has(conjugate) or keyset.has(negative)) and compat.sees_writes():
+        if (
+            may_be_lazy
+            and (keyset.has(conjugate) or keyset.has(negative))
+            and compat.dispatcher.sees_writes()
+        ):
             # This call is reported here, so `write_back_kernel`, which it comes to, must not report it again
             # (test_lazy_bits).
-            compat.ignore_writes()
+            compat.dispatcher.ignore_writes()
             try:
                 return original(keyset, target, *args, **kwargs)
             finally:
-                compat.see_writes()
+                compat.dispatcher.see_writes()
         if args and isinstance(args[0], _SCALARS) and takes_tensor:
             below(target, *args, **kwargs)  # torch's boxed call refuses a number in a tensor slot
-            compat.count_write((target,))
+            compat.tensors.count_write((target,))
             return target
         return original(keyset, target, *args, **kwargs)
 
@@ -415,7 +422,7 @@ def _general_kernel(
         # ones; `_fused_*` write CPU memory and move no counter
         # (test_fused_optimizers_count_nothing_on_a_cpu).
         marks = [] if bumps else [(t, t._version, log, log.bumps) for t, log in watched]
-        compat.ignore_writes()
+        compat.dispatcher.ignore_writes()
         try:
             if original is not None:
                 return original(keyset, *args, **kwargs)
@@ -424,7 +431,7 @@ def _general_kernel(
             return redispatch(keyset & after, *args, **kwargs)
         finally:
             if listeners.now:
-                compat.see_writes()
+                compat.dispatcher.see_writes()
             if marks:
                 settle(marks)
 
@@ -437,12 +444,12 @@ def _private_kernel(op: OperatorHandle, listeners: Listeners) -> Callable[..., A
     after = DispatchKey.WRITE.after
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        compat.ignore_writes()
+        compat.dispatcher.ignore_writes()
         try:
             return redispatch(keyset & after, *args, **kwargs)
         finally:
             if listeners.now:
-                compat.see_writes()
+                compat.dispatcher.see_writes()
 
     return kernel
 
@@ -518,7 +525,7 @@ def write_back_kernel(key: DispatchKey, listeners: Listeners, lock: threading.RL
         def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             if override.dormant:
                 override.ran_dormant()
-            elif compat.sees_writes():
+            elif compat.dispatcher.sees_writes():
                 notify(listeners.now, "copy_", True, written, (target, *args), kwargs)
             return redispatch(keyset & after, target, *args, **kwargs)
 
@@ -551,7 +558,7 @@ def undeclared_kernel(
             return plain(keyset, *args, **kwargs)
         written = undeclared(op_name, args)
         # A save holds the memory by an alias. Without another holder there is no save to report.
-        others = sum(map(compat.holders, written)) - len(written)
+        others = sum(map(compat.tensors.holders, written)) - len(written)
         aside = []
         for listener in listeners.now:
             if listener.pending and _records(args):

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...source import contents, is_a
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 
 MOST = 1000
 """Number of values looked at on one ``ctx``; further ones are not followed."""

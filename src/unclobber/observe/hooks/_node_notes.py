@@ -18,23 +18,24 @@ class NodeNotes(Generic[Note]):
     """Table of one note for each of the nodes that were noted last."""
 
     def __init__(self) -> None:
-        self._newer: dict[Any, Note] = {}
+        self.newer: dict[Any, Note] = {}
+        """By ``compat.graph.node_key``, the notes since the oldest were forgotten."""
         self._older: dict[Any, Note] = {}
 
     def put(self, node: Any, note: Note) -> None:
         """Note something of a node, in place of what was noted before."""
-        self._newer[compat.node_key(node)] = note
+        self.newer[compat.graph.node_key(node)] = note
 
     def of(self, node: Any) -> Note | None:
         """Return the note of a node; None if it has none, or that was forgotten."""
-        key = compat.node_key(node)
-        return self._newer.get(key) or self._older.get(key)
+        key = compat.graph.node_key(node)
+        return self.newer.get(key) or self._older.get(key)
 
     def forget_oldest(self) -> None:
         """Forget the notes from before the last ``_MANY``. Each backward calls this when it starts."""
-        if len(self._newer) > _MANY:
-            self._older, self._newer = self._newer, {}
+        if len(self.newer) > _MANY:
+            self._older, self.newer = self.newer, {}
 
     def forget(self) -> None:
         """Forget all."""
-        self._older, self._newer = {}, {}
+        self._older, self.newer = {}, {}

@@ -17,21 +17,11 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...operations import torch_table
 from ...source import frames
 from ...torch_internals import compat
 from ..record import differing, each_once, select
 from . import kernels
-
-_OVERWRITES = frozenset(
-    {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_",
-     "cauchy_", "log_normal_", "geometric_", "set_", "resize_"}
-)  # fmt: skip
-"""In-place operations that don't read what they write."""
-
-_INDEXED = frozenset(
-    {"index_put_", "index_fill_", "index_copy_", "masked_fill_", "masked_scatter_", "scatter_"}
-)  # fmt: skip
-"""In-place operations that don't read the elements that their index selects."""
 
 _LIKE = frozenset(
     {"empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
@@ -62,11 +52,11 @@ class StaleTensor:
         """Compare the tensors and map the elements that differ; the class lists the arguments."""
         self.tensor = tensor
         self._stands_for = stands_for
-        self.key = compat.storage_key(tensor)
+        self.key = compat.tensors.storage_key(tensor)
         self._on_read: Callable[[frames.Stack], None] | None = on_read
         self._read_by: frames.Stack | None = None
-        with torch.no_grad(), compat.unseen_by_torch():
-            now, then = compat.physical(tensor), compat.physical(before)
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            now, then = compat.tensors.physical(tensor), compat.tensors.physical(before)
             differs = differing(now, then)
             elements = tensor.untyped_storage().nbytes() // tensor.itemsize
             self._map = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
@@ -93,9 +83,9 @@ class StaleTensor:
         """Clear the elements that an operation gives values of its own, without reading them first."""
         if tensor.itemsize != self.tensor.itemsize:
             return
-        if operation in _OVERWRITES:
+        if operation in torch_table().overwrites_all:
             self._view(tensor).fill_(False)
-        elif operation in _INDEXED:
+        elif operation in torch_table().overwrites_selected:
             selection = select(operation, args, kwargs)
             if selection is not None:
                 selection.put(self._view(tensor), torch.tensor(False))
@@ -156,7 +146,7 @@ class _TouchingCall:
     """Whether a read is an error, not only a choice of the next branch."""
 
 
-class StaleReads(compat.OwnMode):
+class StaleReads(compat.dispatcher.OwnMode):
     """Mode that is active while the program runs code that may read one of the ``stale`` tensors.
 
     Args:
@@ -197,15 +187,17 @@ class StaleReads(compat.OwnMode):
         """Note that an operation saves ``tensor`` for backward, perhaps before it runs, or instead of
         running."""
         for stale in self._read([tensor], ()):
-            node = compat.next_sequence_number()
-            self._awaiting.append(_StaleSave(stale, compat.storage_key(tensor), node, frames.of_program()))
+            node = compat.graph.next_sequence_number()
+            self._awaiting.append(
+                _StaleSave(stale, compat.tensors.storage_key(tensor), node, frames.of_program())
+            )
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Run an operation, and report or carry on what it reads of stale tensors."""
         kwargs = kwargs or {}
-        if compat.is_higher_order(func):
+        if compat.dispatcher.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
         touched = list(self._touched((*args, *kwargs.values())))
         if not touched:
@@ -257,7 +249,9 @@ class StaleReads(compat.OwnMode):
         Except batch norm's of its running statistics: it never reads them, nor the copies that instance
         norm hands it.
         """
-        unread_of_this = {(compat.storage_key(tensor), compat.next_sequence_number()) for tensor in unread}
+        unread_of_this = {
+            (compat.tensors.storage_key(tensor), compat.graph.next_sequence_number()) for tensor in unread
+        }
         for save in self._awaiting:
             if (save.key, save.node) not in unread_of_this:
                 save.stale.report(save.stack)
@@ -270,9 +264,11 @@ class StaleReads(compat.OwnMode):
             for argument in call.func._schema.arguments
             if argument.is_out and argument.name in call.kwargs
         }
-        with torch.no_grad(), compat.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             for stale, tensor in call.touched:
-                if compat.storage_key(tensor) == stale.key and any(tensor is other for other in call.written):
+                if compat.tensors.storage_key(tensor) == stale.key and any(
+                    tensor is other for other in call.written
+                ):
                     # An `out=` argument is overwritten as a whole, whatever the operation.
                     operation = "copy_" if id(tensor) in out else call.name
                     stale.wrote(tensor, operation, call.args, call.kwargs)
@@ -288,27 +284,27 @@ class StaleReads(compat.OwnMode):
                 if torch.Tag.nondeterministic_seeded in func.tags:  # once more would be other numbers
                     self.replays.append(functools.partial(replaced.copy_, tensor.clone()))
         if real and torch.Tag.nondeterministic_seeded not in func.tags:
-            args, kwargs = compat.tree_map(lambda value: real.get(id(value), value), (args, kwargs))
+            args, kwargs = compat.compilers.tree_map(lambda value: real.get(id(value), value), (args, kwargs))
             self.replays.append(functools.partial(func, *args, **kwargs))
 
     def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
         """Return the stale tensors that an operation depends on if it reads ``tensors``."""
         read: list[StaleTensor] = []
-        with torch.no_grad(), compat.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             for stale, tensor in self._touched(tensors):
                 if any(tensor is other for other in written):
                     continue
-                computed = self._computed.get(compat.storage_key(tensor))
+                computed = self._computed.get(compat.tensors.storage_key(tensor))
                 if computed is not None or stale.is_read_by(tensor):
                     read.append(stale)
         return list(dict.fromkeys(read))
 
     def _note(self, tensors: list[torch.Tensor], stale: StaleTensor) -> None:
         """Remember ``tensors`` as computed from ``stale``."""
-        with torch.no_grad(), compat.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             for tensor in tensors:
-                if compat.is_plain(tensor):
-                    key = compat.storage_key(tensor)
+                if compat.tensors.is_plain(tensor):
+                    key = compat.tensors.storage_key(tensor)
                     if key not in self._by_key:
                         self._computed[key] = (tensor.detach(), stale)
 
@@ -316,8 +312,8 @@ class StaleReads(compat.OwnMode):
         """Yield each tensor in ``values`` that shares memory with a stale one or was computed from it."""
         for value in values:
             if isinstance(value, torch.Tensor):
-                if compat.is_plain(value):
-                    key = compat.storage_key(value)
+                if compat.tensors.is_plain(value):
+                    key = compat.tensors.storage_key(value)
                     for stale in self._by_key.get(key, ()):
                         yield stale, value
                     if key in self._computed:
@@ -348,7 +344,7 @@ _active = _Active()
 def saved(tensor: torch.Tensor) -> None:
     """Notify the modes that are active in this thread of a save for backward."""
     if _active.modes:
-        with compat.without_dynamo():
+        with compat.compilers.without_dynamo():
             for mode in _active.modes:
                 mode.saved(tensor)
 

@@ -172,9 +172,9 @@ def hands_out_what_hooks_leave(hook: Any) -> bool:
     tensor = None if call is None else next((each for each in call.inputs if _is_on(hook, each)), None)
     if call is None or tensor is None:
         return False
-    first = compat.grad_fn(tensor)
+    first = compat.graph.grad_fn(tensor)
     others = [each for each in call.inputs if each is not tensor]
-    below = islice(compat.nodes_below([first] if others else []), 1, None)
+    below = islice(compat.graph.nodes_below([first] if others else []), 1, None)
     return not any(_is_of(node, other) for node in below for other in others)
 
 
@@ -182,7 +182,7 @@ def _is_on(hook: Any, tensor_or_edge: Any) -> bool:
     """Return whether ``hook`` is a hook of ``tensor_or_edge``, a tensor or gradient edge."""
     if not isinstance(tensor_or_edge, torch.Tensor):
         return False
-    with compat.unseen_by_functions():
+    with compat.unseen.unseen_by_functions():
         return any(each is hook for each in (tensor_or_edge._backward_hooks or {}).values())
 
 
@@ -190,7 +190,7 @@ def _is_of(node: Any, tensor_or_edge: Any) -> bool:
     """Return whether a node hands on the gradient of ``tensor_or_edge``, a tensor or gradient edge."""
     if not isinstance(tensor_or_edge, torch.Tensor):
         return node is tensor_or_edge.node
-    return getattr(node, "variable", None) is tensor_or_edge or node is compat.grad_fn(tensor_or_edge)
+    return getattr(node, "variable", None) is tensor_or_edge or node is compat.graph.grad_fn(tensor_or_edge)
 
 
 def count() -> int:
@@ -208,7 +208,7 @@ def install(patches: Patches) -> None:
 def _begin() -> Callable[[], None]:
     """Start to number calls for new clients. Return a function that unsubscribes."""
     _calls.before = _calls.count
-    _thread.first_node = compat.next_sequence_number()
+    _thread.first_node = compat.graph.next_sequence_number()
     return engine.subscription(_calls)
 
 
@@ -219,7 +219,7 @@ def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> BackwardMark |
     calls = [_calls.before + 1, _calls.before + 2]
     if [mark.nth for mark in _thread.recent] != calls or call.nth != calls[1]:
         return None
-    if first is None or any(compat.sequence_number(node) < first for node in graph.values()):
+    if first is None or any(compat.graph.sequence_number(node) < first for node in graph.values()):
         return None
     return _thread.recent[0] if graph else None
 
@@ -237,9 +237,9 @@ def call_in(frame: FrameType) -> BackwardCall | None:
 def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
     """Note ``mark`` for the root nodes of a backward, after each one's newest earlier mark."""
     for root in roots:
-        node = getattr(root, "node", None) or compat.renewed_grad_fn(root)
+        node = getattr(root, "node", None) or compat.graph.renewed_grad_fn(root)
         if node is not None:
-            _thread.highest = max(_thread.highest, compat.sequence_number(node) + 1)
+            _thread.highest = max(_thread.highest, compat.graph.sequence_number(node) + 1)
             started_at.put(node, (*(started_at.of(node) or ())[-1:], mark))
 
 
@@ -270,7 +270,7 @@ class _EngineCalls:
         # is set.
         alone = len(self.running) == len(_thread.calls)
         mark = BackwardMark(
-            nth, running.stack, running.keeps_graph, bool(call.inputs), compat.next_sequence_number()
+            nth, running.stack, running.keeps_graph, bool(call.inputs), compat.graph.next_sequence_number()
         )
         running.outer = marker.now
         marker.set(mark if alone else None)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches
 from . import kernels
 
@@ -26,7 +26,7 @@ _REPLACEABLE = frozenset((*_STATISTICS, "_check_input_dim"))
 """Attributes that a program may set on one module in place of torch's own; if one is, the call is
 observed."""
 
-_COMPUTES = compat.own_batch_norm()
+_COMPUTES = compat.entries.own_batch_norm()
 
 
 def install(patches: Patches) -> None:
@@ -60,16 +60,16 @@ def _can_pause(
     return (
         _is_plain(written, module._parameters)
         and replaceable.isdisjoint(module.__dict__)
-        and not compat.modes_run()
+        and not compat.dispatcher.modes_run()
         and not kernels.concerns_a_listener(written)
-        and compat.sees_writes()
+        and compat.dispatcher.sees_writes()
     )
 
 
 def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return a replacement for ``forward`` that pauses observation if the writes concern no listener."""
     functional, running, compiling = torch.nn.functional, kernels.running, torch.compiler.is_compiling
-    see, ignore = compat.see_writes, compat.ignore_writes
+    see, ignore = compat.dispatcher.see_writes, compat.dispatcher.ignore_writes
     torchs_own, statistics, replaceable = _TORCHS_OWN, _STATISTICS, _REPLACEABLE
     computes, python_pauses = _COMPUTES, _can_pause
 

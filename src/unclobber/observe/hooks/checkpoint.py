@@ -19,7 +19,7 @@ import torch
 
 from ...source import frames, is_library
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches
 from ..record import SavedTensor, SaveState
 from . import saves
@@ -67,18 +67,28 @@ class _Recomputed:
         """Enter all tensors that ``function`` can reach in the ledger, at ``stack``."""
         self._function = function
         self._hooks = hooks
-        file = hooks.conflicts.ledger.file
-        self._reached: list[tuple[torch.Tensor, SavedTensor]] = [
-            (tensor, file(tensor, stack)) for tensor in reachable(function)
-        ]
+        self._reached: list[tuple[torch.Tensor, SavedTensor]]
+        with compat.unseen.unseen_by_functions():
+            file = hooks.conflicts.ledger.file
+            self._reached = [(tensor, file(tensor, stack)) for tensor in reachable(function)]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the code; if a tensor that it can reach has changed, report a read of it."""
+        with compat.unseen.unseen_by_functions():
+            stale = self._stale()
+        if not stale:
+            return self._function(*args, **kwargs)
+        hooks = saves.innermost() or self._hooks  # a device's thread has entered none
+        with hooks.reporting_saves(), StaleReads(stale, until_saved=True):
+            return self._function(*args, **kwargs)
+
+    def _stale(self) -> list[StaleTensor]:
+        """Return the reached tensors that have changed since the forward."""
         conflicts = self._hooks.conflicts
         stale = []
         for tensor, saved in self._reached:
             state = conflicts.stale(saved, "recompute")
-            if state is None or not compat.is_plain(tensor):
+            if state is None or not compat.tensors.is_plain(tensor):
                 continue
             before = state.value if state.value is not None else saved.alias
             now = tensor.detach()
@@ -88,11 +98,7 @@ class _Recomputed:
                     conflicts.on(StaleInRecompute(state, _inside(read)))
 
                 stale.append(StaleTensor(now, before, on_read))
-        if not stale:
-            return self._function(*args, **kwargs)
-        hooks = saves.innermost() or self._hooks  # a device's thread has entered none
-        with hooks.reporting_saves(), StaleReads(stale, until_saved=True):
-            return self._function(*args, **kwargs)
+        return stale
 
 
 def _inside(stack: frames.Stack) -> frames.Stack:
@@ -114,7 +120,7 @@ def reachable(function: Callable[..., Any]) -> list[torch.Tensor]:
     seen: set[int] = set()
     tensors: dict[int, torch.Tensor] = {}
     for tensor in _walk(function, seen, 0):
-        if compat.is_plain(tensor) and not tensor.is_meta:
+        if compat.tensors.is_plain(tensor) and not tensor.is_meta:
             tensors.setdefault(id(tensor), tensor)
     return list(tensors.values())
 

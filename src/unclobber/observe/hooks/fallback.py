@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...torch_internals import compat
-from ...torch_internals.compat import DispatchKey
+from ...torch_internals.compat.dispatcher import DispatchKey
 from . import kernels, selftest
 from ._kernel_shapes import Listener, Run, notify, settle, undeclared_kernel, unverified_kernel, written_by
 from ._written import UNDECLARED, WrittenArguments, is_torchs
@@ -67,7 +67,7 @@ def leave() -> None:
             mode.__exit__(None, None, None)
 
 
-class WriteMode(compat.OwnMode):
+class WriteMode(compat.dispatcher.OwnMode):
     """Mode that notifies the listeners of each mutating operation before it runs."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class WriteMode(compat.OwnMode):
     ) -> Any:
         """Run an operation by the function that notifies of its writes, if there is one."""
         kwargs = kwargs or {}
-        if compat.is_higher_order(func):
+        if compat.dispatcher.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
         call = None if self.ended else _call_of(func)
         return func(*args, **kwargs) if call is None else call(None, *args, **kwargs)
@@ -142,7 +142,9 @@ def _notifying(func: Any, op_name: str, written: WrittenArguments, bumps: bool) 
         try:
             result = func(*args, **kwargs)
             if moves_by_parts:
-                compat.increment_version([t for t in written.tensors(args, kwargs) if not t.is_inference()])
+                compat.tensors.increment_version(
+                    [t for t in written.tensors(args, kwargs) if not t.is_inference()]
+                )
             return result
         finally:
             settle(marks)

@@ -24,7 +24,7 @@ import torch
 
 from ...source import Stack, frames
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches, hide_frames
 from ..record import SavedTensor, SaveState, each_once
 from . import _nested, handed, pause, saves, unmarked
@@ -58,71 +58,67 @@ class _Forward:
     """A call of ``apply``, from its ``ctx`` to the end of ``forward`` and ``setup_context``."""
 
     __slots__ = (
-        "args", "attributes", "awaits", "conflicts", "dirty", "function", "in_two", "log", "recorded",
+        "args", "attributes", "awaits", "conflicts", "dirty", "function", "in_two", "log", "method",
+        "recorded",
     )  # fmt: skip
 
     def __init__(self, conflicts: Conflicts, function: Any) -> None:
         """Describe a call of ``apply`` of the class ``function`` that is about to run ``forward``."""
         self.conflicts = conflicts
         self.function = function
-        self.in_two = compat.has_setup_context(function)
+        self.in_two = compat.entries.has_setup_context(function)
         """Whether ``ctx`` is given to ``setup_context``, which runs when ``forward`` has ended."""
         self.recorded = torch.is_grad_enabled()  # now, because torch turns it off for `forward`
         self.awaits = "forward"
         """The method that torch calls next."""
+        self.method: Any = None
+        """The program's method that torch calls now."""
         self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
         """The ctx, and where each attribute was last set, by identity of the ctx."""
         self.dirty: tuple[torch.Tensor, ...] = ()
 
-    def run(self, method: Callable[..., Any], *args: Any) -> Any:
-        """Run the method that torch calls now, observed; hide unclobber's frames in what it raises."""
+    def run(self, *args: Any) -> Any:
+        """Run ``method``, observed, in place of torch's call of it; hide unclobber's frames in what it
+        raises."""
         try:
-            return (self.forward if self.awaits == "forward" else self.setup_context)(method, *args)
+            result = self._run_observed(args)
+            if self.in_two and self.awaits == "forward":
+                self.awaits, _thread.applying = "setup_context", self
+            elif self.attributes or self.dirty or self.log.writes:
+                with compat.unseen.unseen_by_functions():
+                    self._note(args[2] if self.in_two else result)
+            return result
         except BaseException as error:
             hide_frames(error)
             raise
 
-    def forward(self, run: Callable[..., Any], *args: Any) -> Any:
-        """Run ``forward`` in place of torch's call of it."""
-        self.args = args if self.in_two else args[1:]
-        self.log = WriteLog(self.args, keep=unmarked.may_matter)
-        result = self._watched(run, args)
-        if self.in_two:
-            self.awaits, _thread.applying = "setup_context", self
-        else:
-            self._finish(result)
-        return result
-
-    def setup_context(self, run: Callable[..., Any], ctx: Any, inputs: Any, output: Any) -> Any:
-        """Run ``setup_context`` in place of torch's call of it."""
-        result = self._watched(run, (ctx, inputs, output))
-        self._finish(output)
-        return result
-
-    def _watched(self, run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """Run a method while its writes are logged and attributes of ``ctx`` are noted."""
+    def _run_observed(self, args: tuple[Any, ...]) -> Any:
+        """Run ``method`` while its writes are logged and attributes of ``ctx`` are noted."""
+        thread = _thread
+        if self.awaits == "forward":
+            self.args = args if self.in_two else args[1:]
+            self.log = WriteLog(self.args, keep=unmarked.may_matter)
         # The program's own look-ups in the method get its own methods
         # (test_a_forward_that_calls_anothers_forward).
-        _thread.applying = None
-        _thread.forwards.append(self)
+        thread.applying = None
+        forwards = thread.forwards
+        forwards.append(self)
+        self.log.start()
         try:
-            with self.log:
-                return run(*args)
+            return self.method(*args)
         finally:
-            _thread.forwards.pop()
+            self.log.stop()
+            forwards.pop()
 
     def set(self, ctx: Any, name: str, value: Any) -> None:
+        """Note that an attribute of ``ctx`` was set to ``value``."""
         if name == "dirty_tensors":
             # torch refuses others (test_torch_refuses_what_is_no_tensor).
             self.dirty = tuple(item for item in value if isinstance(item, torch.Tensor))
-            self.log.leave(self.dirty)
+            with compat.unseen.unseen_by_functions():
+                self.log.leave(self.dirty)
         elif _nested.may_hold(value) and name in ctx.__dict__:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
-
-    def _finish(self, result: Any) -> None:
-        """Record what is on ``ctx`` now, because ``backward`` relies on it."""
-        with compat.unseen_by_functions():
-            self._note(result)
 
     def _note(self, result: Any) -> None:
         """Report a dirty tensor that is missing among the outputs, and stash the tensors on ``ctx``."""
@@ -149,7 +145,7 @@ class _Forward:
         # Which of several was not returned can't be known (test_of_two_dirty_tensors_none_is_blamed).
         if len(self.dirty) != 1:
             return []
-        key = compat.storage_key(self.dirty[0])
+        key = compat.tensors.storage_key(self.dirty[0])
         return [write for write in self.log.writes if write.key == key]
 
 
@@ -157,7 +153,7 @@ def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> 
     """Return whether torch is about to refuse because a dirty tensor is missing among the outputs."""
     returned = {id(output) for output in outputs}
     # torch refuses a returned dirty leaf before that, in another sentence.
-    if any(id(t) in returned and t.requires_grad and not compat.has_history(t) for t in dirty):
+    if any(id(t) in returned and t.requires_grad and not compat.graph.has_history(t) for t in dirty):
         return False
     return any(id(t) not in returned for t in dirty)
 
@@ -190,11 +186,14 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
         """Start a ``ctx`` as torch does; if a session observes conflicts, override the methods to come."""
         inherited(ctx)
         conflicts = saves.receiver()
-        if conflicts is None or compat.is_compilers_function(type(ctx)):
+        if conflicts is None:
             return
         function = type(ctx)._forward_cls
+        if type(function.__dict__.get("forward")) is not _Method:
+            if compat.compilers.is_compilers_function(function):
+                return
+            _override(function, "forward")
         forward = _thread.applying = _Forward(conflicts, function)
-        _override(function, "forward")
         if forward.in_two:
             _override(function, "setup_context")
 
@@ -218,7 +217,8 @@ class _Method(staticmethod):  # type: ignore[type-arg]
         call = _thread.applying
         if call is None or call.awaits != self.name or call.function is not owner:
             return method
-        return functools.partial(call.run, method)
+        call.method = method
+        return call.run
 
 
 _classes: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -253,6 +253,9 @@ def _take_away() -> None:
 def _set_attribute(context: Any) -> Callable[..., None]:
     """Return a replacement for ``__setattr__`` of ``ctx``, which notes attributes set in ``forward``."""
     own = vars(context).get("__setattr__")
+    # torch's own attributes are no places for a tensor of the program's.
+    ignored = compat.entries.context_attributes() - {"dirty_tensors"}
+    atoms = _nested.ATOMS
 
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
         """Set the attribute as torch does, and note it for the innermost running ``forward``."""
@@ -260,9 +263,8 @@ def _set_attribute(context: Any) -> Callable[..., None]:
             super(context, ctx).__setattr__(name, value)
         else:
             own(ctx, name, value)
-        if _thread.forwards:
-            with compat.unseen_by_functions():
-                _thread.forwards[-1].set(ctx, name, value)
+        if name not in ignored and type(value) not in atoms and (forwards := _thread.forwards):
+            forwards[-1].set(ctx, name, value)
 
     return set_attribute
 
@@ -273,22 +275,26 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         """Run ``backward``; report reads of changed tensors on ``ctx`` and writes to shared gradients."""
         pause.resume_in_backward()
-        if not patches.active or compat.is_compilers_function(type(ctx)):
+        if not patches.active or compat.compilers.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
         conflicts = saves.receiver()
+        stashed = _stashes.get(ctx) if _stashes else None
+        stale = _stale(stashed) if stashed else None
+        if not stale:
+            if conflicts is None:
+                return original(ctx, *gradients)
+            return _gradients.watched(conflicts, original, ctx, *gradients)
         run: Callable[..., Any] = functools.partial(original, ctx)
         if conflicts is not None:
-            run = functools.partial(_gradients.watched, conflicts, run)
-        stashed = _stashes.get(ctx)
-        stale = _stale(stashed) if stashed else []
-        return _run_with_stale(ctx, stale, run, gradients) if stale else run(*gradients)
+            run = functools.partial(_gradients.watched, conflicts, original, ctx)
+        return _run_with_stale(ctx, stale, run, gradients)
 
     return run_backward
 
 
 def _stale(stashes: list[Stashed]) -> list[tuple[Stashed, SaveState]]:
     """Return the stashed tensors that are known to have changed, each with its save state."""
-    with compat.unseen_by_functions():
+    with compat.unseen.unseen_by_functions():
         return [
             (stashed, state)
             for stashed in stashes
@@ -311,7 +317,7 @@ def _run_with_stale(
             continue
         before = state.value if state.value is not None else stashed.saved.alias
         now = tensor.detach()
-        if before.shape != now.shape or before.dtype != now.dtype or not compat.is_plain(now):
+        if before.shape != now.shape or before.dtype != now.dtype or not compat.tensors.is_plain(now):
             continue
         name = f"ctx.{stashed.path}"
 
@@ -323,7 +329,7 @@ def _run_with_stale(
             # Another object would not be in that graph, so the tensor itself gets the memory
             # (test_what_was_lent_is_taken_back).
             if _is_of_a_graph(tensor):
-                put_back.append(compat.lent(tensor, value))
+                put_back.append(compat.tensors.lent(tensor, value))
             else:
                 put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
             # The read of the right value shows that the wrong one would have been read.

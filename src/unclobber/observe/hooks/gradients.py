@@ -80,7 +80,7 @@ class _WatchedHook(Likeness):
         shared = _shared([gradient], alone)
         if not shared:
             return hook(gradient)
-        node = compat.current_node()
+        node = compat.graph.current_node()
         return _run_shared(conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
 
 
@@ -108,17 +108,19 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
     return watched_hook
 
 
-def watched(conflicts: Conflicts, backward: Callable[..., Any], *gradients: Any) -> Any:
+def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
     """Run a custom Function's backward, and report its writes to a gradient that another consumer waits
     for."""
     shared = _shared(gradients, unshared_counts().function)
-    _thread.handed.append(gradients)
+    handed = _thread.handed
+    handed.append(gradients)
     try:
         if not shared:
-            return backward(*gradients)
-        return _run_shared(conflicts, backward, gradients, shared, compat.current_node())
+            return backward(ctx, *gradients)
+        run = functools.partial(backward, ctx)
+        return _run_shared(conflicts, run, gradients, shared, compat.graph.current_node())
     finally:
-        _thread.handed.pop()
+        handed.pop()
 
 
 class _HandedGradients(threading.local):
@@ -167,7 +169,8 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
         if alone is None or held_by_function is None:
             shared.append(_SharedGradient(gradient, False))
             continue
-        if _has_others(gradient, alone, held_by_function):
+        # asked twice, because most gradients wait nowhere else, and a call costs as much as this
+        if compat.tensors.use_count(gradient) > alone and _has_others(gradient, alone, held_by_function):
             shared.append(_SharedGradient(gradient, True))
         elif gradient._base is not None and _is_in_shared(gradient, held_by_function):
             shared.append(_SharedGradient(gradient, not _is_a_part(gradient)))
@@ -196,14 +199,14 @@ def _has_others(
         held_by_function: ``Counts.held_by_function``.
         but: The view that ``alone`` counts.
     """
-    waits = compat.use_count(tensor) - alone
+    waits = compat.tensors.use_count(tensor) - alone
     if waits <= 0 or waits <= _held(tensor, held_by_function):
         return False
     # A live graph may have saved the tensor or views of it, which own it, and waits for nothing.
-    with compat.unseen_by_functions():
+    with compat.unseen.unseen_by_functions():
         saved = {id(alias): alias for hooks in saves.active() for alias in hooks.held(tensor)}
         views = sum(alias._base is tensor and alias is not but for alias in saved.values())
-    return compat.use_count(tensor) > alone + views + _held(tensor, held_by_function)
+    return compat.tensors.use_count(tensor) > alone + views + _held(tensor, held_by_function)
 
 
 def _is_a_part(gradient: torch.Tensor) -> bool:
@@ -237,11 +240,11 @@ def _run_shared(
     if not log.writes:
         return result
     for gradient, certain in shared:
-        writes = [write for write in log.writes if write.key == compat.storage_key(gradient)]
+        writes = [write for write in log.writes if write.key == compat.tensors.storage_key(gradient)]
         before = next((write.before for write in writes if write.before is not None), None)
         if before is None:
             continue
-        with torch.no_grad(), compat.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             unchanged = torch.equal(gradient, before)
             if not unchanged and conflicts.repairs:
                 result = _separated(stands_for_none if result is None else result, gradient)
@@ -258,9 +261,13 @@ def _separated(result: Any, gradient: torch.Tensor) -> Any:
     lists."""
     if isinstance(result, (tuple, list)):
         return type(result)(_separated(part, gradient) for part in result)
-    if not isinstance(result, torch.Tensor) or not compat.is_plain(result):
+    if not isinstance(result, torch.Tensor) or not compat.tensors.is_plain(result):
         return result
-    return result.clone() if compat.storage_key(result) == compat.storage_key(gradient) else result
+    return (
+        result.clone()
+        if compat.tensors.storage_key(result) == compat.tensors.storage_key(gradient)
+        else result
+    )
 
 
 class Counts(NamedTuple):
@@ -334,7 +341,7 @@ def _probe_hook(shared: bool) -> int:
     counts: list[int] = []
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q, p = b * 1.0, a * 1.0  # the younger node runs first: `q` still waits when the hook runs
-    p.register_hook(lambda gradient: counts.append(compat.use_count(gradient)))
+    p.register_hook(lambda gradient: counts.append(compat.tensors.use_count(gradient)))
     total = q + p if shared else p * 1.0
     (total * total).sum().backward()
     return counts[0]
@@ -345,7 +352,7 @@ def _probe_base(shared: bool) -> int:
     counts: list[int] = []
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q, p = b * 1.0, a * 1.0
-    p.register_hook(lambda gradient: counts.append(compat.use_count(gradient._base)))
+    p.register_hook(lambda gradient: counts.append(compat.tensors.use_count(gradient._base)))
     total = q.sum() + p.sum() if shared else p.sum()
     (total * total).backward()
     return counts[0]
@@ -360,7 +367,7 @@ class _Counting(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        _Counting.counts.append(compat.use_count(gradients[0]))
+        _Counting.counts.append(compat.tensors.use_count(gradients[0]))
         return gradients[0]
 
 
@@ -384,7 +391,7 @@ class _Around(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         with torch.enable_grad():
             inner: Any = _Counting.apply(torch.ones(2, requires_grad=True))  # type: ignore[no-untyped-call]
-        compat.run_backward(inner, gradients[0])
+        compat.entries.run_backward(inner, gradients[0])
         return gradients[0]
 
 
@@ -406,7 +413,7 @@ def _probe_module(shared: bool, *, by_output: bool) -> int:
     counts: list[int] = []
 
     def hook(module: Any, gradients: tuple[Any, ...], *more: Any) -> None:
-        counts.append(compat.use_count(gradients[0]))
+        counts.append(compat.tensors.use_count(gradients[0]))
 
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q = b * 1.0

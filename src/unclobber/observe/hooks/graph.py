@@ -24,7 +24,7 @@ def reachable(call: BackwardCall | EngineCall) -> dict[int, Any] | None:
 def node_of(root: Any) -> Any:
     """Return the node that a tensor or gradient edge is an output of; None for a leaf."""
     if isinstance(root, torch.Tensor):
-        return compat.grad_fn(root)
+        return compat.graph.grad_fn(root)
     return getattr(root, "node", None)
 
 
@@ -34,7 +34,7 @@ def children(node: Any) -> Iterator[Any]:
 
 def reachable_from(starts: Iterable[Any]) -> dict[int, Any] | None:
     """Return all nodes that can be reached from ``starts``, by id; None if they are more than ``MOST``."""
-    every = {id(node): node for node in islice(compat.nodes_below(starts), MOST + 1)}
+    every = {id(node): node for node in islice(compat.graph.nodes_below(starts), MOST + 1)}
     return every if len(every) <= MOST else None
 
 

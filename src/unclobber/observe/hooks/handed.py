@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import AttributeStandIn, Patches
 from ..native import core
 from ..record import same_memory
@@ -51,7 +51,7 @@ def _saved_tensors(getter: Any, ctx: Any) -> Any:
         unpacked.origins = before
     if not origins or len(origins) != sum(tensor is not None for tensor in tensors):
         return tensors  # hooks of the program keep some
-    with compat.unseen_by_functions():
+    with compat.unseen.unseen_by_functions():
         return tuple(_instead(tensors, origins, ctx))
 
 
@@ -68,5 +68,5 @@ def _stands_for(origin: torch.Tensor, tensor: torch.Tensor, ctx: Any) -> bool:
     """Return whether torch would have returned ``origin`` itself."""
     if origin is tensor:
         return True
-    history = compat.grad_fn(tensor)
-    return history is not ctx and compat.grad_fn(origin) is history and same_memory(origin, tensor)
+    history = compat.graph.grad_fn(tensor)
+    return history is not ctx and compat.graph.grad_fn(origin) is history and same_memory(origin, tensor)

@@ -89,7 +89,7 @@ class Installation:
     def acquire(self, client: Client) -> None:
         """Notify ``client`` of writes from now on. Install the kernels and wrappers if they are missing."""
         # Without the program's modes: under `set_default_device("meta")` the probes' tensors hold no values.
-        with self._lock, compat.unseen_by_functions():
+        with self._lock, compat.unseen.unseen_by_functions():
             if self._installed and not self._clients.now and not self._patches.intact():
                 # The program has replaced a wrapper since: install again, to wrap the replacement.
                 self._take_away()

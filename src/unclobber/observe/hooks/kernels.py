@@ -33,7 +33,7 @@ import torch
 
 from ...source import frames
 from ...torch_internals import compat, libraries
-from ...torch_internals.compat import DispatchKey
+from ...torch_internals.compat.dispatcher import DispatchKey
 from ..native import core
 from ._kernel_shapes import (
     AnyKernel,
@@ -165,7 +165,7 @@ class Kernels:
         self._choose(core.loaded().module)
         try:
             if "" not in self._registered:
-                self._registered[""] = compat.FallThrough()
+                self._registered[""] = compat.dispatcher.FallThrough()
             self._look()
             self._make()
             for override in self._overrides.values():
@@ -197,7 +197,7 @@ class Kernels:
         loads = None if libraries.loads is None else libraries.loads()
         if self._complete and self._follows and loads == self._loads and loads is not None:
             return
-        names, mutating = compat.operations()
+        names, mutating = compat.dispatcher.operations()
         composite, counting = DispatchKey.COMPOSITE.with_kernel(), DispatchKey.VERSION.with_kernel()
         for name in names - self._table.keys():
             if is_torchs(name):
@@ -283,6 +283,6 @@ def concerns_a_listener(tensors: Iterable[torch.Tensor | None]) -> bool:
         if not listener.pending and (listener.watched or listener.logs):
             return True
     for tensor in tensors:  # noqa: SIM110  (a generator costs as much as the whole check)
-        if tensor is not None and compat.holders(tensor) > 1:
+        if tensor is not None and compat.tensors.holders(tensor) > 1:
             return True
     return False

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ..record import Ledger, SavedTensor
 from . import backward
 from .conflicts import Conflict
@@ -243,7 +243,7 @@ def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]
 def _checkpointed(reentrant: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the input and output of a checkpoint that reads a tensor which is then overwritten."""
     x, factor = _leaf(), _constant(2)
-    checkpoint = compat.checkpoint_at_once()
+    checkpoint = compat.entries.checkpoint_at_once()
     y = checkpoint(lambda v: v * factor, x, use_reentrant=reentrant, preserve_rng_state=False)
     factor.add_(1)
     return x, y
@@ -254,11 +254,11 @@ def _recomputed(probe: StandInSession) -> str | None:
 
     Running it imports Dynamo, which takes a second. Unless that is loaded, only its entry point is checked.
     """
-    if compat.has_dynamo():
+    if compat.compilers.has_dynamo():
         return _ends(probe, "recompute", *_checkpointed(False), 3)
     # test_neither_dynamo_nor_sympy_is_imported_for_it
     home, name = EntryPoints.CHECKPOINT
-    return None if compat.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
+    return None if compat.entries.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
 
 
 def _recomputed_reentrantly(probe: StandInSession) -> str | None:
@@ -267,10 +267,10 @@ def _recomputed_reentrantly(probe: StandInSession) -> str | None:
     Its backward calls backward with a gradient, for which torch imports sympy: so only the recomputation is
     run.
     """
-    if compat.has_dynamo():
+    if compat.compilers.has_dynamo():
         return _ends(probe, "recompute", *_checkpointed(True), 3)
     x, y = _checkpointed(True)
-    node: Any = compat.grad_fn(y)
+    node: Any = compat.graph.grad_fn(y)
     node.run_function(x)
     return None if "recompute" in probe.changed_holders else "a write was missed"
 
@@ -285,8 +285,8 @@ _MECHANISMS: dict[Name, _Mechanism] = {
         _NO_GUARD,
         (
             _steps(lambda weight, gradient: weight.add_(gradient)),
-            _steps(lambda weight, gradient: compat.foreach_add_([weight], [gradient])),
-            _steps(lambda weight, gradient: compat.fused_step(weight, gradient)),
+            _steps(lambda weight, gradient: compat.dispatcher.foreach_add_([weight], [gradient])),
+            _steps(lambda weight, gradient: compat.dispatcher.fused_step(weight, gradient)),
         ),
     ),
     "functions": _Mechanism(

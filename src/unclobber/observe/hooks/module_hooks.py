@@ -44,7 +44,7 @@ def install(patches: Patches) -> None:
 def of(view: torch.Tensor) -> Hooked | None:
     """Return the call that ``view`` went through, itself or as a base some steps away; None if it went
     through none."""
-    node: Any = compat.grad_fn(view)
+    node: Any = compat.graph.grad_fn(view)
     while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
         before = node.next_functions
         node = before[0][0] if len(before) == 1 else None
@@ -52,7 +52,7 @@ def of(view: torch.Tensor) -> Hooked | None:
 
 
 def _is_hooks(node: Any) -> bool:
-    return bool(node.name() == compat.MODULE_HOOK + "Backward")
+    return bool(node.name() == compat.entries.MODULE_HOOK + "Backward")
 
 
 def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Callable[..., Any]:
@@ -64,7 +64,7 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
         if not patches.active:
             return made
         for view in made if isinstance(made, tuple) else (made,):
-            node = compat.grad_fn(view) if isinstance(view, torch.Tensor) else None
+            node = compat.graph.grad_fn(view) if isinstance(view, torch.Tensor) else None
             if node is not None and _is_hooks(node):
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
                 code = frames.code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None

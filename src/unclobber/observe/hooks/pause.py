@@ -26,7 +26,7 @@ from torch.optim.optimizer import (
 
 from ...source import frames
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..native import core
@@ -70,28 +70,28 @@ class PauseInBackward:
         for saved in saves:
             if saved.requires_grad:
                 tensor = (saved.base or saved.origin)()
-                if tensor is not None and not compat.has_history(tensor) and _has_hooks(tensor):
+                if tensor is not None and not compat.graph.has_history(tensor) and _has_hooks(tensor):
                     self._hooks_known = True
                     return False
-            elif compat.holders(saved.alias) > 1:
+            elif compat.tensors.holders(saved.alias) > 1:
                 shared.append(saved)
         return not _may_hold_gradients(shared)
 
     def begin(self, call: EngineCall) -> bool:
         """Pause if that is allowed. Return whether this thread observed writes before, for ``end``."""
         running = backward.current()
-        seen = not call.is_internal and compat.sees_writes()
+        seen = not call.is_internal and compat.dispatcher.sees_writes()
         if seen and running is not None:
-            with compat.unseen_by_functions():
+            with compat.unseen.unseen_by_functions():
                 running.paused = self.allowed()
             if running.paused:
-                compat.ignore_writes()
+                compat.dispatcher.ignore_writes()
         return seen
 
     def end(self, seen: bool, call: EngineCall) -> None:
         # The engine runs nodes under the thread-local state that it found at the start.
         if seen:
-            compat.see_writes()
+            compat.dispatcher.see_writes()
 
     def hook_registered(self) -> None:
         """Resume, and pause no more, because Python may run in backward from now on."""
@@ -123,11 +123,11 @@ def resume_in_backward() -> None:
     """Observe writes to the end of the running node, because Python begins to run inside of backward."""
     call = backward.current()
     if call is not None and call.paused:
-        compat.see_writes()
+        compat.dispatcher.see_writes()
 
 
 def _has_hooks(leaf: torch.Tensor) -> bool:
-    return bool(leaf._backward_hooks) or bool(compat.post_accumulate_hooks(leaf))
+    return bool(leaf._backward_hooks) or bool(compat.entries.post_accumulate_hooks(leaf))
 
 
 def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
@@ -145,7 +145,7 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
         alias = saved.alias
         if not (alias.is_floating_point() or alias.is_complex()):
             continue
-        address = compat.storage_address(alias)
+        address = compat.tensors.storage_address(alias)
         if address is None:
             continue
         known = memory.setdefault(address, {})
@@ -159,8 +159,10 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
         if origin is not None:
             known[id(origin)] = origin
     return any(
-        compat.holders(next(iter(known.values()))) > len(known)
-        or any(compat.use_count(tensor) > owners.get(identity, 1) for identity, tensor in known.items())
+        compat.tensors.holders(next(iter(known.values()))) > len(known)
+        or any(
+            compat.tensors.use_count(tensor) > owners.get(identity, 1) for identity, tensor in known.items()
+        )
         for known in memory.values()
     )
 
@@ -184,16 +186,16 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
         # With a closure the step runs forward and backward itself, and saves while it does.
         # Accelerate passes a closure to every step, which is None (tests/trainers/test_accelerate.py).
         closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
-        paused.now = not closure and compat.sees_writes() and not clients.anything_alive()
+        paused.now = not closure and compat.dispatcher.sees_writes() and not clients.anything_alive()
         if paused.now:
-            with compat.unseen_by_functions():
+            with compat.unseen.unseen_by_functions():
                 paused.stack, paused.before = frames.of_program(), _counters(optimizer)
-            compat.ignore_writes()
+            compat.dispatcher.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if getattr(paused, "now", False):
-            compat.see_writes()
-            with compat.unseen_by_functions():
+            compat.dispatcher.see_writes()
+            with compat.unseen.unseen_by_functions():
                 view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
     patches.while_active(lambda: register_optimizer_step_pre_hook(before_step).remove)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import AttributeStandIn, Patches
 from ..record import RegisteredHooks, SavedTensor, UncheckedSave, leave_to
 from . import saves
@@ -32,7 +32,7 @@ def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
 
     def register_hooks(raw: Any, *pair: Any) -> None:
         """Keep the pair, or let torch refuse it as it would without a session."""
-        saved = compat.packed(raw)
+        saved = compat.kept.packed(raw)
         hooks = saves.innermost()
         if (
             not isinstance(saved, SavedTensor)
@@ -63,11 +63,11 @@ def _kept_by(
     if tensor is saved.held:
         tensor = saved.alias
     pack, unpack = pair if hooks is None else hooks.watch_inner(*pair)
-    with compat.unseen_by_functions():
+    with compat.unseen.unseen_by_functions():
         before = tensor._version
     with torch.no_grad():
         kept = pack(tensor)
-    with compat.unseen_by_functions():
+    with compat.unseen.unseen_by_functions():
         if tensor._version != before:
             # torch refuses a pack hook that writes to its input, in these words.
             raise RuntimeError(compat.Sentence.PACK_WRITES)
@@ -75,7 +75,7 @@ def _kept_by(
 
 
 def _data(raw: Any) -> Any:
-    kept = compat.packed(raw)
+    kept = compat.kept.packed(raw)
     if isinstance(kept, SavedTensor):
         if type(kept.entry) is not RegisteredHooks:
             return kept.alias if kept.held is None else kept.held

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches
 from . import kernels
 
@@ -48,7 +48,7 @@ def _define(library: torch.library.Library, schema: str, *_: Any, **__: Any) -> 
 
 
 def _impl(library: torch.library.Library, op_name: Any, *_: Any, **__: Any) -> None:
-    kernels.registered(library.ns, compat.operator_name(op_name))
+    kernels.registered(library.ns, compat.dispatcher.operator_name(op_name))
 
 
 def _load(*_: Any, **__: Any) -> None:

@@ -72,7 +72,7 @@ class SavedTensorHooks:
             conflicts: Its ledger gets the saves. It receives conflicts that unpacking alone can't show.
         """
         ledger, fingerprints = conflicts.ledger, conflicts.ledger.fingerprints
-        see = compat.see_writes if kernels.installed() else _nothing
+        see = compat.dispatcher.see_writes if kernels.installed() else _nothing
         self._need = need
         need = _or_registered(need)
         self.pack, self.unpack = _make_hooks(ledger, need, see)
@@ -93,7 +93,7 @@ class SavedTensorHooks:
             self.pack, self.unpack = self._with_fingerprints(fingerprints, self.pack, self.unpack)
         if ledger.saved_bytes is not None:
             self.pack = _counted(self.pack, ledger.saved_bytes)
-        self.unpack = compat.recognizable(self.unpack)
+        self.unpack = compat.kept.recognizable(self.unpack)
         if self._native is not None:
             self._ledger.pending.serve(need, self.unpack)  # type: ignore[attr-defined]
 
@@ -114,7 +114,7 @@ class SavedTensorHooks:
             _push(self.pack, self.unpack)
         else:
             backward.marker.mirror_to(self._native)
-            self._native.enter(self._ledger.pending, self._see is compat.see_writes)
+            self._native.enter(self._ledger.pending, self._see is compat.dispatcher.see_writes)
         _threads.hooks.append(self)
         if outer is not None and not _is_own(outer[0]):
             # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
@@ -145,7 +145,7 @@ class SavedTensorHooks:
             hook_stack.pop()
             hook_stack.clear_hooks_below(self.pack)
         if not _threads.hooks and not _observation.always:
-            compat.ignore_writes()
+            compat.dispatcher.ignore_writes()
 
     def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
         """Return the tensors in the memory of ``tensor`` that saves hold (``Ledger.held``)."""
@@ -238,15 +238,13 @@ class SavedTensorHooks:
         one's memory, a save record is kept next to its result. The record is unpacked when the inner unpack
         hook returns that tensor. The inner hook gets the saved tensor itself, as from torch. A checkpoint's
         recomputation gets an alias, which carries the record, because it drops its results and other hooks
-        return the tensors.
+        return the tensors. The record is of the tensor itself where torch would keep that.
         """
         hooks = self
-        recomputes = type(pack) is not StandIn and compat.recomputes(pack)
+        recomputes = type(pack) is not StandIn and compat.entries.recomputes(pack)
 
         def watched_pack(tensor: torch.Tensor) -> Any:
             """Pack ``tensor`` by the inner hook, and record each kept tensor that shares its memory."""
-            if recomputes:
-                tensor = tensor.detach()
             _stale_reads.saved(tensor)
             kept = pack(tensor)
             records = []
@@ -254,11 +252,20 @@ class SavedTensorHooks:
                 if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
                     record = hooks.pack(part)
                     record.__class__ = UncheckedSave
-                    if recomputes:
-                        setattr(part, _SAVE_RECORD_ATTRIBUTE, record)
-                    else:
-                        records.append((part, record))
+                    records.append((part, record))
             return PackedWithRecords(kept, records) if records else kept
+
+        def recomputed_pack(tensor: torch.Tensor) -> Any:
+            """Hand a checkpoint's recomputation an alias that carries the record of what torch would keep."""
+            _stale_reads.saved(tensor)
+            if not compat.tensors.is_plain(tensor):
+                return pack(tensor)
+            alias = tensor.detach()
+            record = hooks.pack(alias if tensor.requires_grad else tensor)
+            record.__class__ = UncheckedSave
+            # Before the hook, which stops the recomputation at its last save by raising.
+            setattr(alias, _SAVE_RECORD_ATTRIBUTE, record)
+            return pack(alias)
 
         def watched_unpack(kept: Any) -> torch.Tensor:
             """Unpack by the inner hook, and check the record of the tensor that it returns."""
@@ -272,7 +279,8 @@ class SavedTensorHooks:
             return tensor if attached is None else hooks.unpack(attached)
 
         # A likeness, because a checkpoint's hook has attributes, and torch sets some while it is entered.
-        return StandIn(pack, watched_pack), compat.recognizable(StandIn(unpack, watched_unpack))
+        watched = recomputed_pack if recomputes else watched_pack
+        return StandIn(pack, watched), compat.kept.recognizable(StandIn(unpack, watched_unpack))
 
 
 class PackedWithRecords:
@@ -305,9 +313,9 @@ def _parts(kept: Any) -> Sequence[Any]:
 
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
-    if not compat.is_plain(kept) or not compat.is_plain(tensor):
+    if not compat.tensors.is_plain(kept) or not compat.tensors.is_plain(tensor):
         return False
-    return compat.storage_key(kept) == compat.storage_key(tensor)
+    return compat.tensors.storage_key(kept) == compat.tensors.storage_key(tensor)
 
 
 def _core_of(ledger: Ledger) -> Any:
@@ -337,11 +345,11 @@ def _make_hooks(
     native = core.loaded().module
     if native is None:
         return _make_pack(ledger, see), _make_unpack(need)
-    pack = native.Pack(ledger, see is compat.see_writes)
-    return pack, native.Unpack(need, backward.marker, compat.current_node, backward.marker.notes.put)
+    pack = native.Pack(ledger, see is compat.dispatcher.see_writes)
+    return pack, native.Unpack(need, backward.marker, compat.graph.current_node, backward.marker.notes.put)
 
 
-_HELPERS = frozenset((*compat.saving_without_nodes, __file__))
+_HELPERS = frozenset((*compat.entries.saving_without_nodes, __file__))
 """Files of frames that several operations' saves have in common."""
 
 
@@ -352,13 +360,15 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     """
     pending = ledger.pending
     capture = frames.capture
-    next_node = compat.next_sequence_number
+    next_node = compat.graph.next_sequence_number
     getframe = sys._getframe
     newest = frames.newest
     new = SavedTensor.__new__
     ref = weakref.ref
     helpers = _HELPERS
-    is_usual, kept_itself, unseen = compat.is_usual, compat.kept_itself, compat.unseen_by_functions
+    usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
+    dispatch_modes = compat.dispatcher.dispatch_modes
+    kept_itself, unseen = compat.unseen.kept_itself, compat.unseen.unseen_by_functions
     # In one piece: an engine's thread calls the hooks of the thread that began backward.
     last: tuple[Any, int, int, int, frames.Stack, bool] = (None, -1, 0, -1, (), False)
 
@@ -366,20 +376,23 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         """Return the save record of ``tensor``, and put it on the queue."""
         nonlocal last
         saved = new(SavedTensor)
-        if is_usual(tensor):
-            saved.held = tensor if kept_itself(tensor) else None
+        number = next_node()
+        # `is_usual` in place, because the call costs a twentieth of all this.
+        if type(tensor) in usual and not function_modes() and not dispatch_modes():
+            requires_grad = saved.requires_grad = tensor.requires_grad
+            base = tensor._base
             saved.alias = tensor.detach()
             saved.version = tensor._version
-            saved.requires_grad = tensor.requires_grad
-            base = tensor._base
+            saved.held = tensor if not requires_grad or kept_itself(tensor, number) else None
         else:
             with unseen():
-                itself = kept_itself(tensor)
+                itself = kept_itself(tensor, number)
                 saved.held = tensor if itself else None
-                saved.alias = compat.alias_of(tensor, itself)
+                saved.alias = compat.unseen.alias_of(tensor, itself)
                 saved.version = tensor._version
                 saved.requires_grad = tensor.requires_grad
                 base = tensor._base
+            number = next_node()  # the program's classes may have made nodes
         saved.origin = ref(tensor)
         saved.base = None if base is None else ref(base)
         try:
@@ -389,16 +402,16 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         # An operation saves several tensors in a row, so their stack is walked once. Each such operation
         # makes a node first. While its thread makes no other node, and the same frame is innermost at the
         # same instruction, the stack is the same (test_an_operation_walks_once).
-        code, at, frame, node, stack, in_common = last
+        code, at, frame, last_number, stack, in_common = last
         # The node alone is not enough: a custom Function makes its own before its forward runs and saves
         # after it (test_a_function_whose_forward_makes_nodes), a checkpoint saves inputs without a node
         # (test_a_save_without_a_node). Nor is the frame, because the next may be at the same address
         # (test_one_line_that_runs_twice).
-        if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or node != next_node():
-            code, node, stack = caller.f_code, next_node(), capture(2)
+        if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or last_number != number:
+            code, stack = caller.f_code, capture(2)
             in_common = code is None or code.co_filename in helpers
-            last = code, caller.f_lasti, id(caller), node, stack, in_common
-            newest.save = node, stack
+            last = code, caller.f_lasti, id(caller), number, stack, in_common
+            newest.save = number, stack
             # Something may have paused the thread: a step that raised, or a C++ guard that restored an
             # older thread-local state. A live save needs writes observed.
             see()
@@ -406,8 +419,8 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         # walked at each save (test_hooks_of_ours_between).
         elif in_common and (walked := capture(2)) != stack:
             stack = walked
-            last = code, at, frame, node, stack, True
-            newest.save = node, stack
+            last = code, at, frame, number, stack, True
+            newest.save = number, stack
         saved.stack = stack
         saved.entry = None
         pending.append(ref(saved))
@@ -425,7 +438,7 @@ def _counted(
 
     def pack_counted(tensor: torch.Tensor) -> SavedTensor:
         saved = pack(tensor)
-        with compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             saved_bytes.add(saved)
         return saved
 
@@ -438,9 +451,11 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     It notes on the node where its operation ran and which backward unpacks it, because no other object
     knows that once the saves are freed (``evidence.freed``).
     """
-    current_node: Any = compat.current_node
-    marker, put = backward.marker, backward.marker.notes.put
-    handed_out, is_usual, unseen = handed.unpacked, compat.is_usual, compat.unseen_by_functions
+    current_node, node_key = compat.graph.current_node, compat.graph.node_key
+    marker, notes = backward.marker, backward.marker.notes
+    usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
+    dispatch_modes = compat.dispatcher.dispatch_modes
+    handed_out, unseen = handed.unpacked, compat.unseen.unseen_by_functions
 
     def unpack(saved: SavedTensor) -> torch.Tensor:
         """Return the saved tensor, or what ``need`` returns for it if it may have changed."""
@@ -450,13 +465,13 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
         if stack is not marker.told:
             marker.told = stack or None  # threads of the engine share the empty one
             node = current_node()
-            if node is not None:
-                put(node, (stack, marker.now))
+            if node is not None:  # as `notes.put` does; each node would pay for the call
+                notes.newer[node_key(node)] = (stack, marker.now)
         if handed_out.origins is not None and not saved.unchecked:
             handed_out.origins.append(saved.origin())
         if saved.entry is None:
             alias = saved.alias
-            if is_usual(alias):
+            if type(alias) in usual and not function_modes() and not dispatch_modes():  # unseen.is_usual
                 unmoved = alias._version == saved.version
             else:
                 with unseen():
@@ -477,7 +492,7 @@ def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[Sav
             if handed.unpacked.origins is not None:
                 handed.unpacked.origins.append(None)
             return saved.entry.unpack()
-        with compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             return need(saved)
 
     return needed
@@ -506,9 +521,9 @@ def observe_always(always: bool) -> None:
     else:
         fallback.leave()
     if always and kernels.installed():
-        compat.see_writes()
+        compat.dispatcher.see_writes()
     elif not always and not _threads.hooks:
-        compat.ignore_writes()
+        compat.dispatcher.ignore_writes()
 
 
 def always_observed() -> bool:
@@ -523,7 +538,8 @@ def receiver() -> Conflicts | None:
 
 def innermost() -> SavedTensorHooks | None:
     """Return this thread's hooks that were entered last, or None."""
-    return _threads.hooks[-1] if _threads.hooks else None
+    hooks = _threads.hooks  # once, because each access of a thread-local is a search of its own
+    return hooks[-1] if hooks else None
 
 
 def install(patches: Patches) -> None:

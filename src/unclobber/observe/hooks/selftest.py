@@ -55,8 +55,8 @@ def _tried(probe: _WriteProbe) -> str | None:
     except Exception as error:  # whatever torch changed, the answer is the fallback
         kernels.unlisten(probe)
         return f"laying kernels over torch's failed ({type(error).__name__}: {error})"
-    seen = compat.sees_writes()
-    compat.see_writes()
+    seen = compat.dispatcher.sees_writes()
+    compat.dispatcher.see_writes()
     try:
         problem = _exercise(probe)
         before = len(probe.seen)
@@ -69,7 +69,7 @@ def _tried(probe: _WriteProbe) -> str | None:
     finally:
         kernels.unlisten(probe)
         if not seen:
-            compat.ignore_writes()
+            compat.dispatcher.ignore_writes()
     return problem
 
 
@@ -81,7 +81,7 @@ def _exercise(probe: _WriteProbe) -> str | None:
         x.data.mul_(torch.full((4,), 2.0))
         torch.add(x, 1, out=x)
         x[1:2] = 0
-        compat.foreach_add_([x], [torch.ones(4)])
+        compat.dispatcher.foreach_add_([x], [torch.ones(4)])
     if x.tolist() != [6.0, 1.0, 6.0, 6.0]:
         return f"a write through our kernel gave {x.tolist()}"
     if x._version != 4:  # add_, out=, setitem, foreach; .data has a counter of its own

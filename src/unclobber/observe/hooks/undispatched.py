@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat import EntryPoints
+from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import AttributeStandIn, Patches
 from . import saves
 from .clients import Clients
@@ -27,7 +27,7 @@ def install(patches: Patches, clients: Clients) -> None:
         patches.stand_in(home, "detach_", _detach_, clients)
     patches.stand_in(torch.UntypedStorage, "resize_", _resize_, clients)
     patches.stand_in(torch.cuda.CUDAGraph, "replay", _replay, clients)
-    for name in compat.WRITES_PAST_OPERATIONS:
+    for name in compat.dispatcher.WRITES_PAST_OPERATIONS:
         patches.stand_in(torch.Tensor, name, _elementwise, name, clients)
     for home, name in EntryPoints.EXPORTS:
         patches.stand_in(home, name, _export, clients)
@@ -73,7 +73,7 @@ def _data(inherited: Any, clients: Clients) -> AttributeStandIn:
 
     def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
         if isinstance(new, torch.Tensor):
-            with compat.unseen_by_functions():
+            with compat.unseen.unseen_by_functions():
                 for client in clients.now:
                     client.before_storage_swap(tensor, new)
         inherited.__set__(tensor, new)
@@ -86,11 +86,11 @@ def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., An
 
     def detach_(tensor: torch.Tensor) -> torch.Tensor:
         """Detach, and notify with the node that had made the tensor."""
-        with compat.unseen_by_functions():
-            node = compat.grad_fn(tensor)
+        with compat.unseen.unseen_by_functions():
+            node = compat.graph.grad_fn(tensor)
         result: torch.Tensor = original(tensor)
         if node is not None:
-            with compat.unseen_by_functions():
+            with compat.unseen.unseen_by_functions():
                 for client in clients.now:
                     client.after_detach(tensor, node)
         return result
@@ -103,7 +103,7 @@ def _elementwise(inherited: Any, name: str, clients: Clients) -> Callable[..., A
     counter."""
 
     def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        with compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             if not tensor.requires_grad:  # else torch refuses (test_torchs_refusal_is_its_own)
                 for client in clients.now:
                     client.before_write(tensor, name, False, (), {})

@@ -50,11 +50,11 @@ class Unmarked:
         """The conflict to report."""
         self.where = where
         """Mask of the base's shape: True for each element that has changed."""
-        node: Any = compat.grad_fn(base)
+        node: Any = compat.graph.grad_fn(base)
         node.register_hook(self.ran)
-        self.node, self.number = compat.node_key(node), compat.sequence_number(node)
+        self.node, self.number = compat.graph.node_key(node), compat.graph.sequence_number(node)
         self.output = base.output_nr
-        self.moment = compat.next_sequence_number()
+        self.moment = compat.graph.next_sequence_number()
         """Nodes from this number on were made after the Function had run, by the same thread."""
         self.thread = threading.get_ident()
         self.armed = True
@@ -71,9 +71,9 @@ class Unmarked:
         element."""
         if self.reported or gradient is None or gradient.shape != self.where.shape:
             return
-        if not compat.is_plain(gradient):
+        if not compat.tensors.is_plain(gradient):
             return
-        with torch.no_grad(), compat.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             wrong = bool((gradient.ne(0) & self.where).any())
         if wrong:
             self.reported = True
@@ -134,7 +134,7 @@ def note(
         log: Its writes to ``args``, with the old values.
         outputs: The result of ``apply``.
     """
-    operator = compat.operator_of(function)
+    operator = compat.compilers.operator_of(function)
     marked = {storage_of(given) for given in dirty if any(given is arg for arg in args)}
     for position, tensor in enumerate(args):
         if not isinstance(tensor, torch.Tensor) or not _is_computed(tensor):
@@ -172,7 +172,7 @@ def _is_computed(tensor: torch.Tensor) -> bool:
     """Return whether an operation made the tensor's base, so that a node of its old values exists."""
     base = _base(tensor)
     # By the base, because reading a written view's `grad_fn` makes a new node.
-    return tensor.requires_grad and base.requires_grad and compat.has_history(base)
+    return tensor.requires_grad and base.requires_grad and compat.graph.has_history(base)
 
 
 def _is_same(output: Any, tensor: torch.Tensor) -> bool:
@@ -191,8 +191,8 @@ def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | 
     base = _base(tensor)
     if before is None or before.shape != tensor.shape or base.dtype != tensor.dtype:
         return None
-    with torch.no_grad(), compat.unseen_by_torch():
-        changed = differing(compat.physical(tensor), compat.physical(before))
+    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+        changed = differing(compat.tensors.physical(tensor), compat.tensors.physical(before))
         if not changed.any():
             return None
         if base is tensor:
@@ -223,9 +223,13 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
     for node in graph.values():
         for position, (child, output) in enumerate(node.next_functions):
             # The input's own gradient, if requested, is right: the node of the old values doesn't run.
-            if child is None or compat.sequence_number(child) not in numbers or id(child) not in running:
+            if (
+                child is None
+                or compat.graph.sequence_number(child) not in numbers
+                or id(child) not in running
+            ):
                 continue
-            key, number = compat.node_key(child), compat.sequence_number(node)
+            key, number = compat.graph.node_key(child), compat.graph.sequence_number(node)
             for mark in waiting:
                 if mark.node == key and mark.output == output and number >= mark.moment:
                     mark.reported = False

@@ -32,35 +32,43 @@ class FollowedWrite(NamedTuple):
 
 
 class WriteLog:
-    """Context that follows tensors, and lists the ``writes`` to them.
+    """List of the ``writes`` to tensors, which it follows from ``start`` to ``stop``, or as a context.
 
     Args:
         values: The tensors among these are followed. They must live as long as the block.
         keep: Called just before a tensor's first write; returns whether to copy it.
     """
 
-    __slots__ = ("_keep", "_settled", "_values", "writes")
+    __slots__ = ("_keep", "_settled", "values", "writes")
 
     def __init__(self, values: Sequence[Any], *, keep: Callable[[torch.Tensor], bool] | None = None) -> None:
         self.writes: list[FollowedWrite] = []
-        self._values = values
+        self.values = values
         self._keep = keep
         self._settled: set[int] = set()
         """Storages that have been written to, or were given to ``leave``."""
 
-    def __enter__(self) -> WriteLog:
+    def start(self) -> None:
+        """Follow the tensors from now on."""
         _follower.watched.append(self)
+
+    def stop(self) -> None:
+        """Follow them no more."""
+        _follower.watched.remove(self)
+
+    def __enter__(self) -> WriteLog:
+        self.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        _follower.watched.remove(self)
+        self.stop()
 
     def following(self, key: int) -> list[torch.Tensor]:
         """Return the followed tensors that have the storage ``key``."""
         return [
             value
-            for value in self._values
-            if isinstance(value, torch.Tensor) and compat.storage_address(value) == key
+            for value in self.values
+            if isinstance(value, torch.Tensor) and compat.tensors.storage_address(value) == key
         ]
 
     def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
@@ -69,8 +77,8 @@ class WriteLog:
         if self._keep is not None and key not in self._settled:
             self._settled.add(key)
             for tensor in tensors:
-                if self._keep(tensor) and compat.is_plain(tensor):
-                    with torch.no_grad(), compat.unseen_by_torch():
+                if self._keep(tensor) and compat.tensors.is_plain(tensor):
+                    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
                         before = tensor.clone()
                     break
         self.writes.append(FollowedWrite(key, operation, stack, before, shifts))
@@ -84,11 +92,13 @@ class WriteLog:
 
 def storage_of(tensor: torch.Tensor) -> int | None:
     """Return the storage's key; None for layouts without one."""
-    return compat.storage_key_or_none(tensor) if compat.is_plain(tensor) else None
+    return compat.tensors.storage_key_or_none(tensor) if compat.tensors.is_plain(tensor) else None
 
 
 class _Follower(Listener):
     """Listener for all logs. While there is none, it costs a write three checks of empty containers."""
+
+    follows_values = True
 
     def __init__(self) -> None:
         self.pending: tuple[Any, ...] = ()
@@ -104,7 +114,7 @@ class _Follower(Listener):
         kwargs: dict[str, Any],
     ) -> None:
         """Log the write in each log that follows the storage."""
-        key = compat.storage_address(tensor)
+        key = compat.tensors.storage_address(tensor)
         if key is None:
             return
         stack: Stack | None = None
@@ -125,7 +135,7 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
     return (
         operation == "copy_"
         and isinstance(other, torch.Tensor)
-        and compat.storage_address(other) == compat.storage_address(target)
+        and compat.tensors.storage_address(other) == compat.tensors.storage_address(target)
         and other.storage_offset() == target.storage_offset()
         and other.shape == target.shape
         and other.stride() == target.stride()

@@ -110,7 +110,7 @@ def choose() -> WatchCore:
     # Two cases need hooks in C++: torch 2.6 to 2.9, and every program on a machine with a GPU.
     if not compat.behaviour.shows_packed:
         return WatchCore("compiled hooks", "this torch does not show what a pack hook has returned")
-    if compat.engine_may_need_threads():
+    if compat.entries.engine_may_need_threads():
         return WatchCore(
             "compiled hooks", "threads of another device's engine call hooks on torch's stack only"
         )

@@ -32,7 +32,7 @@ def why_it_fails(module: Any) -> str | None:
     """Return the failure of the self-test, as a clause; None if saves and unpacks are recorded correctly."""
     nobodys = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach(), lambda kept: kept)
     # no hook and no mode of the program's is called
-    with compat.unseen_by_functions(), torch.inference_mode(False), torch.enable_grad(), nobodys:
+    with compat.unseen.unseen_by_functions(), torch.inference_mode(False), torch.enable_grad(), nobodys:
         return _exercise(module) or _unpushed(module)
 
 
@@ -47,7 +47,7 @@ def _exercise(module: Any) -> str | None:
         return value
 
     pack = module.Pack(ledger, False)
-    unpack = module.Unpack(need, marker, compat.current_node, lambda *note: notes.append(note))
+    unpack = module.Unpack(need, marker, compat.graph.current_node, lambda *note: notes.append(note))
     x = torch.full((2,), 5.0, requires_grad=True)
     weight = torch.full((4,), 3.0, requires_grad=True)
     constant = torch.full((2,), 2.0)
@@ -64,7 +64,7 @@ def _exercise(module: Any) -> str | None:
     with torch.no_grad():
         weight.add_(1)
     z.backward()
-    node: Any = compat.grad_fn(y)
+    node: Any = compat.graph.grad_fn(y)
     if [(saved.version, saved.alias.tolist()) for saved in needed] != [(0, [4.0, 4.0])]:
         return "a write was not noticed"
     if x.grad is None or x.grad.tolist() != [8.0, 8.0]:
@@ -109,7 +109,7 @@ def _unpushed(module: Any) -> str | None:
         module.mark("now")
         z.backward()
         module.mark(None)
-        node: Any = compat.grad_fn(y)
+        node: Any = compat.graph.grad_fn(y)
         if [(saved.version, saved.alias.tolist()) for saved in needed] != [(0, [4.0, 4.0])]:
             return "a write was not noticed"
         if x.grad is None or x.grad.tolist() != [8.0, 8.0]:

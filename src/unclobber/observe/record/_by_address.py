@@ -56,7 +56,7 @@ class SavesByAddress:
         shifts: dict[int, int] = {}
         for saved in self._saves.near(lo, hi):
             alias = saved.alias
-            other = compat.storage_key_or_none(alias)
+            other = compat.tensors.storage_key_or_none(alias)
             # Addresses of two devices may be equal numbers without being one memory.
             if other is None or other == key or other in shifts or alias.device != tensor.device:
                 continue
@@ -74,7 +74,7 @@ def _start(tensor: torch.Tensor) -> int:
 
 def _reach(tensor: torch.Tensor) -> tuple[int, int] | None:
     """Return the half-open address range of a tensor's bytes, or None if it has no readable memory."""
-    if tensor.is_meta or not compat.is_plain(tensor):
+    if tensor.is_meta or not compat.tensors.is_plain(tensor):
         return None
     region = region_of(tensor)
     storage = tensor.untyped_storage()

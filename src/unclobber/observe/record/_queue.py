@@ -116,4 +116,4 @@ class PythonQueue(deque[Any]):
 def newest_operations_stack() -> frames.Stack | None:
     """Return the stack of the operation that made this thread's newest node, or None if it saved nothing."""
     number, stack = frames.newest_save()
-    return stack if number == compat.next_sequence_number() else None
+    return stack if number == compat.graph.next_sequence_number() else None

@@ -45,10 +45,13 @@ def region_of(tensor: torch.Tensor) -> Region | None:
         >>> region_of(x[1:3])[:2], region_of(x[:, 1]).nbytes
         ((24, 72), 16)
     """
-    item = tensor.itemsize
-    lo = int(tensor.storage_offset()) * item
-    sizes = tensor.size()
-    strides = tensor.stride()
+    return _region(tensor.itemsize, int(tensor.storage_offset()), tensor.size(), tensor.stride())
+
+
+@functools.lru_cache(maxsize=1024)  # a save and each write need it, of few layouts; a look-up takes a tenth
+def _region(item: int, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Region | None:
+    """Return the region of a tensor, given the bytes of an element and its place in elements."""
+    lo = offset * item
     span = nbytes = item
     for size, stride in zip(sizes, strides, strict=True):
         if size == 0:
@@ -130,7 +133,7 @@ def _by_digits(a: Region, b: Region) -> bool | None:
 
 def _by_bitmap(a: Region, b: Region) -> bool:
     """Return whether the regions overlap, by painting one into a byte map and reading the other's bytes."""
-    from ...torch_internals.compat import unseen_by_torch
+    from ...torch_internals.compat.dispatcher import unseen_by_torch
 
     base = min(a.lo, b.lo)
     extent = max(a.hi, b.hi) - base

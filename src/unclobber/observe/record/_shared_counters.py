@@ -28,7 +28,7 @@ class _SharedCounter:
     def __init__(self, tensor: torch.Tensor) -> None:
         self.owner = id(tensor)
         """Identity of the tensor. No weak reference, which ``torch.utils.swap_tensors`` would refuse."""
-        self.counter = compat.counter_of(tensor)
+        self.counter = compat.tensors.counter_of(tensor)
         """A tensor without memory that has the counter and outlives the tensor whose memory was exchanged."""
         self.writes: deque[tuple[int, WriteEvent]] = deque(maxlen=_MOST_WRITES)
         """Writes that moved the counter, oldest first, each with the key of the written storage."""
@@ -105,7 +105,7 @@ class SharedCounters:
 
     def writes_elsewhere(self, saved: SavedTensor) -> list[WriteEvent]:
         """Return writes to other memory that moved the counter of ``saved`` since the save, oldest first."""
-        key = compat.storage_key_or_none(saved.alias)
+        key = compat.tensors.storage_key_or_none(saved.alias)
         shared = None if key is None else self._by_storage.get(key)
         if shared is None or shared.counter._version != saved.alias._version:
             return []

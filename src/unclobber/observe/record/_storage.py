@@ -139,6 +139,15 @@ class StorageLog:
             shift: Bytes from the start of this storage to the start of ``target``'s storage, if that is
                 another storage over the same memory.
         """
+        # Entering this context costs as much as all else of a write that hits no save.
+        if selection is not None or self._hit(region):
+            with compat.dispatcher.unseen_by_torch():
+                self._preserve(account, target, region, selection, shift)
+
+    def _preserve(
+        self, account: Account, target: Any, region: Region, selection: Selection | None, shift: int
+    ) -> None:
+        """Copy as ``preserve`` says, unless the selected elements hit no save."""
         if selection is not None:
             bounds = selection.bounds(target)
             undo_logs = [] if bounds is None else self._hit(bounds.moved(shift))
@@ -174,12 +183,12 @@ class StorageLog:
                 or undo_log.whole_only
                 or undo_log.recorded_bytes + nbytes > undo_log.region.nbytes
             ):
-                whole = keep(compat.physical(undo_log.alias)) if undo_log.alias is not None else None
+                whole = keep(compat.tensors.physical(undo_log.alias)) if undo_log.alias is not None else None
                 assert whole is not None  # `_hit` gives open undo logs only
                 undo_log.append(OldValues(account, undo_log.region, undo_log.dtype, whole, full=True))
             else:
                 if record is None:  # one copy for all undo logs: test_one_copy_for_many_saves
-                    copied = keep(compat.physical(target) if data is None else data)
+                    copied = keep(compat.tensors.physical(target) if data is None else data)
                     record = OldValues(account, region, target.dtype, copied, selection)
                 undo_log.append(record)
 
@@ -189,7 +198,7 @@ class StorageLog:
         if region is None:
             return
         # Lazy conj and neg bits, too: equal memory then means other values (test_lazy_bits).
-        key = (region, alias.dtype, compat.conj_neg_bits(alias))
+        key = (region, alias.dtype, compat.tensors.conj_neg_bits(alias))
         ref = self._undo_logs.get(key)
         undo_log = None if ref is None else ref()
         if undo_log is None:

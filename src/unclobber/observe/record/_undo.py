@@ -164,7 +164,7 @@ class UndoLog:
         """Make a log for the geometry and dtype of ``alias``, whose region is ``region``."""
         self.region = region
         self.dtype = alias.dtype
-        self.bits = compat.conj_neg_bits(alias)
+        self.bits = compat.tensors.conj_neg_bits(alias)
         self.alias: torch.Tensor | None = None
         """A view of the memory while a save's value may still be in it; None once a full copy is kept."""
         self.now = LogPosition()
@@ -217,16 +217,16 @@ class UndoLog:
             at = at.next
         if base is None:
             assert self.alias is not None  # the newest position of an open undo log
-            base = compat.physical(self.alias)
+            base = compat.tensors.physical(self.alias)
         if here is not None and at.record is not None:
             base.record_stream(here)
         if not records:
-            return compat.with_bits(self._copied(base), *self.bits)
+            return compat.tensors.with_bits(self._copied(base), *self.bits)
         value = self._replay(base, records)
         if len(records) > _CACHE_AFTER or self._cache is not None:
             self._cache = (position, value)
             value = value.clone()  # backward may write to what it gets, and the cache must stay as it is
-        return compat.with_bits(value, *self.bits)
+        return compat.tensors.with_bits(value, *self.bits)
 
     def _wait_for_writes(self, position: LogPosition) -> Any:
         """Make the current stream wait for the writes in other streams, and keep their copies until then.

@@ -88,7 +88,9 @@ class ViewWrites:
         write = self._recent.get(id(base))
         if write is not None and write.after == view._version:
             memory = write.memory()  # None if the base died and a new tensor has its identity
-            if memory is not None and compat.key_of_storage(memory) == compat.storage_key_or_none(view):
+            if memory is not None and compat.tensors.key_of_storage(
+                memory
+            ) == compat.tensors.storage_key_or_none(view):
                 return write
         for optimizer, step in list(self._steps.items()):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]

@@ -26,12 +26,12 @@ def digest(tensor: torch.Tensor) -> int | None:
         None if there is no content to read: meta, sparse, a wrapper subclass, a storage that was
         shrunk behind the tensor, or a CUDA graph that is being captured.
     """
-    if not compat.is_plain(tensor) or tensor.is_meta or _streams.capturing(tensor):
+    if not compat.tensors.is_plain(tensor) or tensor.is_meta or _streams.capturing(tensor):
         return None
     if tensor.is_cpu and tensor.is_contiguous():
         return _of_bytes(tensor) if _in_storage(tensor) else None  # no torch operation runs: cheap and unseen
-    with torch.no_grad(), compat.unseen_by_torch():
-        tensor = compat.physical(tensor)
+    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+        tensor = compat.tensors.physical(tensor)
         if not _in_storage(tensor):
             return None
         if not tensor.is_contiguous():
@@ -111,7 +111,7 @@ def each_once(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
-    flat = compat.physical(tensor).contiguous().view(-1)
+    flat = compat.tensors.physical(tensor).contiguous().view(-1)
     if flat.numel() == 1:
         flat = flat.as_strided((1,), (1,))  # one element counts as contiguous whatever its stride
     return flat.view(torch.uint8)

@@ -88,6 +88,7 @@ class Ledger:
     """
 
     follows_views = True
+    follows_values = False
 
     def __init__(self, *, keeps_originals: bool = False, queue: SaveQueue | None = None) -> None:
         """Make an empty ledger; the class lists the arguments."""
@@ -173,7 +174,7 @@ class Ledger:
             key: int = storage._cdata
             borrowed = self.saves_by_address is not None or not storage.resizable()
             # Two holders are the tensor and `storage`: a save's alias would be a third.
-            if not borrowed and compat.holders_at(key) == 2:
+            if not borrowed and compat.tensors.holders_at(key) == 2:
                 return None
             if self.pending:
                 self._sort_pending(key)
@@ -242,10 +243,9 @@ class Ledger:
                 region = region.moved(shift)
             event.first = event.last = log.serial
             event.region, event.version, event.counter = region, _version(tensor), log.counter()
-            if region is not None and not tensor.is_meta and compat.is_plain(tensor):
-                with compat.unseen_by_torch():
-                    selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
-                    log.preserve(self.account, tensor, region, selection, shift)
+            if region is not None and not tensor.is_meta and compat.tensors.is_plain(tensor):
+                selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
+                log.preserve(self.account, tensor, region, selection, shift)
             log.note(event)
             if operation == "set_":
                 new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
@@ -301,8 +301,8 @@ class Ledger:
         tensors = [
             t
             for t in tensors
-            if compat.holders(t) > 1
-            and compat.is_plain(t)
+            if compat.tensors.holders(t) > 1
+            and compat.tensors.is_plain(t)
             and not t.is_meta
             and t.numel() * t.itemsize <= LARGEST_COPY
             and not _streams.capturing(t)
@@ -314,19 +314,19 @@ class Ledger:
         inputs = []
         with self._lock:
             for tensor in tensors:
-                key = compat.storage_key_or_none(tensor)
+                key = compat.tensors.storage_key_or_none(tensor)
                 if key is None:
                     continue
                 log = self._log_of(key)
                 if log is None or all(saved.stack == own for saved in log.saves()):
                     continue
-                with torch.no_grad(), compat.unseen_by_torch():
+                with torch.no_grad(), compat.dispatcher.unseen_by_torch():
                     inputs.append(SharedInput(tensor, tensor.clone(), log, log.serial))
         return UnverifiedCall(self.enter, operation, inputs) if inputs else None
 
     def enter(self, tensor: torch.Tensor, log: StorageLog, operation: str, stack: frames.Stack) -> None:
         """Note a write that no kernel saw, after the caller has put the old values back for now."""
-        key = compat.storage_key_or_none(tensor)
+        key = compat.tensors.storage_key_or_none(tensor)
         try:
             if self.fingerprints is not None and key is not None:
                 self.fingerprints.before_write(key, lambda: ProgramPoint(stack, False))
@@ -413,11 +413,10 @@ class Ledger:
                 entry = saved.entry
                 if entry is not None:
                     continue  # `_lose` has given it an entry, which says that nothing is known
-                if not compat.is_plain(saved.alias):
+                if not compat.tensors.is_plain(saved.alias):
                     saved.entry = LogEntry(None, 0, 0, 1, False)
                     continue
-                with compat.unseen_by_torch():
-                    self._storage_log(key).add(saved)
+                self._storage_log(key).add(saved)
                 if self._keeps_originals and saved.entry is not None:
                     note_original(saved, saved.entry, target)
                 del held  # only now, because `note_original` reaches the tensor by a weak reference
@@ -453,7 +452,7 @@ class Ledger:
         Keeping them would defeat the program's purpose: sharded training frees weights so, and gathers
         equal ones again before backward. Only torch's own check covers these saves from now on.
         """
-        key = compat.key_of_storage(storage)
+        key = compat.tensors.key_of_storage(storage)
         self._sort_pending(key)
         if self.fingerprints is not None:
             self.fingerprints.given_back(key)
@@ -465,7 +464,7 @@ class Ledger:
     def marked_dirty(self, tensor: torch.Tensor) -> None:
         """Count one bump for a tensor that a custom Function marked dirty, because no write explains it."""
         with self._lock:
-            key = compat.storage_key_or_none(tensor)
+            key = compat.tensors.storage_key_or_none(tensor)
             ref = None if key is None else self.logs.get(key)
             log = None if ref is None else ref()
             if log is not None:
@@ -473,14 +472,14 @@ class Ledger:
 
     def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
         """Note that ``tensor.data = new`` is about to exchange the tensor's memory, and move no counter."""
-        key = compat.storage_key_or_none(tensor)
+        key = compat.tensors.storage_key_or_none(tensor)
         if key is None:
             return
         self._sort_pending(key)
         with self._lock:
             # Without another holder of the storage, the counter counts writes to the new one only.
-            if compat.holders(tensor) > 1:
-                self._share_counter(tensor, key, compat.storage_key_or_none(new))
+            if compat.tensors.holders(tensor) > 1:
+                self._share_counter(tensor, key, compat.tensors.storage_key_or_none(new))
             log = self._log_of(key)
             if log is None:
                 return
@@ -509,7 +508,7 @@ class Ledger:
 
                 uncertain = None
                 try:
-                    key = compat.storage_key_or_none(tensor)
+                    key = compat.tensors.storage_key_or_none(tensor)
                     if key is not None:
                         uncertain = counters.written(tensor, key, event, bumps)
                 except Exception as error:
@@ -527,7 +526,7 @@ class Ledger:
 
         Torch reads a saved tensor's history at unpack, except for a result of the unpacking node itself.
         """
-        key = compat.storage_key_or_none(tensor)
+        key = compat.tensors.storage_key_or_none(tensor)
         if key is None:
             return
         self._sort_pending(key)
@@ -535,7 +534,7 @@ class Ledger:
             log = self._log_of(key)
             if log is None:
                 return
-            own = {id(kept) for _, kept in compat.raw_saved(node)}
+            own = {id(kept) for _, kept in compat.kept.raw_saved(node)}
             stack = frames.of_program()
             for saved in log.saves():
                 if saved.entry is not None and saved.origin() is tensor and id(saved) not in own:
@@ -569,7 +568,7 @@ class Ledger:
 
         Each is a Python object of its own afterwards: a save in the native queue owns its tensor in C++.
         """
-        key = compat.storage_key_or_none(tensor)
+        key = compat.tensors.storage_key_or_none(tensor)
         if key is None:
             return
         self._sort_pending(key)
@@ -595,7 +594,7 @@ class Ledger:
     def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
         """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
-        with torch.no_grad(), compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             saved.alias = tensor.detach()
             saved.version = _version(tensor)
             saved.requires_grad = tensor.requires_grad
@@ -631,7 +630,7 @@ class Ledger:
         now = alias if entry.storage_swap is None else _memory_of(saved, entry.storage_swap)
         value = None
         changed = storage_swapped = False
-        with torch.no_grad(), compat.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             unknown = _streams.capturing(now)
             if (
                 entry.undo_log is not None
@@ -661,7 +660,7 @@ class Ledger:
             return False  # the memory is the same, so a write changed it, not the exchange
         then = self._state_of(to)
         held = to.alias if then.value is None else then.value  # the program may have written there since
-        with torch.no_grad(), compat.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             return not (_in_memory(held) and same_bits(value, held))
 
     def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
@@ -768,7 +767,7 @@ class FingerprintedLedger(Ledger):
         """Check the storage's fingerprints, then record the write as ``Ledger`` does."""
         with self.fingerprints.quiet():
             try:
-                key = compat.storage_key_or_none(tensor)
+                key = compat.tensors.storage_key_or_none(tensor)
                 if key is not None:  # without storage there is no fingerprint either
                     self.fingerprints.before_write(key, lambda: ProgramPoint(frames.of_program(), False))
             except Exception as error:
@@ -779,8 +778,8 @@ class FingerprintedLedger(Ledger):
 def _may_share(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Return whether two tensors share a storage; True if that is unknown."""
     try:
-        key = compat.storage_key_or_none(a)
-        return key is None or key == compat.storage_key_or_none(b)
+        key = compat.tensors.storage_key_or_none(a)
+        return key is None or key == compat.tensors.storage_key_or_none(b)
     except Exception:
         return True
 

@@ -147,7 +147,7 @@ def leave_to(saved: SavedTensor, entry: RegisteredHooks) -> None:
     if saved.entry is not None and saved.entry.log is not None:
         saved.entry.log.forget(saved)
     saved.entry, saved.held, saved.fingerprint = entry, None, None
-    saved.alias, saved.version = compat.no_memory, compat.no_memory._version
+    saved.alias, saved.version = compat.kept.no_memory, compat.kept.no_memory._version
 
 
 class Life(dict[Any, Any]):
@@ -161,7 +161,7 @@ _lives: weakref.WeakValueDictionary[tuple[int, int], Life] = weakref.WeakValueDi
 
 def life_of(node: Any) -> Life | None:
     """Return what dies with ``node``, if ``note_original`` has noted it."""
-    return _lives.get(compat.node_key(node))
+    return _lives.get(compat.graph.node_key(node))
 
 
 class History(NamedTuple):
@@ -191,24 +191,24 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
         return
     if tensor is None or saved.alias._version != saved.version:
         return
-    node: Any = compat.grad_fn(tensor)
+    node: Any = compat.graph.grad_fn(tensor)
     if node is None:
         return
-    keeps = saved.base is None and not compat.has_unnamed_saves(node)
+    keeps = saved.base is None and not compat.graph.has_unnamed_saves(node)
     # If the node that made the tensor has saved it, the original would keep node and record alive.
-    if keeps and any(kept is saved for _, kept in compat.raw_saved(node)):
+    if keeps and any(kept is saved for _, kept in compat.kept.raw_saved(node)):
         return
     life = life_of(node)
     if life is None:
-        life = _lives[compat.node_key(node)] = Life()
-        compat.live_with(node, life)
+        life = _lives[compat.graph.node_key(node)] = Life()
+        compat.graph.live_with(node, life)
     entry.history = History(weakref.ref(life), tensor.output_nr)
     if keeps:
         entry.original = tensor
 
 
 def _share_history(tensor: torch.Tensor, other: torch.Tensor) -> bool:
-    return compat.grad_fn(tensor) is compat.grad_fn(other) and tensor.output_nr == other.output_nr
+    return compat.graph.grad_fn(tensor) is compat.graph.grad_fn(other) and tensor.output_nr == other.output_nr
 
 
 def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:
@@ -221,17 +221,17 @@ def _handed_on(saved: SavedTensor, target: torch.Tensor) -> torch.Tensor | None:
     if saved.base is not None or len(matching) != 1:
         return None
     (tensor,) = matching
-    node: Any = compat.grad_fn(tensor)
+    node: Any = compat.graph.grad_fn(tensor)
     if node is None or tensor._version != saved.version:
         return None
-    own = [kept for _, kept in compat.raw_saved(node) if isinstance(kept, SavedTensor)]
+    own = [kept for _, kept in compat.kept.raw_saved(node) if isinstance(kept, SavedTensor)]
     return None if any(same_memory(kept.alias, saved.alias) for kept in own) else tensor
 
 
 def same_memory(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Return whether two tensors have the same elements of the same storage, in the same order."""
     return (
-        compat.storage_key_or_none(a) == compat.storage_key_or_none(b)
+        compat.tensors.storage_key_or_none(a) == compat.tensors.storage_key_or_none(b)
         and a.storage_offset() == b.storage_offset()
         and a.stride() == b.stride()
         and a.shape == b.shape

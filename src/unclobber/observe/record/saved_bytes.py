@@ -34,7 +34,7 @@ class SavedBytes:
 
     def add(self, saved: SavedTensor) -> None:
         """Count a tensor that was just saved, until its save record dies."""
-        key = compat.storage_key_or_none(saved.alias)
+        key = compat.tensors.storage_key_or_none(saved.alias)
         if key is None or _is_parameter(saved):
             return
 
@@ -73,7 +73,7 @@ class SavedBytes:
 def _is_parameter(saved: SavedTensor) -> bool:
     # A Linear saves the transpose of its weight: the base is the parameter.
     tensor = saved.origin() if saved.base is None else saved.base()
-    return tensor is not None and tensor.requires_grad and not compat.has_history(tensor)
+    return tensor is not None and tensor.requires_grad and not compat.graph.has_history(tensor)
 
 
 def _line(saved: SavedTensor) -> Line:

@@ -81,7 +81,8 @@ def select(operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sel
     if selector is None:
         return None
     try:
-        return selector(args, kwargs)
+        with compat.dispatcher.unseen_by_torch():
+            return selector(args, kwargs)
     except (IndexError, RuntimeError):
         return None  # invalid arguments: the operation itself raises
 
@@ -146,6 +147,6 @@ def physical_take(selection: Selection, tensor: torch.Tensor) -> torch.Tensor | 
     if _streams.capturing(tensor):
         return None
     try:
-        return selection.take(compat.physical(tensor))
+        return selection.take(compat.tensors.physical(tensor))
     except (IndexError, RuntimeError):
         return None  # an index that does not fit: the operation itself raises

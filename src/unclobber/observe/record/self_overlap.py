@@ -41,7 +41,7 @@ def overlaps_itself(
         for arg in args
         if arg is not target
         and isinstance(arg, torch.Tensor)
-        and compat.storage_address(arg) == key
+        and compat.tensors.storage_address(arg) == key
         and _meets(arg, target)
     ]
     # Two runs of a random operation differ whatever they read.
@@ -54,7 +54,7 @@ def overlaps_itself(
     if run is None or _streams.capturing(target):
         return False
     tensors = [target, *shared]
-    with torch.no_grad(), compat.unseen_by_torch():
+    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
         together = _result(run, target, args, kwargs, _copies(tensors))
         # Copies with the strides of the originals, not `clone()`: only the overlap may differ, because torch
         # chooses kernels by strides.
@@ -64,10 +64,13 @@ def overlaps_itself(
 
 def _meets(arg: torch.Tensor, target: torch.Tensor) -> bool:
     """Return whether ``arg`` overlaps ``target`` without being the same elements in the same order."""
-    if arg.dtype != target.dtype or not compat.is_plain(arg) or not compat.is_plain(target):
+    if arg.dtype != target.dtype or not compat.tensors.is_plain(arg) or not compat.tensors.is_plain(target):
         return False
     # The copies share memory by `as_strided`, which would not carry lazy bits over.
-    if compat.conj_neg_bits(arg) != (False, False) or compat.conj_neg_bits(target) != (False, False):
+    if compat.tensors.conj_neg_bits(arg) != (False, False) or compat.tensors.conj_neg_bits(target) != (
+        False,
+        False,
+    ):
         return False
     read, written = region_of(arg), region_of(target)
     if read is None or written is None or arg.is_meta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from ...static import torch_table
+from ...operations import torch_table
 from .._syntax import Source, walk
 from ._fresh import is_fresh, keeps_nothing
 
@@ -206,7 +206,7 @@ def _reads_attribute(source: Source, attribute: cst.Attribute) -> bool | None:
         return True
     if isinstance(call, cst.Call) and call.func is attribute:
         return keeps_nothing(call, source) or _is_dropped_write(source, name, call)
-    return None if name in torch_table().views else False
+    return None if name in torch_table().view_attributes else False
 
 
 def _reads_values(source: Source, call: cst.Call) -> bool:

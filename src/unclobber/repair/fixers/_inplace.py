@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from ...static import torch_table
+from ...operations import torch_table
 from ...syntax import is_in_place
 from .._syntax import Source, called_name, expression, root_name
 

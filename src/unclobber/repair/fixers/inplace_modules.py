@@ -28,12 +28,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         ]
         for path, source, call, plain in calls[:8]:
             title = f"construct {source.code(call)} without `inplace`"
-            yield Candidate(
-                title,
-                {path: source.replaced({call: plain})},
-                shared_name=_INPUT,
-                drops=True,
-            )
+            yield Candidate(title, {path: source.replaced({call: plain})}, shared_name=_INPUT, drops=True)
         if len(calls) > 1:
             texts = {
                 path: source.replaced({call: plain for other, _, call, plain in calls if other == path})

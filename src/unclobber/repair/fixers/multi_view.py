@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from ...static import torch_table
+from ...operations import torch_table
 from .._candidate import Candidate
 from .._syntax import Source, is_place, root_name, single_target, walk
 from ..project import Project
@@ -133,7 +133,7 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue
         name = node.func.attr.value
-        if name not in torch_table().several:
+        if name not in torch_table().returns_several_views:
             continue
         of = node.func.value
         count = _unpacked(statement, node)

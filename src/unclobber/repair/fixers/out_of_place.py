@@ -32,11 +32,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, target, is_shared in rewrites(source, statement, keep_dtype=narrow):
             where = f"`{target}`" if target else "the result"
             title = f"write {where} into a new tensor"
-            yield Candidate(
-                title,
-                {path: text},
-                shared_name=target or "the written one" if is_shared else "",
-            )
+            yield Candidate(title, {path: text}, shared_name=target or "the written one" if is_shared else "")
 
 
 _NARROW = frozenset({"bfloat16", "float16"})

@@ -135,7 +135,7 @@ def _kept(line: cst.CSTNode, ctx: str, names: set[str]) -> str | None:
     target = single_target(line.body[0])
     if not isinstance(target, cst.Attribute) or not is_name(target.value, ctx):
         return None
-    name = getattr(line.body[0].value, "value", None)
+    name = getattr(cst.ensure_type(line.body[0], cst.Assign).value, "value", None)
     return name if name in names and target.attr.value == name else None
 
 

@@ -60,7 +60,7 @@ class HookStack:
             self._originals[_ENABLE]()
             on_enable()
 
-        wrappers = {_PUSH: on_push, _DISABLE: disable, _ENABLE: enable}
+        wrappers: dict[str, Callable[..., Any]] = {_PUSH: on_push, _DISABLE: disable, _ENABLE: enable}
         if not behaviour.shows_top_hooks:
             wrappers[_POP] = self._pop
         for name, wrapper in wrappers.items():

@@ -42,6 +42,7 @@ struct Listener {
   PyObject* logs;
   std::shared_ptr<saves::Queue> queue;  // empty where `pending` is Python's own
   bool follows_views;
+  bool follows_values;
 };
 
 struct Listeners {
@@ -88,6 +89,22 @@ bool is_known(PyObject* container, PyObject* key) {
   return in == 1;
 }
 
+// Whether one of the `values` of a list's objects is a tensor of this storage.
+bool any_value_in(PyObject* followed, c10::StorageImpl* storage) {
+  static PyObject* name = PyUnicode_InternFromString("values");
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(followed); i++) {
+    Owned values = must(PyObject_GetAttr(PyList_GET_ITEM(followed, i), name));
+    Owned all = must(PySequence_Fast(values.get(), "a sequence is expected"));
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(all.get()); j++) {
+      PyObject* value = PySequence_Fast_GET_ITEM(all.get(), j);
+      if (!THPVariable_Check(value)) continue;
+      const at::Tensor& tensor = THPVariable_Unpack(value);
+      if (!saves::is_usual(tensor) || saves::storage_of(tensor) == storage) return true;
+    }
+  }
+  return false;
+}
+
 // Whether a view may miss a write to `target`: as `concerns` in unclobber/observe/record/_view_writes.py.
 bool may_be_missed(const at::Tensor& target) {
   if (target.requires_grad()) return true;
@@ -97,8 +114,12 @@ bool may_be_missed(const at::Tensor& target) {
 // Whether the listener must be notified of a write to `target`: `Ledger.before_write` ignores all others.
 bool concerns(const Listener& one, const at::Tensor& target, bool plain, const Stack& stack, size_t first) {
   if (!any_waiting(one) && !any_followed(one) && !(plain && one.follows_views && target.requires_grad())) return false;
-  if (one.queue == nullptr || !saves::is_usual(target) || one.queue->reports_all_writes()) return true;
+  if (!saves::is_usual(target)) return true;
   c10::StorageImpl* storage = saves::storage_of(target);
+  if (one.follows_values && PyList_Check(one.watched)) {
+    return with_gil([&] { return any_value_in(one.watched, storage); });
+  }
+  if (one.queue == nullptr || one.queue->reports_all_writes()) return true;
   if (storage == nullptr || !storage->resizable()) return true;
   if (saves::holders_of(storage) == 1) return false;  // a save holds it by an alias
   {
@@ -374,11 +395,14 @@ PyObject* listen(PyObject*, PyObject* arguments) {
     Owned watched = must(PyObject_GetAttrString(one, "watched"));
     Owned logs = must(PyObject_GetAttrString(one, "logs"));
     Owned views = must(PyObject_GetAttrString(one, "follows_views"));
+    Owned values = must(PyObject_GetAttrString(one, "follows_values"));
     const int follows_views = PyObject_IsTrue(views.get());
+    const int follows_values = PyObject_IsTrue(values.get());
     must(follows_views);
+    must(follows_values);
     auto queue = queue::is(pending.get()) ? queue::of(pending.get()) : nullptr;
     made->all.push_back({Py_NewRef(one), pending.release(), watched.release(), logs.release(), std::move(queue),
-                         follows_views == 1});
+                         follows_views == 1, follows_values == 1});
   }
   std::shared_ptr<const Listeners> old(std::move(made));
   {

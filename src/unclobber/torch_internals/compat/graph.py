@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ._tensors import is_functorch_wrapper
+from .tensors import is_functorch_wrapper
 
 # The node whose backward runs in this thread, None outside. Until a public one exists.
 current_node = torch._C._current_autograd_node

@@ -1,4 +1,4 @@
-"""Observations: what a session was shown at an unpack, by a hook, at a frozen tensor or in torch's error."""
+"""Conflicts that a session learns of: at an unpack, by a hook, at a frozen tensor or by torch's error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .rules.uc104 import judge_gradient
 
 
 class SessionView(Protocol):
-    """The part of a session that an observation depends on."""
+    """The part of a session that an occurrence depends on."""
 
     active: bool
     ledger: Ledger
@@ -38,7 +38,7 @@ class SessionView(Protocol):
 
 
 @dataclass(frozen=True)
-class Observation:
+class Occurrence:
     """A conflict that a session counts, and reports if it is new; each part is made when it is needed."""
 
     key: Callable[[], Any]
@@ -66,8 +66,8 @@ class Observation:
 
 def of_unpack(
     state: SaveState, session: SessionView, *, repaired: bool, again: bool = False, node: Any = None
-) -> Observation:
-    """Return the observation of a tensor that autograd saved and the program overwrote.
+) -> Occurrence:
+    """Return the occurrence of a tensor that autograd saved and the program overwrote.
 
     One line may save two tensors, of which torch sees only one overwritten: these are two findings.
 
@@ -104,6 +104,7 @@ def of_unpack(
         return finding if finding is None or node is None else replace(finding, ahead=True)
 
     def known_facts() -> KnownFacts:
+        """Return the facts that the ledger alone knows."""
         seen = refused or (not repaired and reads.is_detached(state.saved))
         return KnownFacts(
             "UC101" if seen else "UC102",
@@ -112,15 +113,15 @@ def of_unpack(
             repaired=repaired,
         )
 
-    return Observation(key, make, known_facts, again=again, reached=node is None)
+    return Occurrence(key, make, known_facts, again=again, reached=node is None)
 
 
-def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Observation | None:
-    """Return the observation of what a hook saw beyond autograd's own saves; None if nothing is wrong."""
-    return _OBSERVERS[type(conflict)](conflict, session)
+def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrence | None:
+    """Return the occurrence of what a hook saw beyond autograd's own saves; None if nothing is wrong."""
+    return _MAKERS[type(conflict)](conflict, session)
 
 
-def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Observation:
+def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
     """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""
     state, attribute, node = conflict
     held = save.HeldTensor("ctx", attribute, node.removesuffix("Backward"), node)
@@ -128,7 +129,7 @@ def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Observation
     return _held("UC103", state, held, session, repaired=repaired, can_be_repaired=True)
 
 
-def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) -> Observation:
+def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) -> Occurrence:
     """UC105: a checkpoint's second run reads a tensor that has changed since its first.
 
     Guard can't hand the old values to it, because the code reads the tensor by itself.
@@ -146,8 +147,8 @@ def _held(
     repaired: bool = False,
     can_be_repaired: bool = False,
     read: Stack | None = None,
-) -> Observation:
-    """Return the observation of a changed tensor that autograd did not save."""
+) -> Occurrence:
+    """Return the occurrence of a changed tensor that autograd did not save."""
 
     def key() -> Any:
         last = session.ledger.last_write(state.saved)
@@ -163,7 +164,7 @@ def _held(
             )
         )
 
-    return Observation(
+    return Occurrence(
         key,
         make,
         lambda: KnownFacts(code, saved=_unplaced(state.saved), repaired=repaired),
@@ -172,11 +173,11 @@ def _held(
     )
 
 
-def _gradient(conflict: conflicts.GradientWritten, session: SessionView) -> Observation:
+def _gradient(conflict: conflicts.GradientWritten, session: SessionView) -> Occurrence:
     """UC104: a gradient was changed before another consumer received it."""
     gradient, written, node = conflict
     repaired = session.policy == "guard"
-    return Observation(
+    return Occurrence(
         lambda: ("UC104", frame_key(written[0].stack)),
         lambda: judge_gradient(
             _writes(written),
@@ -189,14 +190,14 @@ def _gradient(conflict: conflicts.GradientWritten, session: SessionView) -> Obse
     )
 
 
-def _not_returned(conflict: conflicts.DirtyNotReturned, session: SessionView) -> Observation:
+def _not_returned(conflict: conflicts.DirtyNotReturned, session: SessionView) -> Occurrence:
     """UC103: torch refused a Function that marked a tensor dirty and returned another.
 
     The finding replaces torch's error, which has no line.
     """
     error, function, written, stack = conflict
     message = f"{function}.forward marks a tensor dirty but returns another"
-    return Observation(
+    return Occurrence(
         lambda: ("UC103", frame_key(stack)),
         lambda: judge_dirty(_writes(written), need.at(stack), function=function, torch_message=str(error)),
         lambda: KnownFacts("UC103", torch_message=str(error), message=message, variant="dirty"),
@@ -206,7 +207,7 @@ def _not_returned(conflict: conflicts.DirtyNotReturned, session: SessionView) ->
     )
 
 
-def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Observation | None:
+def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Occurrence | None:
     """UC103: an input is read after a Function overwrote it unmarked, so its gradient ignores the write.
 
     Guard can't repair it, because the derivative of the written values is not recorded.
@@ -241,7 +242,7 @@ def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Observ
         if conflict.is_operator
         else f"{function}.forward overwrites an input without mark_dirty"
     )
-    return Observation(
+    return Occurrence(
         lambda: ("UC103", "unmarked", frame_key(stack), frame_key(conflict.writes[0].stack)),
         make,
         lambda: KnownFacts("UC103", message=message, variant="unmarked"),
@@ -251,7 +252,7 @@ def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Observ
     )
 
 
-def _self_overlap(conflict: conflicts.SelfOverlap, session: SessionView) -> Observation | None:
+def _self_overlap(conflict: conflicts.SelfOverlap, session: SessionView) -> Occurrence | None:
     """UC102: an operation is about to read what it has overwritten itself, as it would without unclobber.
 
     Guard doesn't refuse it: the result is what plain torch computes, and guard's promise is about gradients.
@@ -260,14 +261,14 @@ def _self_overlap(conflict: conflicts.SelfOverlap, session: SessionView) -> Obse
         return None
     operation, stack = conflict
     message = "a tensor is overwritten by an operation that still reads the old values"
-    return Observation(
+    return Occurrence(
         lambda: ("UC102", "self-overlap", user_place(stack)),
         lambda: judge_self_overlap(write.by(operation, stack), resolve(stack, right_side)),
         lambda: KnownFacts("UC102", message=message, variant="self-overlap"),
     )
 
 
-def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Observation | None:
+def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Occurrence | None:
     """UC102: the content of a saved tensor changed although no write to it was seen.
 
     Guard can't repair it, because no copy of the old content exists.
@@ -281,7 +282,7 @@ def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Observ
         or or_default(lambda: reads.is_scratch(saved) or reads.never_read(saved, ledger), False)
     ):
         return None
-    return Observation(
+    return Occurrence(
         lambda: ("UC102", user_place(saved.stack), fingerprint.good, fingerprint.bad),
         lambda: judge(
             describe.changed_unseen(
@@ -293,7 +294,7 @@ def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Observ
     )
 
 
-_OBSERVERS: dict[type, Callable[[Any, SessionView], Observation | None]] = {
+_MAKERS: dict[type, Callable[[Any, SessionView], Occurrence | None]] = {
     conflicts.StaleOnCtx: _on_ctx,
     conflicts.StaleInRecompute: _in_recompute,
     conflicts.GradientWritten: _gradient,

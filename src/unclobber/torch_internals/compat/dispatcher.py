@@ -16,8 +16,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 from ._behaviour import behaviour
-from ._compilers import tree_map
-from ._tensors import count_write
+from .compilers import tree_map
+from .tensors import count_write
 
 
 class DispatchKey(StrEnum):
@@ -424,7 +424,10 @@ def operator_name(operator: Any) -> str:
 
 def is_foreign_operator(function: Any) -> bool:
     """Return whether a torch function is ``torch.ops.namespace.name`` itself, and not of ``aten``."""
-    if not isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if isinstance(function, torch._ops.OpOverloadPacket):
+        name = function._qualified_op_name
+    elif isinstance(function, torch._ops.OpOverload):
+        name = function.name()
+    else:
         return False
-    name = getattr(function, "_qualified_op_name", None) or function.name()
     return str(name).partition("::")[0] != "aten"

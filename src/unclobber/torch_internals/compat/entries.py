@@ -13,7 +13,7 @@ import torch.utils.dlpack
 import torch.utils.hooks
 
 from ._behaviour import behaviour
-from ._kept import raw_saved
+from .kept import raw_saved
 
 MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
@@ -88,6 +88,11 @@ def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
     (half a second)."""
     run: Any = torch.autograd.graph._engine_run_backward
     run((output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
+
+
+def context_attributes() -> frozenset[str]:
+    """Return the names of the attributes of the ``ctx`` of a custom Function that torch keeps in C."""
+    return frozenset(vars(torch._C._FunctionBase))
 
 
 _NO_SETUP_CONTEXT = torch.autograd.Function.setup_context

@@ -32,7 +32,7 @@ BUDGET = 60_000
 """Limit of evaluated expressions for one function."""
 
 
-class Run:
+class FileRun:
     """The interpretation of one file.
 
     Args:
@@ -68,7 +68,7 @@ class Run:
         self.evaluated += 1
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
-        value = EXPRESSIONS.get(type(node), EXPRESSIONS[ast.expr])(self, node, state)
+        value = (expressions.get(type(node)) or expressions[ast.expr])(self, node, state)
         for place in value.places & state.grown.keys():
             value = both(value, state.grown[place])
         return value
@@ -78,7 +78,7 @@ class Run:
         for statement in body:
             if state.dead:
                 break
-            known = STATEMENTS.get(type(statement))
+            known = statements.get(type(statement))
             if known is not None:
                 outer, self.statement = self.statement, statement
                 state = known(self, statement, state) or state
@@ -135,9 +135,9 @@ class Run:
         return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.index.path) is not None)
 
 
-EXPRESSIONS: dict[type[ast.expr], Callable[..., Value]] = {}
+expressions: dict[type[ast.expr], Callable[..., Value]] = {}
 """The value of an expression, by its kind; ``ast.expr`` for all that have no function of their own."""
-STATEMENTS: dict[type[ast.stmt], Callable[..., FlowState | None]] = {}
+statements: dict[type[ast.stmt], Callable[..., FlowState | None]] = {}
 """The state after a statement, by its kind; None if it is the given one, changed."""
 _Function = TypeVar("_Function", bound=Callable[..., Value | FlowState | None])
 
@@ -146,7 +146,7 @@ def follows(*kinds: type[ast.expr] | type[ast.stmt]) -> Callable[[_Function], _F
     """Register a function for some kinds of expressions or statements."""
 
     def register(function: _Function) -> _Function:
-        table = EXPRESSIONS if issubclass(kinds[0], ast.expr) else STATEMENTS
+        table = expressions if issubclass(kinds[0], ast.expr) else statements
         table.update(dict.fromkeys(kinds, function))  # type: ignore[arg-type]
         return function
 

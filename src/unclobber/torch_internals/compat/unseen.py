@@ -8,14 +8,14 @@ from typing import Any
 
 import torch
 
-from ._dispatcher import dispatch_modes
-from ._graph import next_sequence_number
-from ._tensors import is_functorch_wrapper
+from .dispatcher import dispatch_modes
+from .tensors import is_functorch_wrapper
 
 unseen_by_functions: Callable[[], AbstractContextManager[Any]] = torch._C.DisableTorchFunction
 """Context in which no ``__torch_function__`` of the program's modes and tensor classes is called."""
 
-_USUAL = frozenset((torch.Tensor, torch.nn.Parameter))
+USUAL = frozenset((torch.Tensor, torch.nn.Parameter))
+"""Classes of tensors whose operations call no code of the program."""
 
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 """Return the number of the program's modes that see each torch function called in Python."""
@@ -23,21 +23,21 @@ function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 
 def is_usual(tensor: torch.Tensor) -> bool:
     """Return whether no class and no mode of the program is called for operations on the tensor."""
-    return type(tensor) in _USUAL and not function_modes() and not dispatch_modes()
+    return type(tensor) in USUAL and not function_modes() and not dispatch_modes()
 
 
-def kept_itself(tensor: torch.Tensor) -> bool:
+def kept_itself(tensor: torch.Tensor, number: int) -> bool:
     """Return whether torch would keep the tensor itself, which is just being saved.
 
     It does unless the tensor is an output of the saving node. That node was made last, or is a custom
-    Function's, which has ``to_save`` until it is done.
+    Function's, which has ``to_save`` until it is done. ``number`` is that of the thread's next node.
     """
     if tensor.is_leaf:
         return True
     if tensor._base is not None:
-        return False  # reading `grad_fn` might make torch build a new node (`grad_fn` in _graph.py)
+        return False  # reading `grad_fn` might make torch build a new node (`graph.grad_fn`)
     node: Any = tensor.grad_fn
-    return node._sequence_nr() + 1 != next_sequence_number() and getattr(node, "to_save", None) is None
+    return node._sequence_nr() + 1 != number and getattr(node, "to_save", None) is None
 
 
 _PYTHON = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)

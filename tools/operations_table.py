@@ -1,11 +1,12 @@
-"""Write what ``unclobber check`` knows of torch: ``src/unclobber/static/torch_table.json``.
+"""Write the package's table of torch's operations: ``src/unclobber/operations/table.json``.
 
-    python tools/static_table.py            # write it
-    python tools/static_table.py --check    # exit 1 where the installed torch says something else
+    python tools/operations_table.py            # write it
+    python tools/operations_table.py --check    # exit 1 if the installed torch says something else
 
 ``unclobber check`` doesn't import torch, so the facts are taken out of it beforehand: of operations with a
 derivative from the derivative table that ships with torch; of functions that are composed of others, and of
-modules, by running the samples of torch's own databases; which methods write, from the schemas.
+modules, by running the samples of torch's own databases; which methods write, from the schemas. The rest is
+kept by hand in ``operations_by_hand.toml``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import inspect
 import itertools
 import json
 import sys
+import tomllib
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,12 +29,13 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.common_modules import module_db
 
-from unclobber.derivatives import ALIASES, Argument, Rule, table
-from unclobber.derivatives._composites import PARTS
-from unclobber.derivatives.rules import condition
+from unclobber.derivatives import Rule, table
+from unclobber.derivatives._rule import Argument
 from unclobber.torch_internals import inplace, views
 
-FILE = Path(__file__).parents[1] / "src" / "unclobber" / "static" / "torch_table.json"
+FILE = Path(__file__).parents[1] / "src" / "unclobber" / "operations" / "table.json"
+BY_HAND = tomllib.loads(Path(__file__).with_name("operations_by_hand.toml").read_text(encoding="utf-8"))
+RUNS = {name: parts.split() for name, parts in BY_HAND["runs"].items()}
 SAMPLES = 8
 NOT_WRITES = frozenset(
     {"requires_grad_", "rename_", "retain_grad_", "share_memory_", "apply_", "map_", "map2_"}
@@ -48,16 +51,26 @@ def whole() -> Object:
     operations = {**dict(from_derivatives()), **dict(measured())}
     return {
         "torch": torch.__version__.partition("+")[0],
-        "aliases": dict(sorted(ALIASES.items())),
         "operations": dict(sorted(operations.items())),
-        "integer": sorted(set(integer_results()) - set(operations)),
-        "makes": sorted(set(factories()) - set(operations)),
-        "writes": sorted(writes()),
-        "spread": sorted(spread()),
-        "several": sorted(views.several()),
-        "views": sorted(views.attributes()),
+        "makes_integers": sorted(set(integer_results()) - set(operations)),
+        "makes_no_history": sorted(set(factories()) - set(operations)),
+        "writes_self": sorted(writes()),
+        "writes_expanded": sorted(spread()),
+        "returns_several_views": sorted(views.several()),
+        "view_attributes": sorted(views.attributes()),
         "inplace": dict(sorted({**inplace.module_positions(), **inplace.function_positions()}.items())),
         "modules": dict(sorted(modules())),
+        **by_hand(),
+    }
+
+
+def by_hand() -> Object:
+    """The columns that are kept by hand."""
+    columns = {name: sorted(text.split()) for name, text in BY_HAND.items() if isinstance(text, str)}
+    return {
+        **columns,
+        "aliases": dict(sorted(BY_HAND["aliases"].items())),
+        "runs": dict(sorted(RUNS.items())),
     }
 
 
@@ -68,15 +81,15 @@ def from_derivatives() -> dict[str, list[Object]]:
         if rule.key != "Default" or not rule.gradients or _is_composed(rule.operation) or _is_internal(rule):
             continue
         found.setdefault(rule.operation, []).append(_overload(rule))
-    for name in found.keys() & PARTS.keys():  # `max` of two tensors runs `maximum`
-        for part in PARTS[name]:
+    for name in found.keys() & RUNS.keys():  # `max` of two tensors runs `maximum`
+        for part in RUNS[name]:
             if part != name and part.startswith(name):
                 found[name] += found.get(part, [])
     return found
 
 
 def _is_composed(name: str) -> bool:
-    return name in PARTS and name not in PARTS[name]
+    return name in RUNS and name not in RUNS[name]
 
 
 def _is_internal(rule: Rule) -> bool:
@@ -87,7 +100,7 @@ def _is_internal(rule: Rule) -> bool:
 def _overload(rule: Rule) -> Object:
     return _entry(
         args=[_argument(a) for a in rule.arguments],
-        saves={kept.role: list(condition(rule, kept)) for kept in rule.kept if not kept.output},
+        saves={kept.role: list(kept.only_if) for kept in rule.kept if not kept.output},
         results=[kept.role for kept in rule.kept if kept.output],
         returns=list(rule.returns),
         integer=[name for name in rule.returns if _is_index(rule, name)],
@@ -331,13 +344,11 @@ def modules() -> Iterator[tuple[str, Object]]:
         yield (
             name,
             _entry(
-                args=[],
                 input=_often(run["input"] for run in runs),
                 result=_often(run["result"] for run in runs),
                 others=_often(run["others"] for run in runs),
                 parameters=any(run["parameters"] for run in runs),
                 inplace=signature.index("inplace") + 1 if "inplace" in signature else 0,
-                tuple=any(run["tuple"] for run in runs),
             ),
         )
 
@@ -384,7 +395,6 @@ def _module_run(cls: Any, sample: Any, training: bool) -> Object | None:
         "others": any(_memory(one) in kept for one in arguments[1:] if one.is_floating_point()),
         "result": first is not None and _memory(first) in kept and _memory(first) != _memory(arguments[0]),
         "parameters": any(True for _ in module.parameters()),
-        "tuple": isinstance(out, tuple),
     }
 
 

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 
 from ._behaviour import behaviour
-from ._dispatcher import unseen_by_torch, without_modes
-from ._tensors import storage_key_or_none
+from .dispatcher import unseen_by_torch, without_modes
+from .tensors import storage_key_or_none
 
 Unpack = Callable[[Any], torch.Tensor]
 
