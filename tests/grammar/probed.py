@@ -86,6 +86,8 @@ class ProbedWriter(Writer):
         self.lines: list[Line] = []
         self.leaves: list[str] = []
         self.writable: set[str] = set()
+        self.past_autograd: set[str] = set()
+        """Results that were written without autograd: their twins are other tensors, without their hooks."""
 
     def program(self) -> ProbedProgram:
         before = [Line(START), Line(HELPERS)]
@@ -141,7 +143,12 @@ class ProbedWriter(Writer):
         self.result(self.expression(FUNCTIONS))
 
     def module(self) -> None:
-        self.result(f"{self.rng.choice(MODULES)}({self.pick()})")
+        name, base = self.rng.choice(MODULES), self.pick()
+        # A full backward hook makes views of input and result, and torch refuses to read them after a write.
+        hooked = name.startswith("hooked")
+        if hooked:
+            self.writable.discard(base)
+        self.result(f"{name}({base})", writable=not hooked)
 
     def view(self) -> None:
         base = self.pick()
@@ -170,6 +177,7 @@ class ProbedWriter(Writer):
         if how == "grad":
             self.take(statement.format(target, argument), twin=f"{target} = {value}")
             return
+        self.past_autograd.add(target)
         twin = f"with torch.no_grad(): values = {value}\n{target} = with_values({target}, values)"
         if how == "no_grad":
             self.take(f"with torch.no_grad(): {statement.format(target, argument)}", twin=twin)
@@ -202,7 +210,7 @@ class ProbedWriter(Writer):
 
     def hook(self) -> None:
         name = self.pick()
-        if name == "b0":
+        if name == "b0" or name in self.past_autograd:
             return
         kinds = {
             "hook_on({0}, '{0}')": 2, "hook_on({0}, '{0}', 0.5)": 1, "hook_once({0})": 1,

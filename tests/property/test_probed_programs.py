@@ -198,6 +198,13 @@ def test_order_is_compared(n):
     assert first_difference(log, list(log)) is None
 
 
+def test_which_tensors_die_is_compared():
+    """When they do is not; one that is kept alive is a difference."""
+    first, death, last, end = ("hook", 1), ("dead", "a0"), ("hook", 2), ("left behind", [])
+    assert first_difference([first, death, last, end], [death, first, last, end]) is None
+    assert first_difference([first, death, last, end], [first, last, end])
+
+
 def test_only_a_repaired_value_may_lie_elsewhere():
     """What a Function's backward was given is compared with its memory, but where guard gives a copy."""
     here, there = (("saved", f"shape=(3,), memory of={names}") for names in (["a0"], []))

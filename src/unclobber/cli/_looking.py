@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
-from ..settings import Baseline, ProjectSettings, Suppression, shown_path
-from ..settings.comments import comments_in
+from ..settings import Baseline, ProjectSettings, Suppression, comments_in, shown_path
 from ..settings.pyproject import settings_for
 from ._errors import UsageError, not_python
 from ._output import OutputFile

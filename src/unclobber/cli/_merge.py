@@ -10,7 +10,7 @@ from ..model import Finding, Report, Site, Suppressed, Totals
 
 
 class Part(NamedTuple):
-    """One process's part of a run."""
+    """The part of one process in a run."""
 
     holder: str | int
     """The name of a process, or a rank."""

@@ -1,4 +1,4 @@
-"""Sessions with what a caller chooses and, for the rest, the settings of the project."""
+"""Sessions by what a caller chooses, with the project's settings for what it leaves open."""
 
 from __future__ import annotations
 
