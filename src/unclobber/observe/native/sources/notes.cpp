@@ -9,12 +9,8 @@
 #include <torch/csrc/autograd/python_function.h>
 
 #include <algorithm>
-#include <functional>
-#include <list>
-#include <unordered_map>
+#include <deque>
 #include <vector>
-
-#include "pool.h"
 
 namespace unclobber::notes {
 
@@ -38,17 +34,10 @@ struct Note {
   Mark* mark;
 };
 
-// All under `Locked`, the oldest first.
-using Notes = std::list<Note, Recycling<Note>>;
-Notes& notes() {
-  static auto* all = new Notes;
-  return *all;
-}
-using Known = std::pair<const Node* const, Notes::iterator>;
-using ByNode =
-    std::unordered_map<const Node*, Notes::iterator, std::hash<const Node*>, std::equal_to<>, Recycling<Known>>;
-ByNode& by_node() {
-  static auto* all = new ByNode;
+// All under `Locked`, the oldest first. A node may have several: they are looked up for reports alone, and the newest
+// counts.
+std::deque<Note>& notes() {
+  static auto* all = new std::deque<Note>;
   return *all;
 }
 Mark* now = nullptr;
@@ -106,24 +95,13 @@ void note(stacks::Operation* operation) {
     Locked locked;
     Mark* mark = now;
     if (mark != nullptr) mark->users.fetch_add(1, std::memory_order_relaxed);
-    auto known = by_node().find(node);
-    if (known != by_node().end()) {
-      Note& note = *known->second;
-      others[count++] = note.operation;
-      leave(note.mark);
-      note = {node, number, node->thread_id(), operation, mark};
-      notes().splice(notes().end(), notes(), known->second);
-    } else {
-      notes().push_back({node, number, node->thread_id(), operation, mark});
-      by_node().emplace(node, std::prev(notes().end()));
-    }
+    notes().push_back({node, number, node->thread_id(), operation, mark});
     since++;
     // no notes of the running backward, because they are looked up while it runs
     while (notes().size() > std::max(limit, 2 * since) && count < 3) {
       Note& oldest = notes().front();
       others[count++] = oldest.operation;
       leave(oldest.mark);
-      by_node().erase(oldest.node);
       notes().pop_front();
     }
   }
@@ -151,14 +129,13 @@ PyObject* note_of(PyObject*, PyObject* object) {
   Owned of_mark = Owned::borrowed(Py_None);
   {
     Locked locked;
-    auto known = by_node().find(node);
-    if (known != by_node().end()) {
-      const Note& note = *known->second;
-      if (note.number == node->sequence_nr() && note.thread == node->thread_id()) {
-        operation = note.operation;
-        operation->use();
-        if (note.mark != nullptr) of_mark = Owned::borrowed(note.mark->object);
-      }
+    const auto known = std::find_if(notes().rbegin(), notes().rend(), [&](const Note& note) {
+      return note.node == node && note.number == node->sequence_nr() && note.thread == node->thread_id();
+    });
+    if (known != notes().rend()) {
+      operation = known->operation;
+      operation->use();
+      if (known->mark != nullptr) of_mark = Owned::borrowed(known->mark->object);
     }
   }
   if (operation == nullptr) return Py_NewRef(Py_None);
@@ -181,7 +158,6 @@ void forget() {
       leave(note.mark);
     }
     notes().clear();
-    by_node().clear();
     limit = kAtLeast;
     since = 0;
   }

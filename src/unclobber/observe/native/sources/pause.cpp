@@ -33,13 +33,14 @@ struct Memory {
   };
   c10::StorageImpl* storage = nullptr;
   std::unordered_map<c10::TensorImpl*, Holder> holders;  // as many as there are saves of a parameter
+  size_t references = 0;  // of saves that hold it without a tensor of their own
 
   bool has(c10::TensorImpl* tensor) const { return holders.count(tensor) != 0; }
   Holder& add(c10::TensorImpl* tensor, size_t owners) {
     return holders.try_emplace(tensor, Holder{owners}).first->second;
   }
   bool has_others() const {
-    if (saves::holders_of(storage) > holders.size()) return true;
+    if (saves::holders_of(storage) > holders.size() + references) return true;
     return std::any_of(holders.begin(), holders.end(),
                        [](const auto& one) { return one.second.owners > one.second.allowed; });
   }
@@ -57,7 +58,7 @@ struct Look {
 
   // False if only Python can decide.
   bool at(saves::Save* save) {
-    if (save->entry != nullptr || !save->alias.defined() || save->storage == nullptr) return false;
+    if (save->entry != nullptr || !save->saved().defined() || save->storage == nullptr) return false;
     if (save->requires_grad) {
       if (!save->is_leafs) return true;
       Impl tensor = (save->is_view ? save->base : save->origin).lock();
@@ -65,11 +66,20 @@ struct Look {
       return true;
     }
     if (c10::raw::intrusive_ptr::use_count(save->storage) == 1) return true;
-    const auto type = save->alias.scalar_type();
+    const auto type = save->saved().scalar_type();
     if (!at::isFloatingType(type) && !at::isComplexType(type)) return true;
+    // The usual case, without a table: only the saved tensor and this save hold the memory, so no other save does.
+    if (!save->alias.defined() && !save->is_view && saves::holders_of(save->storage) == 2 &&
+        save->held.use_count() + (is_held_by_python(save->held.unsafeGetTensorImpl()) ? 0 : 1) <= 2) {
+      return true;
+    }
     Memory& known = memory[save->storage];
     known.storage = save->storage;
-    known.add(save->alias.unsafeGetTensorImpl(), save->alias.use_count());
+    if (save->alias.defined()) {
+      known.add(save->alias.unsafeGetTensorImpl(), save->alias.use_count());
+    } else {
+      known.references++;
+    }
     Impl origin = save->origin.lock();
     Impl base = save->is_view ? save->base.lock() : Impl();
     if (base.defined()) {

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstddef>
 #include <new>
-#include <utility>
 
 namespace unclobber {
 
@@ -58,38 +57,6 @@ class Pooled {
   static constexpr std::size_t kMost = 4096;
   static inline thread_local List free_{nullptr, 0, false, false};
 #endif
-};
-
-// A pool for the nodes that a standard container allocates one by one; all under `Locked`, in any thread.
-template <typename T>
-class Recycling {
- public:
-  using value_type = T;
-  Recycling() = default;
-  template <typename Other>
-  Recycling(const Recycling<Other>&) {}
-
-  T* allocate(std::size_t count) {
-    if (count != 1 || freed_ == nullptr) return static_cast<T*>(::operator new(count * sizeof(T)));
-    return reinterpret_cast<T*>(std::exchange(freed_, freed_->next));
-  }
-  void deallocate(T* memory, std::size_t count) {
-#ifndef UNCLOBBER_NO_POOLS
-    if (count == 1) {
-      freed_ = new (memory) Freed{freed_};
-      return;
-    }
-#endif
-    ::operator delete(memory);
-  }
-  bool operator==(const Recycling&) const { return true; }
-
- private:
-  struct Freed {
-    Freed* next;
-  };
-  static_assert(sizeof(T) >= sizeof(Freed));
-  static inline Freed* freed_ = nullptr;
 };
 
 }  // namespace unclobber

@@ -185,6 +185,7 @@ PyObject* take_own(PyObject* self, PyObject* tensors) {
       auto found = std::find(left.begin(), left.end(), save->origin._unsafe_get_target());
       if (found == left.end() || !save->use()) continue;
       left.erase(found);
+      save->make_alias();
       held.push_back(std::move(save->held));
       queue.drop(save);
       own.push_back(save);

@@ -6,6 +6,10 @@
 #include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
 #include "handed.h"
 #include "notes.h"
 #include "records.h"
@@ -48,10 +52,14 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
     auto save = std::make_unique<Save>();
     const bool usual = is_usual(tensor);
     const bool kept_itself = is_kept_itself(tensor);
-    save->alias = alias_of(tensor, kept_itself);
-    if (kept_itself) save->held = tensor;
     auto* storage = usual ? storage_of(tensor) : nullptr;
     if (storage != nullptr && storage->resizable()) save->storage = storage;
+    if (kept_itself) save->held = tensor;
+    if (kept_itself && save->storage != nullptr) {
+      save->memory = tensor.storage();
+    } else {
+      save->alias = alias_of(tensor, kept_itself);
+    }
     save->version = tensor._version();
     save->requires_grad = tensor.requires_grad();
     save->origin = WeakTensor(tensor.getIntrusivePtr());
@@ -81,7 +89,8 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
       held = save_->held;
     }
     if (handed::asked()) handed::note(is_unchecked() ? at::Tensor() : at::Tensor(save_->origin.lock()));
-    if (alias.defined() && alias._version() == save_->version) return held.defined() ? held : alias;
+    if (held.defined() && held._version() == save_->version) return held;
+    if (alias.defined() && alias._version() == save_->version) return alias;
     return with_gil([&] {
       PyObject* record = record_of(save_);
       PyObject* kept = records::get(record, records::kAlias);
@@ -121,6 +130,51 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
   bool sees_;
 };
 
+// The bytes of its storage that a tensor covers: blocks that begin at multiples of `step` from the first one, or just
+// one block. They are those of `unclobber.record._region.Region`, or more.
+struct Extent {
+  int64_t first, end;  // end: after the last byte
+  int64_t block;
+  int64_t step = 0;
+
+  explicit Extent(const at::Tensor& tensor) : block(static_cast<int64_t>(tensor.itemsize())) {
+    const int64_t item = block;
+    first = end = tensor.storage_offset() * item;
+    if (tensor.numel() == 0) return;
+    std::vector<std::pair<int64_t, int64_t>> dimensions;  // (stride in bytes, count)
+    for (int64_t i = 0; i < tensor.dim(); i++) {
+      if (tensor.size(i) > 1 && tensor.stride(i) != 0) dimensions.emplace_back(tensor.stride(i) * item, tensor.size(i));
+    }
+    std::sort(dimensions.begin(), dimensions.end());
+    end += item;
+    for (const auto& [stride, count] : dimensions) {
+      end += (count - 1) * stride;
+      if (step == 0 && stride <= block) {
+        block = (count - 1) * stride + block;
+      } else {
+        step = std::gcd(step, stride);
+      }
+    }
+  }
+
+  bool may_meet(const Extent& other) const {
+    if (end <= other.first || other.end <= first) return false;
+    const int64_t both = std::gcd(step, other.step);
+    if (both == 0 || block + other.block > both) return true;
+    const int64_t apart = ((other.first - first) % both + both) % both;
+    return apart < block || apart + other.block > both;
+  }
+};
+
+// A tensor's version counter, by which it is told from others: two that count as far need not be one.
+const void* counter_of(const at::Tensor& tensor) {
+  const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
+  static_assert(sizeof(version) == sizeof(void*), "a counter is one pointer");
+  const void* counter = nullptr;
+  std::memcpy(&counter, &version, sizeof(counter));
+  return counter;
+}
+
 }  // namespace
 
 bool is_kept_itself(const at::Tensor& tensor) {
@@ -158,6 +212,12 @@ bool is_usual(const at::Tensor& tensor) {
 }
 
 Save::Save() : origin(nothing()), base(nothing()) {}
+
+void Save::make_alias() {
+  if (alias.defined() || !held.defined()) return;
+  alias = alias_of(held, true);
+  memory = c10::Storage();
+}
 
 bool Save::use() {
   long now = users.load(std::memory_order_relaxed);
@@ -233,11 +293,18 @@ void Queue::index() {
   }
 }
 
-bool Queue::has(c10::StorageImpl* storage) {
+bool Queue::has(c10::StorageImpl* storage, const at::Tensor& target, bool of_elements) {
   index();
   if (!queue_.alone()) return true;
   auto found = by_storage_.find(storage);
-  return found != by_storage_.end() && !found->second.alone();
+  if (found == by_storage_.end() || found->second.alone()) return false;
+  if (!of_elements) return true;
+  const Extent written(target);
+  for (Link* at = found->second.after; at != &found->second; at = at->after) {
+    const at::Tensor& saved = static_cast<Save*>(at)->saved();
+    if (!saved.defined() || counter_of(saved) == counter_of(target) || Extent(saved).may_meet(written)) return true;
+  }
+  return false;
 }
 
 void Queue::hand_out(Save* save, std::vector<Save*>& taken) {
@@ -283,6 +350,7 @@ PyObject* record_of(Save* save) {
   at::Tensor alias, held;
   {
     Locked locked;
+    save->make_alias();
     alias = save->alias;
     held = save->held;
   }

@@ -43,10 +43,12 @@ using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensor
 struct Save : Link, Pooled<Save> {
   std::atomic<long> users{1};
   std::shared_ptr<Queue> queue;
-  // Shares memory and version counter, and has no history; under `Locked`, for it goes over to the record.
+  // Shares memory and version counter, and has no history; under `Locked`, for it goes over to the record. Not made
+  // while `held` has the saved memory: a graph's aliases are more than the C library's caches hold.
   at::Tensor alias;
   // The tensor itself, if torch would keep it; under `Locked`. Dropped before its memory is written.
   at::Tensor held;
+  c10::Storage memory;  // in place of the alias, one more holder of the storage
   c10::StorageImpl* storage = nullptr;  // NULL if only Python can find it
   WeakTensor origin;
   WeakTensor base;
@@ -62,6 +64,10 @@ struct Save : Link, Pooled<Save> {
   bool queued = false;
 
   Save();
+  // The alias, or the tensor that stands for it; undefined if the record has them. Under `Locked`.
+  const at::Tensor& saved() const { return alias.defined() ? alias : held; }
+  // Make the alias if it is not made. Under `Locked`.
+  void make_alias();
   // Become one more user, if there is any left: it may be dying.
   bool use();
   void leave();
@@ -83,8 +89,9 @@ class Queue {
   void drop(Save* save);
   // What is queued goes under its storage.
   void index();
-  // Whether a save of this storage may be among them.
-  bool has(c10::StorageImpl* storage);
+  // Whether a save of this storage, to which `target` belongs, may be among them. If `of_elements`, the write changes
+  // elements of `target` and nothing else: then no save counts of which it changes neither a byte nor the counter.
+  bool has(c10::StorageImpl* storage, const at::Tensor& target, bool of_elements);
   // Take the saves of a storage, oldest first, and all whose storage only Python can find, or must know:
   // Python's own entries, tensors without plain memory, and memory that torch has not allocated.
   // Take all saves if `storage` is NULL.

@@ -112,7 +112,8 @@ bool may_be_missed(const at::Tensor& target) {
 }
 
 // Whether the listener must be notified of a write to `target`: `Ledger.before_write` ignores all others.
-bool concerns(const Listener& one, const at::Tensor& target, bool plain, const Stack& stack, size_t first) {
+bool concerns(const Listener& one, const at::Tensor& target, bool plain, bool of_elements, const Stack& stack,
+              size_t first) {
   if (!any_waiting(one) && !any_followed(one) && !(plain && one.follows_views && target.requires_grad())) return false;
   if (!saves::is_usual(target)) return true;
   c10::StorageImpl* storage = saves::storage_of(target);
@@ -124,7 +125,7 @@ bool concerns(const Listener& one, const at::Tensor& target, bool plain, const S
   if (saves::holders_of(storage) == 1) return false;  // a save holds it by an alias
   {
     Locked locked;
-    if (one.queue->has(storage)) return true;
+    if (one.queue->has(storage, target, of_elements)) return true;
   }
   if (may_be_missed(target)) return true;
   for (size_t i = first; i < stack.size(); i++) {  // it may read what it overwrites
@@ -184,7 +185,11 @@ struct Call {
 class Told {
  public:
   Told(PyObject* packet, std::vector<size_t> written, bool plain, bool bumps)
-      : bumps(bumps), packet_(Py_NewRef(packet)), written_(std::move(written)), plain_(plain) {}
+      : bumps(bumps), packet_(Py_NewRef(packet)), written_(std::move(written)), plain_(plain) {
+    for (const char* name : {"add_", "copy_", "div_", "fill_", "mul_", "sub_", "zero_"}) {
+      of_elements_ = of_elements_ || (plain && PyUnicode_CompareWithASCIIString(packet, name) == 0);
+    }
+  }
   ~Told() { drop_later(packet_); }
   Told(const Told&) = delete;
   Told& operator=(const Told&) = delete;
@@ -195,7 +200,7 @@ class Told {
     const size_t first = stack.size() - op.schema().arguments().size();
     std::unique_ptr<Call> call;
     auto ask = [&](const Listener& one, const at::Tensor& target) {
-      if (!concerns(one, target, plain_, stack, first)) return;
+      if (!concerns(one, target, plain_, of_elements_, stack, first)) return;
       with_gil([&] {
         Owned tensor = must(THPVariable_Wrap(target));
         if (call == nullptr) call = std::make_unique<Call>(op.schema(), stack, first);
@@ -248,6 +253,7 @@ class Told {
   PyObject* packet_;
   std::vector<size_t> written_;
   bool plain_;
+  bool of_elements_ = false;  // only for frequent ones: others may change sizes, strides or memory
 };
 
 // The kernel at unclobber's key.
