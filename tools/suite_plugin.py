@@ -33,6 +33,10 @@ _running: dict[str, Any] = {}
 _first = 0.0
 _process, _parent = os.getpid(), os.getppid()
 
+# torchvision from PyPI has no operators beside a CPU build of torch, and fails to register their shapes.
+# Not in a hook: a conftest.py may import it before any runs.
+sys.modules["torchvision._meta_registrations"] = ModuleType("torchvision._meta_registrations")
+
 
 def _write(line: dict[str, Any]) -> None:
     if os.getpid() != _process:
@@ -47,10 +51,8 @@ def _rearm() -> None:
 
 
 def pytest_configure() -> None:
-    """Map the port's device before its files are imported; let torchvision load."""
+    """Map the port's device before its files are imported."""
     _rearm()
-    # The one from PyPI has no operators beside a CPU build of torch, and fails to register their shapes.
-    sys.modules["torchvision._meta_registrations"] = ModuleType("torchvision._meta_registrations")
     if SETTINGS["device"]:
         import port
 
