@@ -15,6 +15,7 @@ import faulthandler
 import json
 import os
 import random
+import re
 import sys
 import time
 from collections.abc import Generator
@@ -32,6 +33,7 @@ _traceback = os.open(RESULTS.with_suffix(".hung"), os.O_WRONLY | os.O_APPEND | o
 _findings = pytest.StashKey[list[list[str]]]()
 _running: dict[str, Any] = {}
 _first = 0.0
+_collected = 0
 _process, _parent = os.getpid(), os.getppid()
 
 # torchvision from PyPI has no operators beside a CPU build of torch, and fails to register their shapes.
@@ -72,7 +74,8 @@ def pytest_collectreport(report: pytest.CollectReport) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests that are wanted and have no outcome yet."""
-    wanted, sample = SETTINGS["ids"], SETTINGS["sample"]
+    global _collected
+    wanted, sample, _collected = SETTINGS["ids"], SETTINGS["sample"], len(items)
     chosen = items if wanted is None else [item for item in items if item.nodeid in set(wanted)]
     if sample and len(chosen) > sample:
         chosen = [chosen[number * len(chosen) // sample] for number in range(sample)]
@@ -109,7 +112,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         item.session.shouldstop = "the tool has ended"
     if SETTINGS["box"] is not None and time.monotonic() - _first > SETTINGS["box"]:
         item.session.shouldstop = "the time for this suite is over"
-        _write({"complete": True})
+        _write({"complete": True, "collected": _collected})
     return result
 
 
@@ -139,6 +142,7 @@ def pytest_runtest_makereport(
     report = yield
     if call.excinfo is not None:
         first = (str(call.excinfo.value).strip().splitlines() or [""])[0]
+        first = re.sub(r"\b0x[0-9a-f]+", "0x...", first)  # addresses differ from run to run
         report.suite_error = f"{call.excinfo.type.__name__}: {first}"  # type: ignore[attr-defined]
     report.suite_findings = item.stash.get(_findings, [])  # type: ignore[attr-defined]
     return report
@@ -159,6 +163,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:
-    """Say that no test is left."""
+    """Say that no test is left, and how many there are, chosen or not."""
     if exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED):
-        _write({"complete": True})
+        _write({"complete": True, "collected": _collected})

@@ -17,6 +17,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -62,11 +63,13 @@ class Runner:
     Args:
         state: The folder.
         limit: Seconds for a test; the process that exceeds them ends, and a new one runs the rest.
+        keep: Whether results of another source of the package are used, too.
     """
 
-    def __init__(self, state: Path, limit: float) -> None:
+    def __init__(self, state: Path, limit: float, keep: bool = False) -> None:
         self.state = state
         self.limit = limit
+        self.keep = keep
 
     def run(self, suite: Suite, mode: str, ids: Iterable[str] | None = None, again: str = "") -> Results:
         """Return a suite's results in a mode, from the folder where they are there.
@@ -75,14 +78,15 @@ class Runner:
             ids: The tests to run, None for all.
             again: What tells a repeated run's file from the first.
         """
-        folder = self.state / re.sub(r"\W+", "_", suite.name)
+        folder = self._folder(suite)
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{mode}{again}.jsonl"
         key = suite.key if mode == "plain" else f"{suite.key} {source_key()}"
         # What was cut off in the middle of a line begins that line again.
         whole = path.read_text(encoding="utf-8").rpartition("\n")[0] + "\n" if path.exists() else "\n"
-        if whole == "\n" or json.loads(whole.split("\n")[0]) != {"key": key}:
-            whole = json.dumps({"key": key}) + "\n"
+        found = json.loads(whole.split("\n")[0] or "{}").get("key", "")
+        if found != key and not (self.keep and found.startswith(f"{suite.key} ")):
+            whole = json.dumps({"key": key, "as of": commit(ROOT / "src")}) + "\n"
         path.write_text(whole, encoding="utf-8")
         wanted = None if ids is None else sorted(ids)
         complete = _lines(path)[-1].get("complete", False)
@@ -102,6 +106,18 @@ class Runner:
                 _append(path, {"complete": True})
                 break
         return _outcomes(path)
+
+    def as_of(self, suite: Suite, mode: str) -> str:
+        """Return the commit that a suite's results in a mode were measured on."""
+        return str(_lines(self._folder(suite) / f"{mode}.jsonl")[0].get("as of", ""))
+
+    def collected(self, suite: Suite) -> int:
+        """Return how many tests a suite has whose plain run came to its end; 0 if pytest counted none."""
+        lines = _lines(self._folder(suite) / "plain.jsonl")
+        return max((line.get("collected", 0) for line in lines), default=0)
+
+    def _folder(self, suite: Suite) -> Path:
+        return self.state / re.sub(r"\W+", "_", suite.name)
 
     def _process(self, suite: Suite, mode: str, ids: list[str] | None, path: Path) -> int:
         settings = {
@@ -160,6 +176,23 @@ def source_key() -> str:
     return hash_of(path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".cpp", ".h"))
 
 
+def commit(folder: Path) -> str:
+    """Return the commit that a folder is of, or nothing where git knows none."""
+    said = _git("log", "-1", "--format=%h of %cs", "--", ".", at=folder)
+    changed = " with changes" if said and _git("status", "--porcelain", "--", ".", at=folder) else ""
+    return said + changed
+
+
+def measured() -> str:
+    """Return which state of the package is measured."""
+    return f"unclobber: {commit(ROOT / 'src') or 'of no commit'} (sources {source_key()})"
+
+
+def _git(*arguments: str, at: Path) -> str:
+    said = subprocess.run(["git", "-C", str(at), *arguments], capture_output=True, text=True, check=False)
+    return said.stdout.strip() if said.returncode == 0 else ""
+
+
 def hash_of(paths: Iterable[Path]) -> str:
     """Return a hash of the files' contents."""
     digest = hashlib.sha256()
@@ -192,6 +225,15 @@ class Compared:
     differences: list[Difference] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
     """Tests that passed plain, and did not when they ran plain again."""
+    as_of: set[str] = field(default_factory=set)
+    """The commits of the package that the modes were measured on."""
+    collected: int = 0
+    """How many tests there are, run or not."""
+
+    @property
+    def ran(self) -> int:
+        """How many tests ran plain, whatever came of them."""
+        return sum(line["outcome"] != "uncollected" for line in self.plain.values())
 
     @property
     def counted(self) -> Results:
@@ -226,20 +268,28 @@ def differing(plain: Results, ran: Results) -> list[str]:
 
 
 def compare(runner: Runner, suite: Suite, modes: Iterable[str]) -> Compared:
-    """Run a suite plain and in each mode. What differs runs again, plain and in the mode."""
-    compared = Compared(suite.name, runner.run(suite, "plain"))
+    """Run a suite plain and in each mode. What differs runs again, plain and in the mode.
+
+    What then is the same in the mode runs plain once more, behind those tests that came before it there.
+    """
+    compared = Compared(suite.name, runner.run(suite, "plain"), collected=runner.collected(suite))
     for mode in modes:
         ran = compared.modes[mode] = runner.run(suite, mode, compared.counted)
+        compared.as_of.add(runner.as_of(suite, mode))
         if not (suspects := differing(compared.plain, ran)):
             continue
         plain_again = runner.run(suite, "plain", suspects, f"-again-{mode}")
         again = runner.run(suite, mode, suspects, "-again")
         for test in suspects:
-            if plain_again.get(test, {}).get("outcome") != compared.plain[test]["outcome"]:
+            outcome = compared.plain[test]["outcome"]
+            steady = again.get(test, {}).get("outcome") != outcome
+            plain = [plain_again]
+            if not steady:  # what ran before it in the mode may matter: not what fails plain
+                plain.append(runner.run(suite, "plain", compared.counted, "-counted"))
+            if any(results.get(test, {}).get("outcome") != outcome for results in plain):
                 compared.flaky.append(test)
                 continue
             line = ran.get(test, {"outcome": "not run", "error": ""})
-            steady = again.get(test, {}).get("outcome") != compared.plain[test]["outcome"]
             compared.differences.append(Difference(test, mode, line["outcome"], line["error"], steady))
     return compared
 
@@ -269,9 +319,13 @@ def judged(path: Path = JUDGED) -> Judged:
 
 
 def page(
-    head: str, all_compared: list[Compared], said: Judged, modes: Iterable[str]
+    head: str, all_compared: list[Compared], said: Judged, modes: Iterable[str], left: Iterable[str] = ()
 ) -> tuple[str, list[str]]:
-    """Return the page, and what is not as it should be, a line each."""
+    """Return the page, and what is not as it should be, a line each.
+
+    Args:
+        left: The suites that were not begun.
+    """
     problems: list[str] = []
     designed: list[str] = []
     findings: list[str] = []
@@ -297,9 +351,8 @@ def page(
             findings.append(
                 f"- {compared.suite}, {code} in {len(tests)} (`{tests[0]}`): {message}: {verdict}"
             )
-        tests = sum(line["outcome"] != "uncollected" for line in compared.plain.values())
         rows.append(
-            [compared.suite, tests, len(compared.counted),
+            [compared.suite, compared.ran, len(compared.counted),
              *count.values(), by_design, f"{compared.seconds:.0f}"]
         )  # fmt: skip
     here = {compared.suite for compared in all_compared}
@@ -312,19 +365,36 @@ def page(
     table += ["|" + "|".join(f"{c:,}" if isinstance(c, int) else c for c in row) + "|" for row in rows]
     text = "\n".join(
         [
-            head, *table, "",
+            head, *table, "", *_measured_on(all_compared),
             "## Differences", "", *(problems or ["None."]), "",
             "## By design", "", *(designed or ["None."]), "",
             "## Findings that torch does not refuse", "", *(findings or ["None."]), "",
-            *_apart(all_compared),
+            *_apart(all_compared, left),
         ]
     )  # fmt: skip
     return text, problems
 
 
-def _apart(all_compared: list[Compared]) -> list[str]:
-    """Say what does not count: tests that flake, files that can't be imported."""
-    lines = [f"- {c.suite}: `{test}` does not pass plain each time" for c in all_compared for test in c.flaky]
+def _measured_on(all_compared: list[Compared]) -> list[str]:
+    """Say what commits the results are of."""
+    suites: dict[str, list[str]] = {}
+    for compared in all_compared:
+        suites.setdefault(" and ".join(sorted(compared.as_of)), []).append(compared.suite)
+    parts = [f"{as_of} ({', '.join(names)})" if len(suites) > 1 else as_of for as_of, names in suites.items()]
+    return [f"Measured on {'; '.join(parts)}.", ""] if any(suites) else []
+
+
+def _apart(all_compared: list[Compared], left: Iterable[str]) -> list[str]:
+    """Say what does not count: what did not run, tests that flake, files that can't be imported."""
+    lines = [f"- {name}: not run" for name in left]
+    lines += [
+        f"- {c.suite}: {c.ran:,} of its {c.collected:,} tests ran"
+        for c in all_compared
+        if c.ran < c.collected
+    ]
+    lines += [
+        f"- {c.suite}: `{test}` does not pass plain each time" for c in all_compared for test in c.flaky
+    ]
     for compared in all_compared:
         for test, line in compared.plain.items():
             if line["outcome"] in ("uncollected", "crashed"):
@@ -341,7 +411,11 @@ def options(description: str, state: str, limit: float) -> argparse.ArgumentPars
     parser.add_argument("--jobs", type=int, default=1, help="suites that run at the same time (1)")
     parser.add_argument("--file", action="append", help="run these alone; no page is written")
     parser.add_argument("--mode", action="append", choices=MODES, help="run these alone; no page is written")
+    parser.add_argument("--hours", type=float, default=float("inf"), help="begin no suite after these")
     parser.add_argument("--limit", type=float, default=limit, help=f"seconds for a test ({limit:.0f})")
+    parser.add_argument(
+        "--keep", action="store_true", help="use results of another source of the package, too"
+    )
     parser.add_argument("--state", type=Path, default=ROOT / "build" / state, help="the folder of results")
     return parser
 
@@ -349,9 +423,12 @@ def options(description: str, state: str, limit: float) -> argparse.ArgumentPars
 def main(given: argparse.Namespace, suites: list[Suite], head: Callable[[], str], written: Path) -> int:
     """Run, compare, and write the page; 1 if anything differs that is not by design."""
     modes = given.mode or MODES
-    runner = Runner(given.state.absolute(), given.limit)
+    runner = Runner(given.state.absolute(), given.limit, given.keep)
+    until = time.monotonic() + given.hours * 3600
 
-    def one(suite: Suite) -> Compared:
+    def one(suite: Suite) -> Compared | None:
+        if time.monotonic() > until:
+            return None
         compared = compare(runner, suite, modes)
         counts = ", ".join(f"{m} {sum(d.mode == m for d in compared.differences)}" for m in modes)
         print(f"{suite.name}: {len(compared.counted)} pass plain; differ: {counts}", flush=True)
@@ -359,12 +436,14 @@ def main(given: argparse.Namespace, suites: list[Suite], head: Callable[[], str]
 
     try:
         with ThreadPoolExecutor(given.jobs) as pool:
-            all_compared = list(pool.map(one, suites))
+            answers = list(pool.map(one, suites))
     except KeyboardInterrupt:
         for child in list(_children):
             _kill(child)
         os._exit(130)  # the pool's threads would begin the next suite
-    text, problems = page(head(), all_compared, judged(), modes)
+    all_compared = [compared for compared in answers if compared is not None]
+    left = [suite.name for suite, compared in zip(suites, answers, strict=True) if compared is None]
+    text, problems = page(head(), all_compared, judged(), modes, left)
     if given.file or given.mode:
         print(text)
     else:

@@ -8,6 +8,7 @@ nothing is copied from it. Writes ``realworld/TORCH.md``.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import suites
@@ -29,9 +30,11 @@ FILES = (
 ELSEWHERE = ("autograd/test_complex.py", "autograd/test_functional.py", "optim/test_optim.py",
              "optim/test_lrscheduler.py", "optim/test_swa_utils.py")  # fmt: skip
 """Files whose tests test_autograd.py and test_optim.py import."""
+SAMPLES = {"test_modules.py": 1200}
+"""So many of the tests of a file at most, spread evenly: each module has the same 30 tests, on each dtype."""
 
 
-def suites_of(source: Path, only: list[str] | None) -> list[Suite]:
+def suites_of(source: Path, only: list[str] | None, box: float | None) -> list[Suite]:
     """Return the files of a checkout that are run, each a suite."""
     import torch
 
@@ -51,19 +54,22 @@ def suites_of(source: Path, only: list[str] | None) -> list[Suite]:
             tests,
             # Their conftest needs packages of their CI. --assert=plain leaves imports to Python's loader.
             (name, "-c", str(empty), f"--rootdir={tests}", "--noconftest", "--assert=plain"),
-            f"torch {torch.__version__} {suites.hash_of([tests / name])}",
+            f"torch {torch.__version__} {suites.hash_of([tests / name])}, at most {SAMPLES.get(name)}",
             device=str(tests),
+            sample=SAMPLES.get(name),
+            box=box,
             environment={"PYTHONPATH": str(tests)},
         )
         for name in chosen
     ]
 
 
-def head() -> str:
+def head(source: Path) -> str:
     """Return what stands above the table."""
     from machine import description
 
-    return "\n".join([HEAD, *(f"- {line}" for line in description()), ""])
+    facts = [*description(), suites.measured(), f"tests: {suites.commit(source) or 'of no commit'}"]
+    return "\n".join([HEAD, *(f"- {line}" for line in facts), ""])
 
 
 HEAD = """\
@@ -79,6 +85,8 @@ modes.
 
 if __name__ == "__main__":
     parser = suites.options(__doc__, "torchtests", 300)
+    parser.add_argument("--box", type=float, help="seconds for a file's plain run (no bound)")
     parser.add_argument("source", type=Path, help="the checkout")
     given = parser.parse_args()
-    sys.exit(suites.main(given, suites_of(given.source, given.file), head, ROOT / "realworld" / "TORCH.md"))
+    chosen = suites_of(given.source, given.file, given.box)
+    sys.exit(suites.main(given, chosen, partial(head, given.source), ROOT / "realworld" / "TORCH.md"))

@@ -91,6 +91,14 @@ def test_results_of_another_key_are_dropped(tmp_path: Path) -> None:
     assert ran(tmp_path / "s") == ["first", "second"] * 2
 
 
+def test_a_sample_is_said_with_what_it_is_of_and_what_was_not_begun_is_named(tmp_path: Path) -> None:
+    sampled = replace(suite(tmp_path / "s", CALM), sample=1)
+    compared = compare(Runner(tmp_path / "state", 60), sampled, [])
+    assert (compared.ran, compared.collected) == (1, 2)
+    text = page("", [compared], Judged({}, {}), [], left=["another"])[0]
+    assert "- another: not run\n- it: 1 of its 2 tests ran" in text
+
+
 def test_a_test_that_exceeds_its_time_is_blamed_and_the_next_one_runs(tmp_path: Path) -> None:
     slow = "\ndef test_a_hangs():\n    import time; time.sleep(60)\n\ndef test_b():\n    pass\n"
     results = Runner(tmp_path / "state", 2).run(suite(tmp_path / "s", slow), "plain")
