@@ -286,7 +286,9 @@ def compare(runner: Runner, suite: Suite, modes: Iterable[str]) -> Compared:
             plain = [plain_again]
             if not steady:  # what ran before it in the mode may matter: not what fails plain
                 plain.append(runner.run(suite, "plain", compared.counted, "-counted"))
-            if any(results.get(test, {}).get("outcome") != outcome for results in plain):
+            # Where the mode ran none of the tests, they are not to blame.
+            begun = not compared.counted.keys().isdisjoint(ran)
+            if begun and any(results.get(test, {}).get("outcome") != outcome for results in plain):
                 compared.flaky.append(test)
                 continue
             line = ran.get(test, {"outcome": "not run", "error": ""})
