@@ -111,6 +111,11 @@ class Runner:
         """Return the commit that a suite's results in a mode were measured on."""
         return str(_lines(self._folder(suite) / f"{mode}.jsonl")[0].get("as of", ""))
 
+    def has_run(self, suite: Suite, mode: str) -> bool:
+        """Return whether a suite's run in a mode has come to its end before."""
+        path = self._folder(suite) / f"{mode}.jsonl"
+        return path.exists() and "complete" in _lines(path)[-1]
+
     def collected(self, suite: Suite) -> int:
         """Return how many tests a suite has whose plain run came to its end; 0 if pytest counted none."""
         lines = _lines(self._folder(suite) / "plain.jsonl")
@@ -429,7 +434,7 @@ def main(given: argparse.Namespace, suites: list[Suite], head: Callable[[], str]
     until = time.monotonic() + given.hours * 3600
 
     def one(suite: Suite) -> Compared | None:
-        if time.monotonic() > until:
+        if time.monotonic() > until and not all(runner.has_run(suite, mode) for mode in ("plain", *modes)):
             return None
         compared = compare(runner, suite, modes)
         counts = ", ".join(f"{m} {sum(d.mode == m for d in compared.differences)}" for m in modes)
