@@ -64,6 +64,11 @@ def pytest_configure() -> None:
             port.one_rank()
 
 
+def pytest_collectstart() -> None:
+    """Seed for what a file makes while it is imported, such as the weights of modules in parameters."""
+    _seed()
+
+
 def pytest_collectreport(report: pytest.CollectReport) -> None:
     """Note a file that can't be imported."""
     if report.failed:
