@@ -105,18 +105,8 @@ def head(sample: int, box: float) -> str:
 
     runs = "Python" if core.choice().file is None else "native"
     does = [f"- {package}: {about['does']}" for package, about in _packages().items()]
-    facts = [*description(), f"unclobber as of {_commit()}, {runs} core"]
+    facts = [*description(), f"the {runs} core"]
     return "\n".join([HEAD.format(sample=sample, box=box), *(f"- {line}" for line in facts), "", *does, ""])
-
-
-def _commit() -> str:
-    """Return the last commit of the package's sources, with a ``+`` if the files differ from it."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout
-
-    changed = git("status", "--porcelain", "--", "src")
-    return git("log", "-1", "--format=%h", "--", "src").strip() + ("+" if changed else "")
 
 
 HEAD = """\

@@ -328,7 +328,7 @@ def _learnt_within(alone: int) -> int | None:
 @contextlib.contextmanager
 def _plainly() -> Iterator[None]:
     hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t)
-    with torch.inference_mode(False), torch.enable_grad(), hooks:
+    with torch.inference_mode(False), torch.enable_grad(), hooks, compat.entries.without_hook_ids():
         yield
 
 

@@ -19,10 +19,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 
 from ...source import of_program
 from ...torch_internals import compat
@@ -198,8 +194,7 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
             with compat.unseen.unseen_by_functions():
                 view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
-    patches.while_active(lambda: register_optimizer_step_pre_hook(before_step).remove)
-    patches.while_active(lambda: register_optimizer_step_post_hook(after_step).remove)
+    patches.while_active(lambda: compat.entries.add_step_hooks(before_step, after_step))
 
 
 def _counters(optimizer: torch.optim.Optimizer) -> list[int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
 import torch.utils.dlpack
 import torch.utils.hooks
+from torch.optim import optimizer as _optimizer
 
 from ._behaviour import behaviour
 from .kept import raw_saved
@@ -76,6 +78,40 @@ def engine_may_need_threads() -> bool:
     if current is None:
         return False
     return current.type != "cuda" or torch.cuda.device_count() > 0
+
+
+@contextlib.contextmanager
+def without_hook_ids() -> Iterator[None]:
+    """Let hooks that are registered and gone inside leave no gap in the ids that the program's hooks get.
+
+    ``next_id``: one counter for the hooks of all tensors and modules, in torch/utils/hooks.py, since 0.2.
+    """
+    next_id = torch.utils.hooks.RemovableHandle.next_id
+    try:
+        yield
+    finally:
+        torch.utils.hooks.RemovableHandle.next_id = next_id
+
+
+def add_step_hooks(before: Callable[..., None], after: Callable[..., None]) -> Callable[[], None]:
+    """Call ``before`` and ``after`` around every optimizer's step. Return a function that ends it.
+
+    Not by ``register_optimizer_step_pre_hook``, which takes an id that a hook of the program's would get. The
+    dicts: in torch/optim/optimizer.py, since 2.0.
+    """
+    of_all: tuple[dict[Any, Any], ...] = (
+        _optimizer._global_optimizer_pre_hooks,
+        _optimizer._global_optimizer_post_hooks,
+    )
+    key = object()
+    for hooks, hook in zip(of_all, (before, after), strict=True):
+        hooks[key] = hook
+
+    def remove() -> None:
+        for hooks in of_all:
+            hooks.pop(key, None)
+
+    return remove
 
 
 def post_accumulate_hooks(leaf: torch.Tensor) -> Any:
