@@ -13,8 +13,6 @@ from ..report import FORMATS, options_for, to_json
 from ._looking import looked_at
 from ._output import write_document
 
-SECONDS = 300.0
-"""Time limit for the search of candidates, in seconds."""
 _WHY = "nothing was run"
 
 
@@ -33,7 +31,7 @@ def show(paths: Sequence[str], *, only_diff: bool, format_: str, print_diff: Cal
     from ..repair import together, with_candidates
 
     report = looked_at(paths)
-    report = with_candidates(report, most=len(report.findings), seconds=SECONDS)
+    report = with_candidates(report, every=True)
     report = replace(report, command=("fix", "--no-run", *paths), exit_code=int(bool(report.findings)))
     diff = together(report)
     if only_diff:

@@ -16,7 +16,7 @@ from ..model import UnclobberError, require_installed_torch
 from ..report import options_for
 from . import _unrun
 from ._completion import a_file
-from ._errors import UsageError
+from ._errors import UsageError, not_python
 from ._output import write_document
 from ._progress import said
 from ._target import program_and_arguments
@@ -170,7 +170,7 @@ def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         with open(script, "rb") as stream:
             compile(stream.read(), script, "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise UsageError(f"{script}, line {error.lineno}: {error.msg}", "This is not valid Python.") from None
+        raise not_python(error, script) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"can't read {script}: {error}", "Name a Python file that you may read.") from None
     return script, arguments

@@ -50,19 +50,16 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f".{_HOME[name]}", __name__), name)
 
 
-def with_candidates(
-    report: Report, script: str | None = None, *, most: int | None = None, seconds: float | None = None
-) -> Report:
-    """Return the report with an unproved edit in each of its first findings, as time allows. Never raises.
+def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:
+    """Return the report with an unproved edit in each of its first findings. Never raises.
 
     Args:
         report: The report of a run that has ended, or of sources.
         script: Absolute path of the script that ``report.command`` ran; None for anything else.
-        most: Limit of findings that get a candidate; a few if None.
-        seconds: Time after which no further finding gets one, in seconds; two if None.
+        every: Whether each finding may get one, however many there are and however long their files.
     """
     if all(finding.repaired for finding in report.findings):
         return report  # before LibCST is loaded
     from .candidates import with_candidates
 
-    return with_candidates(report, script, most=most, seconds=seconds)
+    return with_candidates(report, script, every=every)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import shlex
-import time
 import tokenize
 from dataclasses import replace
 
@@ -20,27 +19,26 @@ from ._candidate import Candidate
 from .fixers._sites import sites
 from .project import Project, root_of
 
-SECONDS = 2.0
-"""Time after which no further finding gets a candidate, in seconds."""
 MOST = 8
 """Limit of findings that get a candidate."""
+MOST_READ = 240_000
+"""Number of characters parsed after which no further finding gets a candidate. It stands for two seconds;
+a limit of time would let the same report differ between two runs."""
 LONGEST = 60_000
 """Size limit of a file that is parsed for a report, in characters: LibCST takes half a second for it."""
 _LONGEST_COMMAND = 60
 
 
-def with_candidates(
-    report: Report, script: str | None = None, *, most: int | None = None, seconds: float | None = None
-) -> Report:
+def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:
     """Return the report with candidates in its findings; see the room's ``with_candidates``."""
-    until = time.monotonic() + (SECONDS if seconds is None else seconds)
+    read = 0
     command = None if script is None else _command(report.command)
     findings = list(report.findings)
     unknown: Fix | bool = False
-    for at, finding in enumerate(findings[: MOST if most is None else most]):
-        # The first finding gets its candidate, however late it is.
-        if finding.repaired or (at and time.monotonic() > until):
+    for at, finding in enumerate(findings if every else findings[:MOST]):
+        if finding.repaired or (read > MOST_READ and not every):
             continue
+        read += sum(_length(path) for path in {site.path for site in _places(finding) if not site.library})
         best = or_default(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
         if isinstance(best, Fix):
             findings[at] = _carrying(finding, replace(best, proved_by=command))
@@ -56,8 +54,7 @@ def _command(words: tuple[str, ...]) -> str:
 
 def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     """Return the best candidate without a doubt; if there is none, whether ``fix`` would have any to try."""
-    # The offending sites first.
-    places = sites(*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed)
+    places = _places(finding)
     own = [site.path for site in places if not site.library]
     if not own:
         return False
@@ -73,10 +70,22 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     return script is not None and _plan.has_any(finding, project)
 
 
+def _places(finding: Finding) -> tuple[Site, ...]:
+    """Return the sites of a finding, the offending ones first."""
+    return tuple(sites(*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed))
+
+
 def _cells(paths: list[str]) -> dict[str, str]:
     """Return the texts of the paths that are notebook cells, which are in no file."""
     cells = {os.path.realpath(path): text_of(path) for path in paths if cell_name(path) is not None}
     return {path: "".join(text.lines) for path, text in cells.items() if text is not None}
+
+
+def _length(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:  # a cell, or a file that is gone
+        return 0
 
 
 def _may_be_parsed(project: Project, path: str) -> bool:

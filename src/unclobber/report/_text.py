@@ -98,12 +98,8 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
 
 
 def _clean_sentence(checked: CheckedSources) -> str:
-    """Return a clean check's one sentence, which promises nothing."""
-    files, lines = words.plural(checked.files, "file"), words.plural(checked.lines, "line")
-    return (
-        f"no findings in {files} ({lines}), which proves nothing: nothing was run, and much can't be seen "
-        "without that; `unclobber run` decides"
-    )
+    """Return a clean check's one sentence; that it proves nothing stands in the help and the docs."""
+    return f"no findings in {words.plural(checked.files, 'file')} ({words.plural(checked.lines, 'line')})"
 
 
 def _remark(text: str, width: int) -> str:

@@ -58,7 +58,7 @@ class FunctionRules:
                     self._suspect(CheckRule.UNMARKED, confidence, statement, name, how)
         self._on_ctx()
         returned = [n for n in ast.walk(self.node) if isinstance(n, ast.Return) and n.value is not None]
-        for name in marked:
+        for name in sorted(marked):
             same = {name, *(variable for variable in self.rebound if self._is_only(variable, name))}
             if (
                 not name.isidentifier()

@@ -149,7 +149,7 @@ def _held_elsewhere(
     """Suspect a write to a tensor that a list holds itself, so that all its entries show the new value."""
     assert blamed.write is not None
     for place in value.places if target is not None else ():
-        for held in state.held.get(place, ()):
+        for held in sorted(state.held.get(place, ())):
             if held.span.line == blamed.write.line or held.element != _base(target):
                 continue
             if _is_put_together(run, held.list):
@@ -240,7 +240,8 @@ def backward(
     less = int(not to_leaves)
     span = run.span(node)
     confirm(run, state, value.may | value.nodes, needed=span, less=less)
-    for use in sorted(value.uses):
+    # Backward reaches the last computation first: torch names that one, too.
+    for use in sorted(value.uses, key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
             if use.clock < step.clock and _concerns(use.owner, step.owners):
                 suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, span)

@@ -162,9 +162,9 @@ def test_a_long_file_is_not_parsed(tmp_path):
     assert with_candidates(report, str(path)) == report
 
 
-def test_no_time_left(tmp_path, monkeypatch):
-    """After the time is over only the first finding has been looked at."""
-    monkeypatch.setattr(module, "SECONDS", 0.0)
+def test_enough_was_read(tmp_path, monkeypatch):
+    """After the limit of characters only the first finding has been looked at."""
+    monkeypatch.setattr(module, "MOST_READ", 0)
     path = tmp_path / "script.py"
     found = with_candidates(reported(path, REFUSED), str(path)).findings
     assert [any(fix.edits for fix in finding.fixes) for finding in found] == [True, False]
