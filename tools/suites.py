@@ -234,6 +234,8 @@ class Compared:
     """The commits of the package that the modes were measured on."""
     collected: int = 0
     """How many tests there are, run or not."""
+    longest: float = float("inf")
+    """Seconds; tests that took longer plain do not count."""
 
     @property
     def ran(self) -> int:
@@ -242,8 +244,8 @@ class Compared:
 
     @property
     def counted(self) -> Results:
-        """The tests that pass plain."""
-        return passes(self.plain)
+        """The tests that pass plain, in time."""
+        return {test: line for test, line in passes(self.plain).items() if line["seconds"] <= self.longest}
 
     @property
     def seconds(self) -> float:
@@ -272,16 +274,17 @@ def differing(plain: Results, ran: Results) -> list[str]:
     return [t for t, line in passes(plain).items() if ran.get(t, {}).get("outcome") != line["outcome"]]
 
 
-def compare(runner: Runner, suite: Suite, modes: Iterable[str]) -> Compared:
+def compare(runner: Runner, suite: Suite, modes: Iterable[str], longest: float = float("inf")) -> Compared:
     """Run a suite plain and in each mode. What differs runs again, plain and in the mode.
 
     What then is the same in the mode runs plain once more, behind those tests that came before it there.
     """
-    compared = Compared(suite.name, runner.run(suite, "plain"), collected=runner.collected(suite))
+    plain = runner.run(suite, "plain")
+    compared = Compared(suite.name, plain, collected=runner.collected(suite), longest=longest)
     for mode in modes:
         ran = compared.modes[mode] = runner.run(suite, mode, compared.counted)
         compared.as_of.add(runner.as_of(suite, mode))
-        if not (suspects := differing(compared.plain, ran)):
+        if not (suspects := differing(compared.counted, ran)):
             continue
         plain_again = runner.run(suite, "plain", suspects, f"-again-{mode}")
         again = runner.run(suite, mode, suspects, "-again")
@@ -403,6 +406,8 @@ def _apart(all_compared: list[Compared], left: Iterable[str]) -> list[str]:
         f"- {c.suite}: `{test}` does not pass plain each time" for c in all_compared for test in c.flaky
     ]
     for compared in all_compared:
+        if slow := len(passes(compared.plain)) - len(compared.counted):
+            lines.append(f"- {compared.suite}: {slow} that take more than {compared.longest:.0f} s plain")
         for test, line in compared.plain.items():
             if line["outcome"] in ("uncollected", "crashed"):
                 lines.append(f"- {compared.suite}: `{test}` {line['outcome']} plain: {line['error']}")
@@ -423,6 +428,9 @@ def options(description: str, state: str, limit: float) -> argparse.ArgumentPars
     parser.add_argument(
         "--keep", action="store_true", help="use results of another source of the package, too"
     )
+    parser.add_argument(
+        "--longest", type=float, default=60, help="seconds; what takes longer plain is not compared (60)"
+    )
     parser.add_argument("--state", type=Path, default=ROOT / "build" / state, help="the folder of results")
     return parser
 
@@ -436,7 +444,7 @@ def main(given: argparse.Namespace, suites: list[Suite], head: Callable[[], str]
     def one(suite: Suite) -> Compared | None:
         if time.monotonic() > until and not all(runner.has_run(suite, mode) for mode in ("plain", *modes)):
             return None
-        compared = compare(runner, suite, modes)
+        compared = compare(runner, suite, modes, given.longest)
         counts = ", ".join(f"{m} {sum(d.mode == m for d in compared.differences)}" for m in modes)
         print(f"{suite.name}: {len(compared.counted)} pass plain; differ: {counts}", flush=True)
         return compared

@@ -19,14 +19,15 @@ sys.path.append(str(ROOT / "benchmarks"))
 FILES = (
     "test_autograd.py", "test_nn.py", "test_optim.py", "test_modules.py", "test_view_ops.py",
     "test_indexing.py", "test_functionalization.py", "test_shape_ops.py", "test_torch.py",
-    "test_native_mha.py", "test_namedtensor.py", "test_utils_checkpoint_api.py",
+    "nn/test_embedding.py", "nn/test_convolution.py", "test_namedtensor.py", "nn/test_module_hooks.py",
+    "nn/test_lazy_modules.py", "test_native_mha.py", "test_utils_checkpoint_api.py",
     "autograd/test_*.py", "nn/test_*.py", "optim/test_*.py",
     "dynamo/test_activation_checkpointing.py", "dynamo/test_autograd_function.py",
     "dynamo/test_aot_autograd.py", "dynamo/test_python_autograd.py", "dynamo/test_higher_order_ops.py",
     "functorch/test_eager_transforms.py", "functorch/test_control_flow.py",
     "distributed/fsdp*/test_*.py", "distributed/_composable/fsdp/test_*.py",
 )  # fmt: skip
-"""Those that are there are run."""
+"""Those that are there are run, in this order: the most tests first."""
 ELSEWHERE = ("autograd/test_complex.py", "autograd/test_functional.py", "optim/test_optim.py",
              "optim/test_lrscheduler.py", "optim/test_swa_utils.py")  # fmt: skip
 """Files whose tests test_autograd.py and test_optim.py import."""
@@ -78,8 +79,8 @@ HEAD = """\
 `make torchtests TORCH_SRC=DIR` writes this. Each test's call runs plain, inside `watch()`, inside `guard()`
 and with `pytest --unclobber`, each file and mode in a process of its own, on one thread. Columns **watch**,
 **guard** and **pytest**: tests that pass plain, twice, and do not in the mode. **by design**: tests that
-assert a refusal which guard repairs, each with its reason in `judged.toml`. **seconds**: of all tests in all
-modes.
+assert a refusal which guard repairs, or what `docs/limits.md` says that a program can tell, each with its
+reason in `judged.toml`. **seconds**: of all tests in all modes.
 """
 
 

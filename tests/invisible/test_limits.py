@@ -25,10 +25,11 @@ def flag_of_a_leaf():
 
 
 def identity_of_a_save():
-    """Return whether a node hands out the tensor itself, and its memory."""
+    """Return whether a node hands out the tensor itself, its memory and its attributes."""
     x = torch.ones(2, requires_grad=True)
+    x.tag = "x"
     saved = x.sin().grad_fn._saved_self
-    return saved is x, saved.data_ptr() == x.data_ptr()
+    return saved is x, saved.data_ptr() == x.data_ptr(), hasattr(saved, "tag")
 
 
 def identity_of_a_hook():
@@ -48,7 +49,7 @@ def identity_of_a_hook():
     ("look", "plain", "inside"),
     [
         (flag_of_a_leaf, [4.0, 6.0], None),
-        (identity_of_a_save, (True, True), (False, True)),
+        (identity_of_a_save, (True, True, True), (False, True, False)),
         (identity_of_a_hook, (True, True), (False, True)),
     ],
 )

@@ -139,6 +139,14 @@ def test_a_test_without_an_outcome_differs_and_one_that_fails_plain_does_not() -
     assert differing(plain, {"b": line("passed"), "c": line("xpassed"), "d": line("passed")}) == ["a", "c"]
 
 
+def test_what_takes_long_plain_is_not_compared_and_that_is_said(tmp_path: Path) -> None:
+    runner, differs = Runner(tmp_path / "state", 60), suite(tmp_path / "s", CALM + DIFFERS)
+    compared = compare(runner, differs, ["watch"], longest=-1)
+    assert not compared.counted
+    assert not compared.differences
+    assert "- it: 3 that take more than" in page("", [compared], Judged({}, {}), ["watch"])[0]
+
+
 def test_what_is_by_design_is_no_problem_and_what_no_longer_differs_is_one() -> None:
     compared = Compared("it", {"a": line("passed")}, {"guard": {"a": line("failed")}})
     compared.differences = [Difference("a", "guard", "failed", "AssertionError: not raised", True)]
