@@ -1,12 +1,14 @@
 """Counts of the package that may only fall, or only rise; ``ratchets.toml`` beside this file has the figures.
 
-``python tests/meta/ratchets.py`` (``make ratchets``) writes what is counted now, where it is better.
+``python tests/meta/ratchets.py`` (``make ratchets``) writes what is counted now, where it is better; with
+``--all`` also where it is worse, for a feature that is worth its lines: the diff shows what it costs.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -258,5 +260,7 @@ def to_text(figures: Counts) -> str:
 
 
 if __name__ == "__main__":
-    FIGURES.write_text(to_text(bettered(now(), read() if FIGURES.exists() else {})), encoding="utf-8")
-    print("\n".join(worse(now(), read())) or f"{FIGURES.name} has the figures of now")
+    counts = now()
+    before = {} if "--all" in sys.argv else read()
+    FIGURES.write_text(to_text(bettered(counts, before)), encoding="utf-8")
+    print("\n".join(worse(counts, read())) or f"{FIGURES.name} has the figures of now")
