@@ -84,7 +84,9 @@ def suites_of(only: list[str] | None, sample: int, box: float) -> list[Suite]:
                 # Their own options ask for plugins that measure coverage or run in parallel. Some make errors
                 # of warnings: of marks of plugins that are not there, and of what torch deprecates itself.
                 (*paths, f"--rootdir={folder}", "-o", "addopts=", "-o", "python_files=test_*.py *_test.py",
-                 "-W", "ignore::pytest.PytestWarning", "-W", "ignore::DeprecationWarning"),
+                 "-W", "ignore::pytest.PytestWarning", "-W", "ignore::DeprecationWarning",
+                 "-W", "ignore::FutureWarning",
+                 *about.get("options", ())),
                 f"torch {torch}, {' '.join(paths)}, at most {sample}",
                 sample=sample,
                 box=box,
@@ -95,30 +97,36 @@ def suites_of(only: list[str] | None, sample: int, box: float) -> list[Suite]:
     return found
 
 
-def head() -> str:
+def head(sample: int, box: float) -> str:
     """Return what stands above the table."""
     from machine import description
 
+    from unclobber.observe.native import core
+
+    runs = "Python" if core.choice().file is None else "native"
     does = [f"- {package}: {about['does']}" for package, about in _packages().items()]
-    return "\n".join([HEAD, *(f"- {line}" for line in description()), "", *does, ""])
+    facts = [*description(), f"the {runs} core"]
+    return "\n".join([HEAD.format(sample=sample, box=box), *(f"- {line}" for line in facts), "", *does, ""])
 
 
 HEAD = """\
 # Other packages' own tests, observed
 
 `make peers` writes this: a sample of the tests in the source packages of packages that live on autograd, in
-an environment of its own. Each test's call runs plain, inside `watch()`, inside `guard()` and with
-`pytest --unclobber`, each package and mode in a process of its own, on one thread. Columns **watch**,
-**guard** and **pytest**: tests that pass plain, twice, and do not in the mode. **by design**, and the verdict
-of a finding: as `judged.toml` says. **seconds**: of all tests in all modes. Tests that ask for the network or
-a GPU do not pass plain, and do not count.
+an environment of its own: at most {sample} of each, spread evenly; those run that begin within {box:.0f} s.
+Each test's call runs plain, inside `watch()`, inside `guard()` and with `pytest --unclobber`, each package
+and mode in a process of its own, on one thread. Columns **watch**, **guard** and **pytest**: tests that pass
+plain, twice, and do not in the mode. **by design**, and the verdict of a finding: as `judged.toml` says.
+**seconds**: of all tests in all modes. Tests that ask for the network or a GPU do not pass plain, and do not
+count.
 """
 
 
 if __name__ == "__main__":
     parser = suites.options(__doc__, "peers", 120)
-    parser.add_argument("--sample", type=int, default=150, help="tests of a package at most (150)")
-    parser.add_argument("--box", type=float, default=90, help="seconds for a package's plain run (90)")
+    parser.add_argument("--sample", type=int, default=100, help="tests of a package at most (100)")
+    parser.add_argument("--box", type=float, default=30, help="seconds for a package's plain run (30)")
     given = parser.parse_args()
     chosen = suites_of(given.file, given.sample, given.box)
-    sys.exit(suites.main(given, chosen, head, ROOT / "realworld" / "PEERS.md"))
+    page = ROOT / "realworld" / "PEERS.md"
+    sys.exit(suites.main(given, chosen, lambda: head(given.sample, given.box), page))

@@ -14,6 +14,8 @@ from __future__ import annotations
 import faulthandler
 import json
 import os
+import random
+import re
 import sys
 import time
 from collections.abc import Generator
@@ -34,6 +36,10 @@ _first = 0.0
 _collected = 0
 _process, _parent = os.getpid(), os.getppid()
 
+# torchvision from PyPI has no operators beside a CPU build of torch, and fails to register their shapes.
+# Not in a hook: a conftest.py may import it before any runs.
+sys.modules["torchvision._meta_registrations"] = ModuleType("torchvision._meta_registrations")
+
 
 def _write(line: dict[str, Any]) -> None:
     if os.getpid() != _process:
@@ -48,16 +54,19 @@ def _rearm() -> None:
 
 
 def pytest_configure() -> None:
-    """Map the port's device before its files are imported; let torchvision load."""
+    """Map the port's device before its files are imported."""
     _rearm()
-    # The one from PyPI has no operators beside a CPU build of torch, and fails to register their shapes.
-    sys.modules["torchvision._meta_registrations"] = ModuleType("torchvision._meta_registrations")
     if SETTINGS["device"]:
         import port
 
         port.install(SETTINGS["device"])
         if "distributed" in str(RESULTS):
             port.one_rank()
+
+
+def pytest_collectstart() -> None:
+    """Seed for what a file makes while it is imported, such as the weights of modules in parameters."""
+    _seed()
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
@@ -86,10 +95,19 @@ def pytest_runtestloop() -> None:
     _first = time.monotonic()
 
 
+def _seed() -> None:
+    """Give every mode the same random numbers, in tests that seed nothing themselves."""
+    random.seed(0)
+    for name, seed in (("numpy.random", "seed"), ("torch", "manual_seed")):
+        if name in sys.modules:
+            getattr(sys.modules[name], seed)(0)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Write the test's name before it runs, for it is to blame if the process ends; then its outcome."""
     _rearm()
+    _seed()
     _running.update(id=item.nodeid, outcome="passed", error="", seconds=0.0, findings=[])
     _write({"id": item.nodeid})
     result = yield
@@ -129,6 +147,7 @@ def pytest_runtest_makereport(
     report = yield
     if call.excinfo is not None:
         first = (str(call.excinfo.value).strip().splitlines() or [""])[0]
+        first = re.sub(r"\b0x[0-9a-f]+", "0x...", first)  # addresses differ from run to run
         report.suite_error = f"{call.excinfo.type.__name__}: {first}"  # type: ignore[attr-defined]
     report.suite_findings = item.stash.get(_findings, [])  # type: ignore[attr-defined]
     return report

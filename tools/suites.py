@@ -63,11 +63,13 @@ class Runner:
     Args:
         state: The folder.
         limit: Seconds for a test; the process that exceeds them ends, and a new one runs the rest.
+        keep: Whether results of another source of the package are used, too.
     """
 
-    def __init__(self, state: Path, limit: float) -> None:
+    def __init__(self, state: Path, limit: float, keep: bool = False) -> None:
         self.state = state
         self.limit = limit
+        self.keep = keep
 
     def run(self, suite: Suite, mode: str, ids: Iterable[str] | None = None, again: str = "") -> Results:
         """Return a suite's results in a mode, from the folder where they are there.
@@ -82,8 +84,9 @@ class Runner:
         key = suite.key if mode == "plain" else f"{suite.key} {source_key()}"
         # What was cut off in the middle of a line begins that line again.
         whole = path.read_text(encoding="utf-8").rpartition("\n")[0] + "\n" if path.exists() else "\n"
-        if whole == "\n" or json.loads(whole.split("\n")[0]) != {"key": key}:
-            whole = json.dumps({"key": key}) + "\n"
+        found = json.loads(whole.split("\n")[0] or "{}").get("key", "")
+        if found != key and not (self.keep and found.startswith(f"{suite.key} ")):
+            whole = json.dumps({"key": key, "as of": commit(ROOT / "src")}) + "\n"
         path.write_text(whole, encoding="utf-8")
         wanted = None if ids is None else sorted(ids)
         complete = _lines(path)[-1].get("complete", False)
@@ -103,6 +106,15 @@ class Runner:
                 _append(path, {"complete": True})
                 break
         return _outcomes(path)
+
+    def as_of(self, suite: Suite, mode: str) -> str:
+        """Return the commit that a suite's results in a mode were measured on."""
+        return str(_lines(self._folder(suite) / f"{mode}.jsonl")[0].get("as of", ""))
+
+    def has_run(self, suite: Suite, mode: str) -> bool:
+        """Return whether a suite's run in a mode has come to its end before."""
+        path = self._folder(suite) / f"{mode}.jsonl"
+        return path.exists() and "complete" in _lines(path)[-1]
 
     def collected(self, suite: Suite) -> int:
         """Return how many tests a suite has whose plain run came to its end; 0 if pytest counted none."""
@@ -218,6 +230,8 @@ class Compared:
     differences: list[Difference] = field(default_factory=list)
     flaky: list[str] = field(default_factory=list)
     """Tests that passed plain, and did not when they ran plain again."""
+    as_of: set[str] = field(default_factory=set)
+    """The commits of the package that the modes were measured on."""
     collected: int = 0
     """How many tests there are, run or not."""
     longest: float = float("inf")
@@ -261,21 +275,31 @@ def differing(plain: Results, ran: Results) -> list[str]:
 
 
 def compare(runner: Runner, suite: Suite, modes: Iterable[str], longest: float = float("inf")) -> Compared:
-    """Run a suite plain and in each mode. What differs runs again, plain and in the mode."""
+    """Run a suite plain and in each mode. What differs runs again, plain and in the mode.
+
+    What then is the same in the mode runs plain once more, behind those tests that came before it there.
+    """
     plain = runner.run(suite, "plain")
     compared = Compared(suite.name, plain, collected=runner.collected(suite), longest=longest)
     for mode in modes:
         ran = compared.modes[mode] = runner.run(suite, mode, compared.counted)
+        compared.as_of.add(runner.as_of(suite, mode))
         if not (suspects := differing(compared.counted, ran)):
             continue
         plain_again = runner.run(suite, "plain", suspects, f"-again-{mode}")
         again = runner.run(suite, mode, suspects, "-again")
         for test in suspects:
-            if plain_again.get(test, {}).get("outcome") != compared.plain[test]["outcome"]:
+            outcome = compared.plain[test]["outcome"]
+            steady = again.get(test, {}).get("outcome") != outcome
+            plain = [plain_again]
+            if not steady:  # what ran before it in the mode may matter: not what fails plain
+                plain.append(runner.run(suite, "plain", compared.counted, "-counted"))
+            # Where the mode ran none of the tests, they are not to blame.
+            begun = not compared.counted.keys().isdisjoint(ran)
+            if begun and any(results.get(test, {}).get("outcome") != outcome for results in plain):
                 compared.flaky.append(test)
                 continue
             line = ran.get(test, {"outcome": "not run", "error": ""})
-            steady = again.get(test, {}).get("outcome") != compared.plain[test]["outcome"]
             compared.differences.append(Difference(test, mode, line["outcome"], line["error"], steady))
     return compared
 
@@ -351,7 +375,7 @@ def page(
     table += ["|" + "|".join(f"{c:,}" if isinstance(c, int) else c for c in row) + "|" for row in rows]
     text = "\n".join(
         [
-            head, *table, "",
+            head, *table, "", *_measured_on(all_compared),
             "## Differences", "", *(problems or ["None."]), "",
             "## By design", "", *(designed or ["None."]), "",
             "## Findings that torch does not refuse", "", *(findings or ["None."]), "",
@@ -359,6 +383,15 @@ def page(
         ]
     )  # fmt: skip
     return text, problems
+
+
+def _measured_on(all_compared: list[Compared]) -> list[str]:
+    """Say what commits the results are of."""
+    suites: dict[str, list[str]] = {}
+    for compared in all_compared:
+        suites.setdefault(" and ".join(sorted(compared.as_of)), []).append(compared.suite)
+    parts = [f"{as_of} ({', '.join(names)})" if len(suites) > 1 else as_of for as_of, names in suites.items()]
+    return [f"Measured on {'; '.join(parts)}.", ""] if any(suites) else []
 
 
 def _apart(all_compared: list[Compared], left: Iterable[str]) -> list[str]:
@@ -393,6 +426,9 @@ def options(description: str, state: str, limit: float) -> argparse.ArgumentPars
     parser.add_argument("--hours", type=float, default=float("inf"), help="begin no suite after these")
     parser.add_argument("--limit", type=float, default=limit, help=f"seconds for a test ({limit:.0f})")
     parser.add_argument(
+        "--keep", action="store_true", help="use results of another source of the package, too"
+    )
+    parser.add_argument(
         "--longest", type=float, default=60, help="seconds; what takes longer plain is not compared (60)"
     )
     parser.add_argument("--state", type=Path, default=ROOT / "build" / state, help="the folder of results")
@@ -402,11 +438,11 @@ def options(description: str, state: str, limit: float) -> argparse.ArgumentPars
 def main(given: argparse.Namespace, suites: list[Suite], head: Callable[[], str], written: Path) -> int:
     """Run, compare, and write the page; 1 if anything differs that is not by design."""
     modes = given.mode or MODES
-    runner = Runner(given.state.absolute(), given.limit)
+    runner = Runner(given.state.absolute(), given.limit, given.keep)
     until = time.monotonic() + given.hours * 3600
 
     def one(suite: Suite) -> Compared | None:
-        if time.monotonic() > until:
+        if time.monotonic() > until and not all(runner.has_run(suite, mode) for mode in ("plain", *modes)):
             return None
         compared = compare(runner, suite, modes, given.longest)
         counts = ", ".join(f"{m} {sum(d.mode == m for d in compared.differences)}" for m in modes)

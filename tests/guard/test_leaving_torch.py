@@ -9,7 +9,6 @@ from guarded_twins import ramp
 
 import unclobber
 from surroundings import MISSING, attributes
-from unclobber.session import session
 from unclobber.torch_internals import patches
 
 
@@ -137,7 +136,7 @@ def test_an_unwatched_backward_puts_all_back_after_a_while(before, monkeypatch):
     plainly()
     unwatched_backward()
     assert len(patches.installed) > 20
-    monkeypatch.setattr(session, "_DORMANT_FOR", -1.0)
+    monkeypatch.setattr("unclobber.observe.hooks.installation._DORMANT_FOR", -1.0)
     with unclobber.guard():
         step()
         assert len(patches.installed) > 20

@@ -5,6 +5,7 @@ Where none is built, these are skipped. What they compare with is the core in Py
 
 import gc
 import os
+import random
 import threading
 import weakref
 
@@ -14,15 +15,16 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 import unclobber
-from unclobber.hooks import backward, kernels, saves
-from unclobber.native import core, place
-from unclobber.session.session import Session
+from unclobber.observe.hooks import backward, kernels, saves
+from unclobber.observe.native import core, place
+from unclobber.observe.record import overlap, region_of
+from unclobber.session import Session
 from unclobber.torch_internals import compat
 
 FILE = place.compiled()
 pytestmark = [
     pytest.mark.skipif(not FILE.exists(), reason="no native core: unclobber build-native"),
-    pytest.mark.skipif(not compat.HANDS_OUT_DATA, reason="hooks are pushed on this torch"),
+    pytest.mark.skipif(not compat.behaviour.shows_packed, reason="hooks are pushed on this torch"),
 ]
 PYTHON = core.Loaded(None, "it is compared with")
 
@@ -158,10 +160,11 @@ def test_the_same_as_in_python(program, monkeypatch):
 
 
 def test_nothing_is_pushed():
+    """A session pushes no hooks on torch's stack, where the program's still go."""
     with Session():
-        assert compat.top_hooks() is None
+        assert compat.hook_stack.top() is None
         with saved_tensors_hooks(lambda t: t, lambda t: t):
-            assert compat.top_hooks() is not None
+            assert compat.hook_stack.top() is not None
 
 
 def test_saves_are_made_objects_on_demand(native):
@@ -183,11 +186,11 @@ def test_what_a_node_keeps(native):
     with Session() as session:
         w = torch.ones(3, requires_grad=True)
         y = w.exp()
-        ((role, kept),) = compat.raw_saved(y.grad_fn)
+        ((role, kept),) = compat.kept.raw_saved(y.grad_fn)
         assert role == "result"
         assert kept in [ref() for ref in session.ledger.pending]
         assert kept.origin() is y
-        assert compat.use_count(kept.alias) == 1
+        assert compat.tensors.use_count(kept.alias) == 1
         y.sum().backward()
         assert backward.marker.note_of(y.grad_fn)[0] is kept.stack
 
@@ -206,7 +209,7 @@ def test_sessions_in_sessions():
         with saved_tensors_hooks(lambda t: t, lambda t: t):
             kept.append(torch.ones(1, requires_grad=True).exp())
         assert len(session.ledger.pending) == 1 + 1  # what inner hooks keep is one of Python's
-    assert compat.top_hooks() is None
+    assert compat.hook_stack.top() is None
 
 
 def test_a_session_ends_before_its_graph():
@@ -219,7 +222,7 @@ def test_a_session_ends_before_its_graph():
     with pytest.raises(unclobber.InplaceError):
         y.sum().backward()
     z = w.exp()
-    assert not isinstance(next(iter(compat.raw_saved(z.grad_fn)))[1], saves.SavedTensor)
+    assert not isinstance(next(iter(compat.kept.raw_saved(z.grad_fn)))[1], saves.SavedTensor)
 
 
 def test_threads_at_once():
@@ -339,3 +342,60 @@ def test_what_a_listener_raises():
         x.mul_(torch.ones(2))
     x.mul_(2)
     assert x.tolist() == [2, 2, 2]
+
+
+@pytest.fixture
+def notified(monkeypatch):
+    """List of the operations of which Python was notified."""
+    told, notify = [], kernels.notify_natively
+
+    def listed(listener, tensor, operation, *arguments):
+        told.append(operation)
+        return notify(listener, tensor, operation, *arguments)
+
+    monkeypatch.setattr(kernels, "notify_natively", listed)
+    return told
+
+
+def test_a_write_that_changes_nothing_of_a_save_enters_no_python(notified):
+    """Python is notified only of a write that changes a byte of a save, or its version counter."""
+    buffer = torch.zeros(3, 4)
+    with unclobber.watch(), torch.no_grad():
+        with torch.enable_grad():
+            kept = torch.ones(3, 2, requires_grad=True) * buffer[:, :2]
+        buffer.data[:, 2].fill_(1)
+        assert notified == []
+        buffer.data[:, 1].fill_(1)
+        assert notified == ["fill_"]
+        buffer[:, 3].fill_(1)
+        assert notified == ["fill_", "fill_"]
+    del kept
+
+
+def part_of(memory, chance):
+    """Return a view of some elements, with the dimensions in any order."""
+    slices = []
+    for size in memory.shape:
+        start = chance.randrange(size)
+        slices.append(slice(start, chance.randint(start + 1, size), chance.choice((1, 1, 2, 3))))
+    return memory[tuple(slices)].permute(chance.sample(range(memory.dim()), memory.dim()))
+
+
+def test_a_write_to_a_byte_of_a_save_is_never_left_out(notified):
+    """Of random strided views, Python is notified of all that overlap a save, and of few others."""
+    chance, left_out, apart = random.Random(0), 0, 0
+    with unclobber.watch(), torch.no_grad():
+        for _ in range(300):
+            memory = torch.zeros(6, 5, 4)
+            saved, written = part_of(memory, chance), part_of(memory, chance)
+            with torch.enable_grad():
+                kept = torch.ones(saved.shape, requires_grad=True) * saved
+            notified.clear()
+            written.data.fill_(1)
+            meets = overlap(region_of(saved), region_of(written))
+            assert notified or not meets
+            apart += not meets
+            left_out += not notified
+            del kept
+    assert apart > 60
+    assert left_out > apart / 2

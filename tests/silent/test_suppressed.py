@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import unclobber
-from unclobber.session import entered
+from unclobber.session import program
 
 PROGRAM = """
 import torch, unclobber
@@ -144,9 +144,9 @@ def test_a_comment_that_can_not_be_read_suppresses_nothing(step, monkeypatch):
 def test_settings_that_change_while_it_runs(tmp_path, monkeypatch):
     """Files are looked for once a second, for a context may be entered in each step."""
     now = [100.0]
-    monkeypatch.setattr(entered, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=lambda: now[0]))
     path = tmp_path / "train.py"
-    path.write_text("from unclobber.session.entered import settings_here\nask = lambda: settings_here()\n")
+    path.write_text("from unclobber.session import settings_here\nask = lambda: settings_here()\n")
     ask = runpy.run_path(str(path))["ask"]
     assert ask().strict is False
     (tmp_path / "pyproject.toml").write_text("[tool.unclobber]\nstrict = true\n")

@@ -8,7 +8,8 @@ import torch
 
 from ..derivatives import by_node, why
 from . import _inplace, _modules, _places
-from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, MemoryReport, Peak, Role
+from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, Peak, Role
+from ._shown import StepMemory
 from ._timeline import LASTING, BytesOverTime, end_of, timeline
 from ._trace import PackedSave, Storage, Trace
 
@@ -16,7 +17,7 @@ _POINTS = 600
 """Moments in a report's timeline at most; each is the highest of its stretch of ticks."""
 
 
-def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> MemoryReport:
+def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> StepMemory:
     """Return the report of a trace: which line keeps what, for how long and why."""
     line = timeline(trace)
     peak = line.peak()
@@ -26,7 +27,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     in_place, candidates, together = _inplace.gains(trace, line)
     # Without a backward, the whole step is forward.
     began = trace.tick if trace.backward_began is None else trace.backward_began
-    return MemoryReport(
+    return StepMemory(
         torch_version=str(torch.__version__),
         command=command,
         fake=fake,
@@ -104,8 +105,7 @@ def _plain(operation: str) -> str:
 
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
     """Return the bytes kept at the peak by line, largest first. A storage is charged to the line of its
-    first save.
-    """
+    first save."""
     groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
     for position, storage in enumerate(kept):
         if storage.at_peak and storage.kind == "activation":

@@ -10,96 +10,80 @@ import io
 import linecache
 import os
 import sys
-from collections.abc import Callable, Mapping
 from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
 from ..main_module import first_on_path, run_as_main
-from ._copies import Copy
-
-Compile = Callable[[str | bytes, str], CodeType]
-"""Function from a text (or bytes) and the file's name to code."""
+from ._job import Job
+from ._probes import instrumented
 
 
-def plainly(source: str | bytes, name: str) -> CodeType:
-    """Return the code of a file as the interpreter would compile it."""
-    # dont_inherit, or the future imports of this file would apply to the program.
-    code: CodeType = compile(source, name, "exec", dont_inherit=True)
-    return code
+class Overlay:
+    """The program's texts in a run: those of a change in place of its files, with a job's probes."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+
+    def install(self) -> None:
+        """Let imports compile the edited texts and tracebacks show them.
+
+        This holds until the process ends, which is meant to run a single candidate.
+        """
+        texts, copy = self._job.texts, self._job.at.copy
+        probed = {write.path for write in self._job.probes}
+        original: Any = SourceFileLoader.get_code
+
+        def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
+            """Return the code of a module from its edited text, from the copy, or as usual."""
+            name = loader.get_filename(fullname)
+            own = copy.here(os.path.abspath(name))
+            real = os.path.realpath(own)
+            if real in texts:
+                _show(own, texts[real])
+                return self._code(texts[real], own)
+            # Files in a copy are compiled here, because code from Python's cache would get the copy's path;
+            # probed ones, because it would have no probes.
+            if own == os.path.abspath(name) and real not in probed:
+                code: CodeType | None = original(loader, fullname)
+                return code
+            return self._code(loader.get_data(name), own)
+
+        SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+        for path, text in texts.items():
+            _show(path, text)
+
+    def run(self) -> None:
+        """Run the script to the end of its body; its exceptions pass through.
+
+        Arguments that are paths into a copied folder are mapped to the copy.
+        """
+        at, script = self._job.at, self._job.program.script
+        path = os.path.join(at.folder or os.getcwd(), script)
+        real = os.path.realpath(path)
+        if real in self._job.texts:
+            source: str | bytes = self._job.texts[real]
+            _show(path, self._job.texts[real])
+        else:
+            with io.open_code(path) as stream:
+                source = stream.read()
+        code = self._code(source, path)
+        first_on_path(at.copy.there(os.path.dirname(real)))
+        sys.argv = [at.copy.there(script), *map(at.copy.there, self._job.program.arguments)]
+        file = at.copy.there(os.path.abspath(path))
+        run_as_main(code, file=file, loader=SourceFileLoader("__main__", file))
+
+    def _code(self, source: str | bytes, name: str) -> CodeType:
+        """Return the code of a file, with the probes of its statements."""
+        writes = [write for write in self._job.probes if write.path == os.path.realpath(name)]
+        if writes:
+            return instrumented(source, name, writes)
+        # dont_inherit, or the future imports of this file would apply to the program.
+        code: CodeType = compile(source, name, "exec", dont_inherit=True)
+        return code
 
 
-def install(
-    texts: Mapping[str, str],
-    copy: Copy,
-    compiled: Compile = plainly,
-    always: frozenset[str] = frozenset(),
-) -> None:
-    """Let imports compile the edited texts and tracebacks show them.
-
-    This holds until the process ends, which is meant to run a single candidate.
-
-    Args:
-        texts: Real paths to edited texts.
-        copy: The copy of the program's folder.
-        compiled: Makes code of a text.
-        always: Real paths of files that are never taken from Python's own cache of compiled code.
-    """
-    original: Any = SourceFileLoader.get_code
-
-    def get_code(loader: SourceFileLoader, fullname: str) -> CodeType | None:
-        """Return the code of a module from its edited text, from the copy, or as usual."""
-        name = loader.get_filename(fullname)
-        own = copy.here(os.path.abspath(name))
-        real = os.path.realpath(own)
-        if real in texts:
-            show(own, texts[real])
-            return compiled(texts[real], own)
-        # Files in a copy are compiled here, because code from Python's cache would get the copy's path.
-        if own == os.path.abspath(name) and real not in always:
-            code: CodeType | None = original(loader, fullname)
-            return code
-        return compiled(loader.get_data(name), own)
-
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
-    for path, text in texts.items():
-        show(path, text)
-
-
-def show(path: str, text: str) -> None:
+def _show(path: str, text: str) -> None:
     """Make ``linecache``, and so all displays of source, take ``text`` for the file's content."""
     # Without a modification time `linecache.checkcache` leaves the entry alone.
     linecache.cache[path] = (len(text), None, io.StringIO(text, newline=None).readlines(), path)
-
-
-def run_script(
-    script: str,
-    arguments: tuple[str, ...],
-    texts: Mapping[str, str],
-    copy: Copy,
-    folder: str,
-    compiled: Compile = plainly,
-) -> None:
-    """Run the script to the end of its body; its exceptions pass through.
-
-    Args:
-        script: Its path, relative to ``folder`` if it isn't absolute.
-        arguments: Its command line; paths into a copied folder are mapped to the copy.
-        texts: Real paths to edited texts.
-        copy: The copy of the program's folder.
-        folder: The user's working directory.
-        compiled: Makes code of a text.
-    """
-    path = os.path.join(folder, script)
-    real = os.path.realpath(path)
-    if real in texts:
-        source: str | bytes = texts[real]
-        show(path, texts[real])
-    else:
-        with io.open_code(path) as stream:
-            source = stream.read()
-    code = compiled(source, path)
-    first_on_path(copy.there(os.path.dirname(real)))
-    sys.argv = [copy.there(script), *map(copy.there, arguments)]
-    file = copy.there(os.path.abspath(path))
-    run_as_main(code, file=file, loader=SourceFileLoader("__main__", file))

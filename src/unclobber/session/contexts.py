@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from ..model import Finding, InplaceError, Report
+from ..report import error_of
 from ..settings import Suppression
-from .entered import settings_here
+from .program import settings_here
 from .session import Policy, Session
-from .story_boundary import error_of
 
 
 class Watching(ContextDecorator):
@@ -28,10 +28,10 @@ class Watching(ContextDecorator):
     def _make(self) -> Session:
         return Session(self._policy, suppression=Suppression(settings_here()))
 
-    def _recreate_cm(self) -> Watching:
+    def _recreate_cm(self) -> Self:
         return self
 
-    def __enter__(self) -> Watching:
+    def __enter__(self) -> Self:
         """Open a new session in this thread."""
         session = self._make()
         session.__enter__()
@@ -110,10 +110,6 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
             suppression=Suppression(settings),
         )
 
-    def __enter__(self) -> watch:
-        super().__enter__()
-        return self
-
 
 class guard(Watching):  # noqa: N801
     """Give in-place programs the gradients of the program as written.
@@ -135,10 +131,6 @@ class guard(Watching):  # noqa: N801
     """
 
     _policy = "guard"
-
-    def __enter__(self) -> guard:
-        super().__enter__()
-        return self
 
     @property
     def kept_bytes(self) -> int:

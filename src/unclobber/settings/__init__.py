@@ -7,6 +7,7 @@ ends the program whatever a comment says; the finding has a note if the author t
 from ._paths import shown_path
 from ._project import ProjectSettings
 from .baseline import Baseline
+from .comments import comments_in
 from .errors import SettingsError
 from .suppression import Suppression, can_be_suppressed
 
@@ -17,6 +18,7 @@ __all__ = [
     "Suppression",
     "can_be_suppressed",
     "codes",
+    "comments_in",
     "pyproject",
     "shown_path",
     "unused",

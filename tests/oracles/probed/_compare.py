@@ -11,6 +11,7 @@ from ._run import Log
 NUMBERS = ("gradients", "values")
 """What an entry begins with that holds numbers: a repaired overwriting changes them, and nothing else."""
 LEFT = "left behind"
+DEATH = "dead"
 VERSION = "modified by an inplace operation"
 
 
@@ -21,10 +22,7 @@ def refused_overwriting(log: Log) -> bool:
 
 def watched_difference(plain: Log, watched: Log) -> str | None:
     """How a watched run differs: its log is the plain one, and of an overwriting it has torch's sentence."""
-    if refused_overwriting(plain):
-        shortened = [_first_sentence(entry, watched) for entry in plain]
-        return first_difference(shortened, watched)
-    return first_difference(plain, watched)
+    return first_difference([_first_sentence(entry, watched) for entry in plain], watched)
 
 
 def _first_sentence(entry: tuple[Any, ...], watched: Log) -> tuple[Any, ...]:
@@ -50,9 +48,17 @@ def guarded_difference(plain: Log, guarded: Log, twin: Log, *, silent: bool) -> 
         twin: That of the plain run of the program without writes in place.
         silent: Whether the program writes what torch does not see: plain gradients may be wrong then.
     """
+    caught = next((n for n, e in enumerate(plain) if e[0] == "error" and VERSION in e[2]), None)
+    if caught is not None and not refused_overwriting(plain):
+        # The program catches the refusal and goes on; under guard there is none, so it goes on otherwise.
+        return first_difference(
+            _without_deaths(plain[:caught]), _without_deaths(guarded[:caught]), numbers=not silent
+        )
     if not refused_overwriting(plain):
         found = first_difference(plain, guarded, numbers=not silent)
         return found or (gradients_difference(twin, guarded) if silent else None)
+    # The deaths in the part that is compared are no whole list of them.
+    plain, guarded = _without_deaths(plain), _without_deaths(guarded)
     until = plain.index(("ends",))
     found = first_difference(plain[:until], guarded[:until], numbers=not silent)
     return found or gradients_difference(twin, guarded)
@@ -61,9 +67,15 @@ def guarded_difference(plain: Log, guarded: Log, twin: Log, *, silent: bool) -> 
 def first_difference(one: Log, other: Log, *, numbers: bool = True) -> str | None:
     """The first entry in which two logs differ; None if they are equal."""
     if one and one[-1] != (LEFT, []):  # a graph of torch's that refers to itself is never freed
-        one, other = ([e for e in log if e[0] != LEFT] for log in (one, other))
+        one, other = ([e for e in _without_deaths(log) if e[0] != LEFT] for log in (one, other))
     if not numbers:
-        one, other = ([e for e in log if e[0] not in NUMBERS] for log in (one, other))
+        one, other = ([_elsewhere(e) for e in log if e[0] not in NUMBERS] for log in (one, other))
+    # A dropped result of a graph made with `create_graph` dies a node earlier in the last backward, or before
+    # the error of a refusal is seen: which tensors die is compared, and not when.
+    deaths = [sorted(e for e in log if e[0] == DEATH) for log in (one, other)]
+    if deaths[0] != deaths[1]:
+        return f"deaths: plain {_shown(tuple(deaths[0]), tuple(deaths[1]))}"
+    one, other = _without_deaths(one), _without_deaths(other)
     for nth, (mine, yours) in enumerate(zip(one, other, strict=False)):
         if mine != yours and not (mine[0] == yours[0] and mine[0] in NUMBERS and repr(mine) == repr(yours)):
             return f"entry {nth}: plain {_shown(mine, yours)}"
@@ -71,6 +83,21 @@ def first_difference(one: Log, other: Log, *, numbers: bool = True) -> str | Non
         return None
     longer, whose = (one, "plain") if len(one) > len(other) else (other, "ours")
     return f"entry {min(len(one), len(other))}: only {whose} {longer[min(len(one), len(other))]}"
+
+
+def _without_deaths(log: Log) -> Log:
+    return [entry for entry in log if entry[0] != DEATH]
+
+
+def _elsewhere(entry: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An entry without object, memory and version of what a Function's backward or a hook was given.
+
+    A repaired value has its own, because the program's memory holds what was written.
+    """
+    if entry[0] not in ("saved", "pack", "unpack"):
+        return entry
+    own = re.compile(r"\b(is|memory of|version)=(\[.*?\]|[^,]*)")
+    return tuple(own.sub(r"\1", field) if isinstance(field, str) else field for field in entry)
 
 
 def _shown(mine: tuple[Any, ...], yours: tuple[Any, ...]) -> str:
@@ -94,7 +121,8 @@ def _close(one: Any, other: Any) -> bool:
     if one is None or other is None:
         present = other if one is None else one
         return present is None or _is_zero(present)
-    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9)
+    # Powers of powers overflow in both: NaN is then the gradient of both.
+    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
 
 
 def _is_zero(numbers: Any) -> bool:

@@ -6,7 +6,7 @@ import pytest
 from rewriting import marked, rewritten
 
 from unclobber.repair.fixers import FIXERS
-from unclobber.repair.fixers._containers import element_held_elsewhere
+from unclobber.repair.fixers._aliases import held_elsewhere
 from unclobber.repair.fixers.rebind_element import rewrites
 
 rebind_element = FIXERS["rebind-element"]
@@ -80,4 +80,4 @@ def test_a_freed_graph_is_no_write(proposed):
 def test_who_else_holds_an_element(lines, expected):
     """Nobody, where the container was made here of values that were just computed."""
     source, statement = marked(f"def f(x, xs, outs_):\n    {lines}\n    outs[0] += 1  # <-\n")
-    assert element_held_elsewhere(source, statement, statement.target) is expected
+    assert held_elsewhere(source, statement, statement.target) is expected

@@ -16,7 +16,7 @@ import test
 
 from unclobber.repair._syntax import parse
 from unclobber.repair._text import decode
-from unclobber.repair.fixers import clone_target, out_of_place, scatter, stack_list
+from unclobber.repair.fixers import clone_target, out_of_place, scatter
 
 FILES = sorted(Path(test.__file__).parent.rglob("*.py"))
 SHORT = [path for path in FILES if path.stat().st_size < 60_000]
@@ -38,7 +38,6 @@ def _check(path: Path) -> None:
     for statement in statements:
         texts = [text for text, *_ in out_of_place.rewrites(source, statement)]
         texts += [text for text, *_ in scatter.rewrites(source, statement)]
-        texts += [text for text in [stack_list.rewritten(source, statement)] if text is not None]
         for place in clone_target.targets(source, statement):
             name = source.code(place)
             text = source.inserted(statement, before=[f"{name} = {name}.clone()"])

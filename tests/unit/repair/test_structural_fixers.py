@@ -18,63 +18,10 @@ no_grad = FIXERS["no-grad"]
 recompute = FIXERS["recompute"]
 mark_dirty = FIXERS["mark-dirty"]
 save_for_backward = FIXERS["save-for-backward"]
-stack_list = FIXERS["stack-list"]
 
 
 def _only(texts: list[str], expected: str) -> None:
     assert texts == [plain(expected)]
-
-
-# --- a list for a buffer --------------------------------------------------------------------------
-
-
-def test_a_buffer_becomes_a_list(proposed):
-    """Stores are appended, loads of single elements read the list, and it is stacked after the loop."""
-    text = """
-    import torch
-    f = torch.zeros(n + 1)
-    f[0] = first
-    for i in range(n):
-        f[i + 1] = torch.sigmoid(f[i] * gain)
-    use(f)
-    """
-    expected = """
-    import torch
-    f = []
-    f.append(torch.as_tensor(first))
-    for i in range(n):
-        f.append(torch.sigmoid(f[i] * gain))
-    f = torch.stack(f)
-    use(f)
-    """
-    _only(proposed(stack_list, "UC101", text, write="f[i + 1]"), expected)
-
-
-def test_a_buffer_filled_along_its_second_dimension(proposed):
-    """The dimension that was indexed is the one that is stacked."""
-    text = """
-    import torch
-    s = x.new_zeros(b, t, d)
-    for i in range(t):
-        s[:, i] = step(x)
-    """
-    assert "s = torch.stack(s, dim=1)" in proposed(stack_list, "UC101", text, write="s[:, i]")[0]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        pytest.param("    f[i] = g(f)\n", id="the whole buffer is read"),
-        pytest.param("    if c:\n        f[i] = g(i)\n", id="not every turn stores"),
-        pytest.param("    f[i] = g(i)\n    if c: break\n", id="the loop may end early"),
-        pytest.param("    f[i] = g(f[:i])\n", id="a part is read"),
-        pytest.param("    f[i] = g(i)\n    f[i] += 1\n", id="it is written twice"),
-    ],
-)
-def test_a_buffer_that_must_stay(proposed, body):
-    """Whatever a list can't stand in for."""
-    text = f"import torch\nf = torch.zeros(n)\nfor i in range(n):\n{body}use(f)\n"
-    assert proposed(stack_list, "UC101", text, write="f[i] =".removesuffix(" =")) == []
 
 
 # --- no_grad --------------------------------------------------------------------------------------

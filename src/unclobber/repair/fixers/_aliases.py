@@ -1,13 +1,18 @@
-"""Names and other holders of their tensors. If another holder exists, binding the name to a new tensor
-hides the write from it. No comparison of losses and gradients need show that.
+"""Other holders of a tensor, as far as the text shows them.
+
+If a name or an element of a container is bound to a new tensor, another holder of the old one no longer sees
+the write, which no comparison of losses and gradients need show. Where the program was run, what was measured
+(``_holders``) counts and not this.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import libcst as cst
 
-from ...static import torch_table
-from .._syntax import Source, walk
+from ...syntax import torch_table
+from .._syntax import Source, is_name, walk
 from ._fresh import is_fresh, keeps_nothing
 
 _FACTS = frozenset(
@@ -22,14 +27,21 @@ _BLOCKS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.Module)
 def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> bool:
     """Return whether ``place`` may share its tensor with another holder when ``statement`` runs.
 
-    False only in plain cases: a local name that is only ever bound to new results of torch's operations, and
-    of which nothing before the statement reads more than its values.
+    False only in plain cases. One is a local name that is only ever bound to new results of torch's
+    operations, and of which nothing before the statement reads more than its values. The other is an element
+    of a local list or dict that was written out in its function, that no other code received, and that was
+    only ever filled with newly computed values.
     """
+    if isinstance(place, cst.Subscript) and isinstance(place.value, cst.Name):
+        scope: cst.CSTNode = source.above(statement, cst.FunctionDef) or source.module
+        values = _filled_with(scope, place.value.value)
+        own = all(value is not None and is_fresh(value, source) for value in values)
+        return not own or held_elsewhere(source, statement, place.value)
     if not isinstance(place, cst.Name):
-        return True  # an attribute or an element: its object may be known anywhere
+        return True  # an attribute: its object may be known anywhere
     name = place.value
     function = _function_round(source, statement)
-    scope: cst.CSTNode = source.module if function is None else function
+    scope = source.module if function is None else function
     uses = [
         n for n in walk(scope) if isinstance(n, cst.Name) and n.value == name and not _is_label(source, n)
     ]
@@ -61,10 +73,14 @@ def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpres
     return False
 
 
+def shared_name(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> str:
+    """Return a place's code if its tensor may have another holder when ``statement`` runs, else nothing."""
+    return source.code(place) if held_elsewhere(source, statement, place) else ""
+
+
 def _between(source: Source, since: cst.CSTNode, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
     """Return whether ``node`` may run after ``since``, which surely runs before ``statement``, and before
-    that.
-    """
+    that."""
     round_it = list(source.all_above(node))
     if any(above is statement or above is since for above in round_it):
         return False
@@ -80,8 +96,7 @@ def _between(source: Source, since: cst.CSTNode, node: cst.CSTNode, statement: c
 
 def _function_round(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
     """Return the function in whose scope a node is evaluated; a default value belongs to the enclosing
-    one.
-    """
+    one."""
     at = node
     for above in source.all_above(node):
         if isinstance(above, (cst.FunctionDef, cst.Lambda)):
@@ -174,8 +189,7 @@ def _values_only(source: Source, node: cst.CSTNode) -> bool:
 
 def _reads_node(source: Source, node: cst.CSTNode, parent: cst.CSTNode) -> bool | None:
     """Return whether ``parent`` uses only the values of ``node``; None if that depends on what uses
-    ``parent``.
-    """
+    ``parent``."""
     match parent:
         case (
             cst.BinaryOperation() | cst.Comparison() | cst.FormattedStringExpression()
@@ -210,13 +224,12 @@ def _reads_attribute(source: Source, attribute: cst.Attribute) -> bool | None:
         return True
     if isinstance(call, cst.Call) and call.func is attribute:
         return keeps_nothing(call, source) or _is_dropped_write(source, name, call)
-    return None if name in torch_table().views else False
+    return None if name in torch_table().view_attributes else False
 
 
 def _reads_values(source: Source, call: cst.Call) -> bool:
     """Return whether a call only computes with an argument. A call whose value is dropped does something
-    else.
-    """
+    else."""
     func = call.func
     if isinstance(source.parents[call], cst.Expr) and isinstance(func, cst.Attribute):
         return func.attr.value.endswith("_")  # `x.add_(h)` writes x; `bag.add(h)` keeps h
@@ -236,9 +249,68 @@ FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
 
 def _leads_to(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
     """Return whether a binding surely ran before ``statement``: above it, in its block or an enclosing
-    one.
-    """
+    one."""
     block = next((holder for holder in source.all_above(node) if isinstance(holder, _BLOCKS)), None)
     return source.start(node) < source.start(statement) and any(
         holder is block for holder in source.all_above(statement)
     )
+
+
+# --- elements of lists and dicts ----------------------------------------------------------------------
+
+
+def _filled_with(scope: cst.CSTNode, name: str) -> Iterator[cst.BaseExpression | None]:
+    """Yield every value that becomes an element of ``name``; None for an unknown value."""
+    for node in walk(scope):
+        if isinstance(node, cst.Assign):
+            for target in node.targets:
+                yield from _put(target.target, node.value, name)
+        elif isinstance(node, cst.AnnAssign):
+            yield from _put(node.target, node.value, name)
+        elif isinstance(node, cst.AugAssign) and is_name(node.target, name):
+            yield from _content(node.value)
+        elif isinstance(node, cst.Call) and (added := _method_of(node, name)) in FILLS:
+            yield node.args[0].value if added == "append" and node.args else None
+
+
+def _method_of(call: cst.Call, name: str) -> str:
+    """Return ``append`` of ``name.append(…)``; empty for other calls."""
+    func = call.func
+    return func.attr.value if isinstance(func, cst.Attribute) and is_name(func.value, name) else ""
+
+
+def _put(
+    target: cst.BaseExpression, value: cst.BaseExpression | None, name: str
+) -> Iterator[cst.BaseExpression | None]:
+    """Yield the elements that an assignment puts into ``name``; None for an unknown one."""
+    if is_name(target, name):
+        yield from _content(value)
+    elif isinstance(target, cst.Subscript) and is_name(target.value, name):
+        yield value
+    elif isinstance(target, (cst.Tuple, cst.List)) and any(is_name(node, name) for node in walk(target)):
+        yield None
+
+
+def _content(value: cst.BaseExpression | None) -> Iterator[cst.BaseExpression | None]:
+    """Yield the elements of a container that is written out; None for an unknown one."""
+    if isinstance(value, cst.List):
+        yield from (None if isinstance(e, cst.StarredElement) else e.value for e in value.elements)
+    elif isinstance(value, cst.Dict):
+        yield from (e.value if isinstance(e, cst.DictElement) else None for e in value.elements)
+    elif isinstance(value, cst.ListComp):
+        yield value.elt
+    elif isinstance(value, cst.DictComp):
+        yield value.value
+    elif isinstance(value, cst.BinaryOperation) and isinstance(value.operator, cst.Multiply):
+        yield from map(_repeated, _content(value.left))
+    elif not (isinstance(value, cst.Call) and not value.args and is_name(value.func, "list", "dict")):
+        yield None
+
+
+def _repeated(element: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    # `[None] * n` is a list to be filled, but `[zeros] * n` holds one tensor n times
+    return element if element is not None and _is_constant(element) else None
+
+
+def _is_constant(value: cst.BaseExpression) -> bool:
+    return isinstance(value, (cst.BaseNumber, cst.BaseString)) or is_name(value, "None")

@@ -1,0 +1,172 @@
+// A note refers to its node by address, number and thread, and keeps nothing of it alive: a weak reference would keep
+// the node's memory, and with it the saved tensors. So a note may outlive its node, and the oldest
+// are forgotten once there are many more than one backward leaves.
+#include "notes.h"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/python_cpp_function.h>
+#include <torch/csrc/autograd/python_function.h>
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+namespace unclobber::notes {
+
+namespace {
+
+using torch::autograd::Node;
+constexpr size_t kAtLeast = 256;
+
+// A backward's mark, which many notes have in common.
+struct Mark {
+  std::atomic<long> users{1};
+  PyObject* object;
+  explicit Mark(PyObject* object) : object(object) {}
+};
+
+struct Note {
+  const Node* node;
+  uint64_t number;
+  uint64_t thread;
+  stacks::Operation* operation;
+  Mark* mark;
+};
+
+// All under `Locked`, the oldest first. A node may have several: they are looked up for reports alone, and the newest
+// counts.
+std::deque<Note>& notes() {
+  static auto* all = new std::deque<Note>;
+  return *all;
+}
+Mark* now = nullptr;
+size_t since = 0;  // notes since the mark was set
+size_t limit = kAtLeast;  // about as many as the last backward left, and those of the running one
+std::atomic<uint64_t> serial{0};  // of the mark
+
+// This thread's last note, because a node unpacks several tensors in a row.
+struct Last {
+  const Node* node = nullptr;
+  uint64_t number = 0;
+  const stacks::Operation* operation = nullptr;
+  uint64_t serial = 0;
+};
+thread_local Last last;
+
+void leave(Mark* mark) {
+  if (mark != nullptr && mark->users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    drop_later_locked(mark->object);
+    delete mark;
+  }
+}
+
+template <typename Pointer>
+const Node* pointee(const Pointer& pointer) {
+  if constexpr (requires { pointer.lock(); }) {
+    return pointer.lock().get();
+  } else {
+    return pointer.get();
+  }
+}
+
+const Node* node_of(PyObject* object) {
+  if (torch::autograd::THPCppFunction_Check(object)) {
+    return pointee(reinterpret_cast<torch::autograd::THPCppFunction*>(object)->cdata);
+  }
+  if (THPFunction_Check(object)) return pointee(reinterpret_cast<THPFunction*>(object)->cdata);
+  return nullptr;
+}
+
+}  // namespace
+
+void note(stacks::Operation* operation) {
+  const auto running = torch::autograd::get_current_node();
+  const Node* node = running.get();
+  if (node == nullptr) return;
+  const uint64_t number = node->sequence_nr();
+  const uint64_t of_mark = serial.load(std::memory_order_relaxed);
+  if (last.node == node && last.number == number && last.operation == operation && last.serial == of_mark) return;
+  last = {node, number, operation, of_mark};
+  operation->use();
+  stacks::Operation* others[3] = {};
+  int count = 0;
+  {
+    Locked locked;
+    Mark* mark = now;
+    if (mark != nullptr) mark->users.fetch_add(1, std::memory_order_relaxed);
+    notes().push_back({node, number, node->thread_id(), operation, mark});
+    since++;
+    // no notes of the running backward, because they are looked up while it runs
+    while (notes().size() > std::max(limit, 2 * since) && count < 3) {
+      Note& oldest = notes().front();
+      others[count++] = oldest.operation;
+      leave(oldest.mark);
+      notes().pop_front();
+    }
+  }
+  while (count > 0) others[--count]->leave();
+}
+
+PyObject* mark(PyObject*, PyObject* object) {
+  auto* made = new Mark(Py_NewRef(object));
+  {
+    Locked locked;
+    leave(std::exchange(now, made));
+    limit = std::max({kAtLeast, limit / 2, 2 * since});
+    since = 0;
+  }
+  serial.fetch_add(1, std::memory_order_relaxed);
+  drop_now();
+  stacks::sweep(false);
+  return Py_NewRef(Py_None);
+}
+
+PyObject* note_of(PyObject*, PyObject* object) {
+  const Node* node = node_of(object);
+  if (node == nullptr) return Py_NewRef(Py_None);
+  stacks::Operation* operation = nullptr;
+  Owned of_mark = Owned::borrowed(Py_None);
+  {
+    Locked locked;
+    const auto known = std::find_if(notes().rbegin(), notes().rend(), [&](const Note& note) {
+      return note.node == node && note.number == node->sequence_nr() && note.thread == node->thread_id();
+    });
+    if (known != notes().rend()) {
+      operation = known->operation;
+      operation->use();
+      if (known->mark != nullptr) of_mark = Owned::borrowed(known->mark->object);
+    }
+  }
+  if (operation == nullptr) return Py_NewRef(Py_None);
+  try {
+    Owned found = must(PyTuple_Pack(2, operation->tuple(), of_mark.get()));
+    operation->leave();
+    return found.release();
+  } catch (...) {
+    operation->leave();
+    throw;
+  }
+}
+
+void forget() {
+  std::vector<stacks::Operation*> forgotten;
+  {
+    Locked locked;
+    for (Note& note : notes()) {
+      forgotten.push_back(note.operation);
+      leave(note.mark);
+    }
+    notes().clear();
+    limit = kAtLeast;
+    since = 0;
+  }
+  for (stacks::Operation* operation : forgotten) operation->leave();
+}
+
+size_t known() {
+  Locked locked;
+  return notes().size();
+}
+
+}  // namespace unclobber::notes

@@ -1,0 +1,381 @@
+#include "saves.h"
+
+#include <ATen/SequenceNumber.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/python_function.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "handed.h"
+#include "notes.h"
+#include "records.h"
+
+namespace unclobber::saves {
+
+namespace {
+
+WeakTensor nothing() {
+  return WeakTensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>());
+}
+
+[[noreturn]] void throw_type(PyObject* object) {
+  // as torch/csrc/autograd/python_saved_variable_hooks.cpp says it, for the program's own hook may be asked
+  PyErr_Format(PyExc_TypeError, "Output of saved tensor unpack_hook expected to be a Tensor but got result of type %s",
+               Py_TYPE(object)->tp_name);
+  throw python_error();
+}
+
+void see_writes() { c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true); }
+
+Owned weak_reference(const WeakTensor& weak) {
+  auto impl = weak.lock();
+  if (impl.defined()) {
+    Owned object = must(THPVariable_Wrap(at::Tensor(std::move(impl))));
+    return must(PyWeakref_NewRef(object.get(), nullptr));
+  }
+  Owned dead = must(PySet_New(nullptr));  // a reference to what is no more
+  return must(PyWeakref_NewRef(dead.get(), nullptr));
+}
+
+class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Hooks> {
+ public:
+  Hooks(std::shared_ptr<Queue> queue, bool sees) : queue_(std::move(queue)), sees_(sees) {}
+  ~Hooks() override {
+    if (save_ != nullptr) save_->leave();
+  }
+
+  void call_pack_hook(const at::Tensor& tensor) override {
+    auto save = std::make_unique<Save>();
+    const bool usual = is_usual(tensor);
+    const bool kept_itself = is_kept_itself(tensor);
+    auto* storage = usual ? storage_of(tensor) : nullptr;
+    if (storage != nullptr && storage->resizable()) save->storage = storage;
+    if (kept_itself) save->held = tensor;
+    if (kept_itself && save->storage != nullptr) {
+      save->memory = tensor.storage();
+    } else {
+      save->alias = alias_of(tensor, kept_itself);
+    }
+    save->version = tensor._version();
+    save->requires_grad = tensor.requires_grad();
+    save->origin = WeakTensor(tensor.getIntrusivePtr());
+    if (tensor.is_view()) {
+      const auto& base = tensor._base();
+      save->is_view = true;
+      save->is_leafs = save->requires_grad && base.is_leaf();
+      save->base = WeakTensor(base.getIntrusivePtr());
+    } else {
+      save->is_leafs = save->requires_grad && tensor.is_leaf();
+    }
+    bool fresh = false;
+    save->operation = stacks::current(&fresh);
+    if (fresh && sees_) see_writes();
+    save->queue = std::move(queue_);
+    save_ = save.release();
+    Locked locked;
+    save_->queue->append(save_);
+  }
+
+  at::Tensor call_unpack_hook() override {
+    notes::note(save_->operation);
+    at::Tensor alias, held;
+    {
+      Locked locked;
+      alias = save_->alias;
+      held = save_->held;
+    }
+    if (handed::asked()) handed::note(is_unchecked() ? at::Tensor() : at::Tensor(save_->origin.lock()));
+    if (held.defined() && held._version() == save_->version) return held;
+    if (alias.defined() && alias._version() == save_->version) return alias;
+    return with_gil([&] {
+      PyObject* record = record_of(save_);
+      PyObject* kept = records::get(record, records::kAlias);
+      if (!THPVariable_Check(kept)) throw_type(kept);
+      alias = THPVariable_Unpack(kept);
+      PyObject* need = save_->queue->need;
+      if (need == nullptr) return alias;
+      if (records::get(record, records::kEntry) == Py_None && alias._version() == save_->version) {
+        PyObject* itself = records::get(record, records::kHeld);
+        return THPVariable_Check(itself) ? at::Tensor(THPVariable_Unpack(itself)) : alias;
+      }
+      Owned value = must(PyObject_CallOneArg(need, record));
+      if (!THPVariable_Check(value.get())) throw_type(value.get());
+      return at::Tensor(THPVariable_Unpack(value.get()));
+    });
+  }
+
+  // Virtual since torch 2.10, before which these hooks are not used.
+  std::optional<std::pair<c10::SafePyObject, c10::SafePyObject>> retrieve_unpack_hook_data() const {
+    return with_gil([&] {
+      auto* interpreter = getPyInterpreter();
+      PyObject* unpack = save_->queue->unpack == nullptr ? Py_None : save_->queue->unpack;
+      return std::make_pair(c10::SafePyObject(Py_NewRef(unpack), interpreter),
+                            c10::SafePyObject(Py_NewRef(record_of(save_)), interpreter));
+    });
+  }
+
+ private:
+  // Whether the program has registered hooks of its own for it.
+  bool is_unchecked() const {
+    PyObject* made = save_->record.load(std::memory_order_acquire);
+    return made != nullptr && !records::is_checked(made);
+  }
+
+  std::shared_ptr<Queue> queue_;  // until there is a save, which has it then
+  Save* save_ = nullptr;
+  bool sees_;
+};
+
+// The bytes of its storage that a tensor covers: blocks that begin at multiples of `step` from the first one, or just
+// one block. They are those of `unclobber.record._region.Region`, or more.
+struct Extent {
+  int64_t first, end;  // end: after the last byte
+  int64_t block;
+  int64_t step = 0;
+
+  explicit Extent(const at::Tensor& tensor) : block(static_cast<int64_t>(tensor.itemsize())) {
+    const int64_t item = block;
+    first = end = tensor.storage_offset() * item;
+    if (tensor.numel() == 0) return;
+    std::vector<std::pair<int64_t, int64_t>> dimensions;  // (stride in bytes, count)
+    for (int64_t i = 0; i < tensor.dim(); i++) {
+      if (tensor.size(i) > 1 && tensor.stride(i) != 0) dimensions.emplace_back(tensor.stride(i) * item, tensor.size(i));
+    }
+    std::sort(dimensions.begin(), dimensions.end());
+    end += item;
+    for (const auto& [stride, count] : dimensions) {
+      end += (count - 1) * stride;
+      if (step == 0 && stride <= block) {
+        block = (count - 1) * stride + block;
+      } else {
+        step = std::gcd(step, stride);
+      }
+    }
+  }
+
+  bool may_meet(const Extent& other) const {
+    if (end <= other.first || other.end <= first) return false;
+    const int64_t both = std::gcd(step, other.step);
+    if (both == 0 || block + other.block > both) return true;
+    const int64_t apart = ((other.first - first) % both + both) % both;
+    return apart < block || apart + other.block > both;
+  }
+};
+
+// A tensor's version counter, by which it is told from others: two that count as far need not be one.
+const void* counter_of(const at::Tensor& tensor) {
+  const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
+  static_assert(sizeof(version) == sizeof(void*), "a counter is one pointer");
+  const void* counter = nullptr;
+  std::memcpy(&counter, &version, sizeof(counter));
+  return counter;
+}
+
+}  // namespace
+
+bool is_kept_itself(const at::Tensor& tensor) {
+  if (object_of(tensor.unsafeGetTensorImpl()) == nullptr) return false;  // a result that no Python code has yet
+  auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+  if (meta == nullptr) return true;
+  if (meta->is_view_) return !tensor.requires_grad();  // reading a view's node may make a new one
+  auto* node = meta->grad_fn_.get();
+  if (node == nullptr) return true;
+  if (node->sequence_nr() + 1 == at::sequence_number::peek()) return false;  // the node that saves was made last
+  PyObject* ctx = handed::function_of(node);  // a custom Function saves later, and has `to_save` until then
+  return ctx == nullptr || reinterpret_cast<THPFunction*>(ctx)->to_save == nullptr;
+}
+
+at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself) {
+  const auto keys = tensor.unsafeGetTensorImpl()->key_set();
+  if (keys.has_any(c10::functorch_transforms_ks | c10::python_ks) || tensor.is_inference()) {
+    // torch calls no class and no transform of the program when it keeps the tensor itself
+    return kept_itself ? tensor : tensor.detach();
+  }
+  if (!kept_itself) return tensor.tensor_data();
+  c10::impl::ExcludeDispatchKeyGuard unseen(c10::DispatchKey::Python);
+  return tensor.tensor_data();
+}
+
+bool is_usual(const at::Tensor& tensor) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  const auto keys = impl->key_set();
+  if (!impl->has_storage() || impl->layout() != c10::kStrided || impl->is_inference() ||
+      keys.has_any(c10::functorch_transforms_ks | c10::python_ks)) {
+    return false;
+  }
+  PyObject* object = object_of(impl);
+  return object == nullptr || is_of(object, THPVariableClass) || is_of(object, ParameterClass);
+}
+
+Save::Save() : origin(nothing()), base(nothing()) {}
+
+void Save::make_alias() {
+  if (alias.defined() || !held.defined()) return;
+  alias = alias_of(held, true);
+  memory = c10::Storage();
+}
+
+bool Save::use() {
+  long now = users.load(std::memory_order_relaxed);
+  while (now > 0) {
+    if (users.compare_exchange_weak(now, now + 1, std::memory_order_acq_rel)) return true;
+  }
+  return false;
+}
+
+void Save::leave() {
+  if (users.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (queue != nullptr) {
+    Locked locked;
+    if (queued) queue->noted_death();
+    queue->drop(this);
+  }
+  PyObject* made = record.load(std::memory_order_acquire);
+  if ((made != nullptr || entry != nullptr) && can_take_gil()) {
+    Gil gil;
+    Py_XDECREF(made);
+    Py_XDECREF(entry);
+  }
+  if (operation != nullptr) operation->leave();
+  delete this;
+  drop_now_if_held();
+}
+
+Queue::~Queue() {
+  // Saves keep it alive, but for what Python has queued, which is its own.
+  std::vector<Save*> own;
+  {
+    Locked locked;
+    for (Link* at = queue_.after; at != &queue_;) {
+      auto* save = static_cast<Save*>(at);
+      at = at->after;
+      drop(save);
+      own.push_back(save);
+    }
+    drop_later_locked(need);
+    drop_later_locked(unpack);
+    for (Save* save : own) drop_later_locked(std::exchange(save->entry, nullptr));
+  }
+  for (Save* save : own) save->leave();
+}
+
+void Queue::append(Save* save) {
+  save->join(&queue_);
+  save->queued = true;
+  live_.store(size() + 1, std::memory_order_relaxed);
+  if (save->entry != nullptr) entries_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Queue::drop(Save* save) {
+  if (!save->queued) return;
+  save->leave_list();
+  save->queued = false;
+  live_.store(size() - 1, std::memory_order_relaxed);
+  if (save->entry != nullptr) entries_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Queue::index() {
+  for (Link* at = queue_.after; at != &queue_;) {
+    auto* save = static_cast<Save*>(at);
+    at = at->after;
+    if (save->storage == nullptr) continue;
+    save->leave_list();
+    save->join(&by_storage_[save->storage]);
+  }
+  if (by_storage_.size() > 4096 + 2 * size()) {
+    for (auto at = by_storage_.begin(); at != by_storage_.end();) {
+      at = at->second.alone() ? by_storage_.erase(at) : std::next(at);
+    }
+  }
+}
+
+bool Queue::has(c10::StorageImpl* storage, const at::Tensor& target, bool of_elements) {
+  index();
+  if (!queue_.alone()) return true;
+  auto found = by_storage_.find(storage);
+  if (found == by_storage_.end() || found->second.alone()) return false;
+  if (!of_elements) return true;
+  const Extent written(target);
+  for (Link* at = found->second.after; at != &found->second; at = at->after) {
+    const at::Tensor& saved = static_cast<Save*>(at)->saved();
+    if (!saved.defined() || counter_of(saved) == counter_of(target) || Extent(saved).may_meet(written)) return true;
+  }
+  return false;
+}
+
+void Queue::hand_out(Save* save, std::vector<Save*>& taken) {
+  const bool alive = save->entry != nullptr || save->use();
+  drop(save);
+  if (alive) taken.push_back(save);
+}
+
+void Queue::take(c10::StorageImpl* storage, std::vector<Save*>& taken) {
+  index();
+  auto found = by_storage_.find(storage);
+  if (found != by_storage_.end()) {
+    while (!found->second.alone()) hand_out(static_cast<Save*>(found->second.after), taken);
+    by_storage_.erase(found);
+  }
+  while (storage == nullptr && !by_storage_.empty()) {
+    auto first = by_storage_.begin();
+    while (!first->second.alone()) hand_out(static_cast<Save*>(first->second.after), taken);
+    by_storage_.erase(first);
+  }
+  while (!queue_.alone()) hand_out(static_cast<Save*>(queue_.after), taken);
+}
+
+Save* Queue::take_one(bool newest) {
+  std::vector<Save*> taken;
+  while (taken.empty()) {
+    if (!queue_.alone()) {
+      hand_out(static_cast<Save*>(newest ? queue_.before : queue_.after), taken);
+      continue;
+    }
+    while (!by_storage_.empty() && by_storage_.begin()->second.alone()) by_storage_.erase(by_storage_.begin());
+    if (by_storage_.empty()) return nullptr;
+    Link& list = by_storage_.begin()->second;
+    hand_out(static_cast<Save*>(newest ? list.before : list.after), taken);
+  }
+  return taken.front();
+}
+
+PyObject* record_of(Save* save) {
+  PyObject* known = save->record.load(std::memory_order_acquire);
+  if (known != nullptr) return known;
+  drop_now();
+  at::Tensor alias, held;
+  {
+    Locked locked;
+    save->make_alias();
+    alias = save->alias;
+    held = save->held;
+  }
+  Owned made = records::make();
+  records::set(made.get(), records::kAlias, must(THPVariable_Wrap(alias)));
+  records::set(made.get(), records::kHeld,
+               held.defined() ? must(THPVariable_Wrap(held)) : Owned::borrowed(Py_None));
+  records::set(made.get(), records::kVersion, must(PyLong_FromLongLong(save->version)));
+  records::set(made.get(), records::kRequiresGrad, Owned(PyBool_FromLong(save->requires_grad)));
+  records::set(made.get(), records::kOrigin, weak_reference(save->origin));
+  records::set(made.get(), records::kBase,
+               save->is_view ? weak_reference(save->base) : Owned::borrowed(Py_None));
+  records::set(made.get(), records::kStack, Owned::borrowed(save->operation->tuple()));
+  records::set(made.get(), records::kEntry, Owned::borrowed(Py_None));
+  // Another thread may have set a record meanwhile, because making these objects can release the lock.
+  if (!save->record.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return known;
+  // The record alone owns the alias from now on, because a second owner would look like the program's.
+  Locked locked;
+  save->held.reset();
+  save->alias.reset();  // the local `alias` still holds it, so nothing is freed under `Locked`
+  return made.release();
+}
+
+std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees) {
+  return std::make_unique<Hooks>(std::move(queue), sees);
+}
+
+}  // namespace unclobber::saves

@@ -1,0 +1,156 @@
+// The tensors that autograd saves while a session is innermost: noted without Python, and shown to it on demand.
+#pragma once
+#include "common.h"
+#include "pool.h"
+#include "stacks.h"
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/saved_variable_hooks.h>
+
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+namespace unclobber::saves {
+
+class Queue;
+
+// Saves of one storage, or the ones that no write has looked up yet; oldest first.
+struct Link {
+  Link* before = this;
+  Link* after = this;
+  Link() = default;
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+  bool alone() const { return after == this; }
+  void leave_list() {
+    before->after = after;
+    after->before = before;
+    before = after = this;
+  }
+  void join(Link* list) {
+    before = list->before;
+    after = list;
+    before->after = this;
+    list->before = this;
+  }
+};
+
+using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+// A saved tensor. Its users are torch's SavedVariable and the functions that inspect it; its queue is no user.
+struct Save : Link, Pooled<Save> {
+  std::atomic<long> users{1};
+  std::shared_ptr<Queue> queue;
+  // Shares memory and version counter, and has no history; under `Locked`, for it goes over to the record. Not made
+  // while `held` has the saved memory: a graph's aliases are more than the C library's caches hold.
+  at::Tensor alias;
+  // The tensor itself, if torch would keep it; under `Locked`. Dropped before its memory is written.
+  at::Tensor held;
+  c10::Storage memory;  // in place of the alias, one more holder of the storage
+  c10::StorageImpl* storage = nullptr;  // NULL if only Python can find it
+  WeakTensor origin;
+  WeakTensor base;
+  stacks::Operation* operation = nullptr;
+  // Its SavedTensor, once Python needed one.
+  std::atomic<PyObject*> record{nullptr};
+  // Instead of all that: a weak reference that Python has put on the queue. The queue alone owns such an entry.
+  PyObject* entry = nullptr;
+  int64_t version = 0;
+  bool requires_grad = false;
+  bool is_leafs = false;  // whether it needs a gradient, and it or what it is a view of is a leaf
+  bool is_view = false;
+  bool queued = false;
+
+  Save();
+  // The alias, or the tensor that stands for it; undefined if the record has them. Under `Locked`.
+  const at::Tensor& saved() const { return alias.defined() ? alias : held; }
+  // Make the alias if it is not made. Under `Locked`.
+  void make_alias();
+  // Become one more user, if there is any left: it may be dying.
+  bool use();
+  void leave();
+};
+
+// A session's saves, in place of the Python core's `Ledger.pending`. All but its counts is under `Locked`.
+class Queue {
+ public:
+  Queue() = default;
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  size_t size() const { return live_.load(std::memory_order_relaxed); }
+  size_t entries() const { return entries_.load(std::memory_order_relaxed); }
+  size_t died() const { return died_.load(std::memory_order_relaxed); }
+
+  void append(Save* save);
+  void drop(Save* save);
+  // What is queued goes under its storage.
+  void index();
+  // Whether a save of this storage, to which `target` belongs, may be among them. If `of_elements`, the write changes
+  // elements of `target` and nothing else: then no save counts of which it changes neither a byte nor the counter.
+  bool has(c10::StorageImpl* storage, const at::Tensor& target, bool of_elements);
+  // Take the saves of a storage, oldest first, and all whose storage only Python can find, or must know:
+  // Python's own entries, tensors without plain memory, and memory that torch has not allocated.
+  // Take all saves if `storage` is NULL.
+  void take(c10::StorageImpl* storage, std::vector<Save*>& taken);
+  // Take the oldest or newest save that no write has looked up; NULL if there is none.
+  Save* take_one(bool newest);
+  // Call look(save) for each; one may be dying.
+  template <typename F>
+  void each(F&& look) {
+    auto those_of = [&](Link& list) {
+      for (Link* at = list.after; at != &list; at = at->after) look(static_cast<Save*>(at));
+    };
+    for (auto& [storage, list] : by_storage_) those_of(list);
+    those_of(queue_);
+  }
+  // The newest ones.
+  Link& unsorted() { return queue_; }
+  bool reports_all_writes() const { return reports_all_writes_.load(std::memory_order_relaxed); }
+  void report_all_writes() { reports_all_writes_.store(true, std::memory_order_relaxed); }
+  void noted_death() { died_.store(died() + 1, std::memory_order_relaxed); }
+
+  // need(saved) and the unpack hook in Python; these change under the interpreter's lock.
+  PyObject* need = nullptr;
+  PyObject* unpack = nullptr;
+
+ private:
+  void hand_out(Save* save, std::vector<Save*>& taken);
+
+  Link queue_;
+  std::unordered_map<c10::StorageImpl*, Link> by_storage_;
+  std::atomic<size_t> live_{0};
+  std::atomic<size_t> entries_{0};
+  std::atomic<size_t> died_{0};
+  std::atomic<bool> reports_all_writes_{false};
+};
+
+// The tensor has memory.
+inline c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
+}
+
+// The number of a storage's holders without its Python object, which is no tensor.
+inline size_t holders_of(c10::StorageImpl* storage) {
+  return c10::raw::intrusive_ptr::use_count(storage) - (is_held_by_python(storage) ? 1 : 0);
+}
+
+// Whether it is strided memory of its own, with no class and no transform of the program's.
+bool is_usual(const at::Tensor& tensor);
+
+// Whether torch would keep the tensor itself, because it is no output of the node that saves it.
+bool is_kept_itself(const at::Tensor& tensor);
+
+// An alias of the tensor, made so that the program's modes see only what torch itself would do.
+at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself);
+
+// The SavedTensor of a save that the caller uses, under the interpreter's lock. Borrowed.
+PyObject* record_of(Save* save);
+
+// torch's hooks for one save of a session. `sees`: whether the thread observes writes from the save on.
+std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees);
+
+}  // namespace unclobber::saves
