@@ -17,7 +17,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test compat gpu lint demo bench sweep soak realworld torchtests peers docs dist clean
+.PHONY: help setup test compat gpu lint ratchets demo bench sweep soak realworld torchtests peers docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -58,7 +58,7 @@ $(STAMP): pyproject.toml constraints.txt
 SPREAD := -n $(WORKERS) --dist worksteal
 
 # Both cores: all tests on the native one, where `make setup` could build it, and those next to it in Python.
-IN_PYTHON := tests/unit/hooks tests/unit/record tests/native
+IN_PYTHON := tests/unit/observe tests/native
 
 test: lint  ## Lint, then run the tests
 	$(PY) -m pytest $(SPREAD) --durations=25 $(PYTEST_ARGS)
@@ -78,6 +78,9 @@ lint: $(STAMP)  ## Check style and types
 	$(PY) -m ruff check --no-cache .
 	$(PY) -m ruff format --no-cache --check .
 	$(PY) -m mypy
+
+ratchets: $(STAMP)  ## Write down what the package's counts are now, where they are better
+	$(PY) tests/meta/ratchets.py
 
 demo: $(STAMP)  ## Watch a training script fail: torch's message, then ours
 	$(PY) demo/run_demo.py

@@ -12,9 +12,10 @@ import torch
 
 
 def description() -> list[str]:
-    """Processor, memory, versions and date, one fact per line."""
+    """Processor, memory, load, versions and date, one fact per line."""
     return [
         f"processor: {processor()}, {os.cpu_count()} cores, {memory()}",
+        f"programs that wanted a processor in the minute before the run: {os.getloadavg()[0]:.1f}",
         f"system: {platform.system()} {platform.machine()}",
         f"Python {platform.python_version()}, torch {torch.__version__}",
         f"date: {date.today().isoformat()}",

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import unclobber
-from unclobber.native import core
+from unclobber.observe.native import core
 
 Context = Callable[[], AbstractContextManager[Any]]
 

@@ -1,4 +1,4 @@
-"""pytest puts the folder of a ``conftest.py`` on the path, so that every test can import ``strategies`` and
+"""pytest puts the folder of a ``conftest.py`` on the path, so that every test can import ``grammar`` and
 ``oracles``. What programs print must not depend on where the tests run."""
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import torch
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 import unclobber
-from unclobber.hooks import kernels, saves
+from unclobber.observe.hooks import kernels, saves
 from unclobber.torch_internals import compat, patches
 
 MISSING = object()
@@ -38,9 +38,9 @@ def surroundings():
             len(_global_optimizer_post_hooks),
         ),
         "kernels": kernels.installed(),
-        "sees writes": compat.sees_writes(),
-        "saved tensor hooks": (compat.top_hooks(), saves.active()),
-        "modes": compat.dispatch_modes(),
+        "sees writes": compat.dispatcher.sees_writes(),
+        "saved tensor hooks": (compat.hook_stack.top(), saves.active()),
+        "modes": compat.dispatcher.dispatch_modes(),
         "grad mode": (torch.is_grad_enabled(), torch.is_inference_mode_enabled()),
     }
 

@@ -12,7 +12,7 @@ import torch
 import torch.utils.checkpoint
 
 from torch_words import TORCH
-from unclobber.torch_internals import own_writes
+from unclobber.torch_internals import compat
 
 
 class Feature(NamedTuple):
@@ -72,7 +72,7 @@ FEATURES = {
         "what is saved under vmap is shown to no hook before; torch checks it itself",
     ),
     "buffers broadcast unseen": Feature(
-        own_writes.sets_counters_back(), "2.12", "torch sees DistributedDataParallel's broadcast before"
+        compat.behaviour.broadcasts_unseen, "2.12", "torch sees DistributedDataParallel's broadcast before"
     ),
     "kernels within a mode": Feature(
         TORCH >= (2, 13), "2.13", "a `__torch_dispatch__` of the program's switches our kernels off before"

@@ -28,14 +28,14 @@ from pathlib import Path, PurePosixPath
 PACKAGE = "unclobber"
 NEEDED = (
     "py.typed",
-    "judge/pages/UC101.md",
-    "judge/pages/UC301.md",
+    "model/pages/UC101.md",
+    "model/pages/UC301.md",
     "footprint/page.html.jinja",
-    "native/sources/module.cpp",
+    "observe/native/sources/module.cpp",
     "report/schema.json",
     "report/templates/page.html",
     "report/templates/style.css",
-    "static/torch_table.json",
+    "operations/table.json",
 )
 """Files that are no Python and that a build forgets easily."""
 

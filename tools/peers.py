@@ -101,7 +101,7 @@ def head(sample: int, box: float) -> str:
     """Return what stands above the table."""
     from machine import description
 
-    from unclobber.native import core
+    from unclobber.observe.native import core
 
     runs = "Python" if core.choice().file is None else "native"
     does = [f"- {package}: {about['does']}" for package, about in _packages().items()]

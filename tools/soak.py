@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 import unclobber
-from unclobber.native import core
+from unclobber.observe.native import core
 
 TIMES = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 LIMIT = 2.0

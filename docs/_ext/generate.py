@@ -13,7 +13,7 @@ import operations
 import situations
 import torch
 
-from unclobber.judge.pages import Page, pages
+from unclobber.model.pages import Page, pages
 
 DOCS = Path(__file__).parent.parent
 BENCHMARKS = DOCS.parent / "benchmarks"

@@ -25,11 +25,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
     from .derivatives.rules import rules
-    from .footprint.runs import memory
+    from .footprint import memory
     from .integrations.always_on import install, uninstall
     from .model import Finding, InplaceError, Report, SilentWriteWarning, UnclobberError
-    from .session.contexts import audit, guard, watch
-    from .session.freeze import freeze, frozen
+    from .session import audit, freeze, frozen, guard, watch
 
 __all__ = [
     "Finding",
@@ -54,15 +53,15 @@ _HOME = {
     "Report": "model",
     "SilentWriteWarning": "model",
     "UnclobberError": "model",
-    "audit": "session.contexts",
-    "freeze": "session.freeze",
-    "frozen": "session.freeze",
-    "guard": "session.contexts",
+    "audit": "session",
+    "freeze": "session",
+    "frozen": "session",
+    "guard": "session",
     "install": "integrations.always_on",
-    "memory": "footprint.runs",
+    "memory": "footprint",
     "rules": "derivatives.rules",
     "uninstall": "integrations.always_on",
-    "watch": "session.contexts",
+    "watch": "session",
 }
 """Module of each public name; ``__getattr__`` imports it, so that importing the package stays cheap."""
 

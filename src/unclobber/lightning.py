@@ -28,6 +28,7 @@ _NAMES = ("lightning.pytorch", "pytorch_lightning")
 
 
 def _packages() -> list[Any]:
+    # Of both, if the program has imported both: each Trainer takes callbacks of its own package alone.
     loaded = [sys.modules[name] for name in _NAMES if name in sys.modules]
     return loaded or [import_module(_NAMES[0] if find_spec("lightning") else _NAMES[1])]
 

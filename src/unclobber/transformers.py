@@ -22,6 +22,7 @@ from .model import UnclobberError
 
 __all__ = ["MemoryCallback", "UnclobberCallback"]
 
+# Of the class and not of its instances: a subclass with a `train` of its own is refused by `_OWN_TRAIN`.
 _train = Wrapped(Trainer, "train", lambda trainer: trainer.callback_handler.callbacks)
 
 _OWN_TRAIN = (

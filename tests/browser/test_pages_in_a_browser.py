@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.report import to_html_fragment
+from unclobber.report._html import to_html_fragment
 
 if chromium.found() is None:
     pytest.skip("there is no Chromium here: its pages are not tried", allow_module_level=True)

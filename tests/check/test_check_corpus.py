@@ -46,6 +46,7 @@ def test_real_programs():
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.fixed.exists()], ids=lambda case: case.name)
 def test_repaired_twins(case):
+    """`check` finds nothing in the repaired twin of a program."""
     assert lines_of(case.fixed, case.fixed.read_text(encoding="utf-8")) == []
 
 
@@ -53,4 +54,5 @@ def test_repaired_twins(case):
     "case", [case for case in CASES if case.path.parent.name == "allowed"], ids=lambda case: case.name
 )
 def test_allowed_programs(case):
+    """`check` finds nothing in a program that torch allows."""
     assert lines_of(case.path, case.text) == []

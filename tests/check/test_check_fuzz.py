@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from oracles.scripts import random_script, run
+from grammar import random_script
+from oracles.scripts import run
 from unclobber.static import check_file, check_text
 
 SILENT = ("UC102", "UC104")

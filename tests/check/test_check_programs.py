@@ -35,6 +35,7 @@ class Net(nn.Module):
 @pytest.mark.parametrize(("line", "expected"), [
     pytest.param("h += 1", ["h += 1"], id="a result is overwritten"),
     pytest.param("h = h + 1", [], id="out of place"),
+    pytest.param("h @= x", [], id="a product, which binds the name again"),
     pytest.param("h[:, 0] = 0", ["h[:, 0] = 0"], id="a part of it"),
     pytest.param("h.view(-1).mul_(2)", ["h.view(-1).mul_(2)"], id="through a view"),
     pytest.param("h.clone().mul_(2)", [], id="a copy"),
@@ -73,6 +74,7 @@ def test_what_has_no_gradient(line):
 
 @pytest.mark.parametrize("decorator", ["@torch.no_grad()", "@torch.inference_mode()"])
 def test_decorated(decorator):
+    """A decorator that turns gradients off leaves nothing to find in its function."""
     body = f"""
     net = nn.Linear(3, 3)
     {decorator}
@@ -117,6 +119,24 @@ def test_exclusive_branches():
     """
     assert found_in(body.format(condition="not flag")) == []
     assert [code for code, *_ in found_in(body.format(condition="flag"))] == ["UC101"]
+
+
+def test_a_not_before_an_or_negates_its_first_part_alone():
+    """If `b` holds, both branches run: the first one saves, the second one writes."""
+    body = """
+    net = nn.Linear(3, 3)
+    def step(x, a, b):
+        y = net(x)
+        if not a or b:
+            z = y.pow(2)
+        else:
+            z = y + 1
+        if {condition}:
+            y += 1
+        return z
+    """
+    assert [code for code, *_ in found_in(body.format(condition="a or b"))] == ["UC101"]
+    assert found_in(body.format(condition="not (not a or b)")) == []
 
 
 LEAF = "w = torch.ones(3, requires_grad=True)\n"
@@ -177,8 +197,13 @@ class Scale(torch.autograd.Function):
      "(x,) = ctx.saved_tensors\n        x.exp_()\n        return grad * x", [("UC101", "high", "x.exp_()")]),
     ("ctx.save_for_backward(x)\n        return x.exp()",
      "(x,) = ctx.saved_tensors\n        return grad * x.exp()", []),
+    ("ctx.save_for_backward(x)\n        return x.exp()",
+     "(x,) = ctx.saved_tensors\n        x **= 2\n        return grad * x", [("UC101", "high", "x **= 2")]),
+    ("ctx.save_for_backward(x)\n        return x.exp()",
+     "(x,) = ctx.saved_tensors\n        x @= x\n        return grad * x", []),
 ])  # fmt: skip
 def test_custom_functions(forward, backward, expected):
+    """`check` follows what a custom Function saves and writes."""
     assert found_in(FUNCTION.format(forward=forward, backward=backward)) == expected
 
 

@@ -157,7 +157,7 @@ def test_no_notice_without_compiled_code():
 KERNEL_WRITES = """
 import torch
 import unclobber
-from unclobber.report import to_json_text
+from unclobber.report._json import to_json_text
 
 @torch.compile(backend="inductor")
 def update(buffer):

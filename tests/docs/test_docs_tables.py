@@ -12,7 +12,7 @@ from situations import SITUATIONS
 from verdicts import Program, code_of, run, saved_by
 
 import unclobber
-from unclobber.judge.pages import page, pages
+from unclobber.model.pages import page, pages
 
 ALLOWED = {True: "right", False: "refused at backward"}
 

@@ -29,5 +29,5 @@ def test_every_file_and_function_exists():
 
 
 def test_a_wrong_name_is_noticed():
-    page = "`record/ledger.py` `Ledger.state_of`, `record/nowhere.py` and `Ledger.standing_of` see `add_`"
-    assert unknown(page) == {"record/nowhere.py", "Ledger.standing_of"}
+    page = "`observe/__init__.py` `Ledger.state_of`, `observe/nowhere.py` and `Ledger.standing_of` see `add_`"
+    assert unknown(page) == {"observe/nowhere.py", "Ledger.standing_of"}

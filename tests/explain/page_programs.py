@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from unclobber.judge.pages import pages
+from unclobber.model.pages import pages
 
 _BLOCK = re.compile(r"^(?:## (?P<heading>[^\n]*)|```(?P<kind>\w+)\n(?P<text>.*?)^```)$", re.M | re.S)
 

@@ -10,8 +10,8 @@ from page_programs import FAILING, REPAIRED, PageProgram, all_programs, one_line
 
 import warm
 from torch_words import as_written
-from unclobber.judge.pages import pages, to_plain
 from unclobber.model import CODES
+from unclobber.model.pages import pages, to_plain
 
 PROGRAMS = all_programs()
 SECTIONS = ["A program that fails", "Why", "The repaired program", "What common advice gets wrong"]

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import unclobber
+import warm
 
 
 def line_of(error: unclobber.InplaceError) -> str:
@@ -70,6 +71,7 @@ def test_other_elements_may_be_written(write):
 
 
 def test_reading_is_free():
+    """A frozen tensor may be read, saved and viewed."""
     w = torch.ones(3, requires_grad=True)
     with unclobber.freeze(w):
         (w * 2 + w.exp()).sum().backward()
@@ -176,12 +178,32 @@ def test_what_cannot_be_frozen_is_refused():
 
 
 def test_nothing_stays_installed():
-    from unclobber.hooks import kernels
-    from unclobber.session.session import _installation
+    """After the last freeze no kernel, client or included key is left."""
+    from unclobber.observe.hooks import kernels
+    from unclobber.observe.hooks.installation import installation
     from unclobber.torch_internals import compat
 
     with unclobber.freeze(torch.zeros(3)):
         assert kernels.installed()
     assert not kernels.installed()
-    assert _installation._ledgers == ()
-    assert not compat.sees_writes()
+    assert installation._clients.now == ()
+    assert not compat.dispatcher.sees_writes()
+
+
+def test_a_process_may_begin_with_a_freeze(tmp_path):
+    """Its self-tests take nothing away, and read values whatever the default device."""
+    script = tmp_path / "first.py"
+    script.write_text(
+        "import torch, unclobber\n"
+        "from unclobber.observe.hooks import fallback\n"
+        "w = torch.ones(1, requires_grad=True)\n"
+        "torch.set_default_device('meta')\n"
+        "with unclobber.freeze(w), unclobber.guard():\n"
+        "    y = w.exp()\n"
+        "    y.mul_(2)\n"
+        "    y.sum().backward()\n"
+        "torch.set_default_device(None)\n"
+        "print(w.grad.item() > 5, fallback.why())\n"
+    )
+    ran = warm.python(str(script), first="import torch")
+    assert ran.stdout == "True None\n", ran.stderr

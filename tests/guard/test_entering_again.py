@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
-from unclobber.hooks import kernels
+from unclobber.observe.hooks import kernels
 from unclobber.torch_internals import compat, patches
 
 OVERRIDDEN = ("aten::copy_", "aten::fill_.Scalar", "aten::zero_", "aten::normal_", "aten::sum.IntList_out")
@@ -77,8 +77,8 @@ def test_nothing_is_registered_again(monkeypatch):
     def forbidden(*args):
         raise AssertionError(args)
 
-    monkeypatch.setattr(compat, "register", forbidden)
-    monkeypatch.setattr(compat, "all_op_names", forbidden)
+    monkeypatch.setattr(compat.dispatcher.DispatchKey, "register", forbidden)
+    monkeypatch.setattr(compat.dispatcher, "operations", forbidden)
     monkeypatch.setattr("unclobber.torch_internals.patches.Patch", forbidden)
     assert len(step().conflicts) == 1
 

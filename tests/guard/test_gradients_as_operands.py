@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.hooks.pause import PauseInBackward
+from unclobber.observe.hooks.pause import PauseInBackward
 from unclobber.torch_internals.engine import engine
 
 

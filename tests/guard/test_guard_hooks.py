@@ -56,13 +56,13 @@ def test_hooks_left_in_another_order():
     outer.__enter__()
     with unclobber.guard():
         outer.__exit__()
-    assert compat.top_hooks() is None
+    assert compat.hook_stack.top() is None
     outer.__enter__()
     with unclobber.guard():
         inner.__enter__()
     inner.__exit__()
     outer.__exit__()
-    assert compat.top_hooks() is None
+    assert compat.hook_stack.top() is None
 
 
 def test_lossy_hooks_stay_lossy():

@@ -11,6 +11,7 @@ import pytest
 
 import unclobber
 from unclobber.cli import main
+from unclobber.model import SpanEdit
 from unclobber.repair.given import edited
 from unclobber.repair.project import Project
 
@@ -76,8 +77,7 @@ def changes(path):
 
 
 def applied(path, edits):
-    places = [(one.line, one.column, one.end_line, one.end_column, one.text) for one in edits]
-    return edited(Project(str(path.parent)), {str(path): places})[str(path)]
+    return edited(Project(str(path.parent)), edits)[str(path)]
 
 
 @pytest.mark.parametrize(
@@ -148,9 +148,12 @@ def test_edits_may_not_overlap(tmp_path):
     path = tmp_path / "a.py"
     path.write_text("value = 1 + 2\n")
     project = Project(str(tmp_path))
-    assert edited(project, {str(path): [(1, 9, 1, 14, "3"), (1, 1, 1, 6, "x")]}) == {str(path): "x = 3\n"}
-    assert edited(project, {str(path): [(1, 9, 1, 14, "3"), (1, 9, 1, 10, "2")]}) is None
-    assert edited(project, {"/no/such/file.py": [(1, 1, 1, 1, "x")]}) is None
+    sum_, name, number = (
+        SpanEdit(str(path), 1, *place) for place in ((9, 1, 14, "3"), (1, 1, 6, "x"), (9, 1, 10, "2"))
+    )
+    assert edited(project, [sum_, name]) == {str(path): "x = 3\n"}
+    assert edited(project, [sum_, number]) is None
+    assert edited(project, [SpanEdit("/no/such/file.py", 1, 1, 1, 1, "x")]) is None
 
 
 def test_the_command_writes_what_is_proved(script, capsys, monkeypatch):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber.footprint import _trial as trial
-from unclobber.footprint import memory as record
-from unclobber.footprint.recorder import EnoughError, MemoryRecorder
+from unclobber.footprint import InPlaceCandidate, _places
+from unclobber.footprint._recorder import EnoughError, MemoryRecorder
+from unclobber.footprint.savings._attempts import Attempts
 
 HEAD = """
 import torch
@@ -98,7 +98,7 @@ def test_what_the_program_has(measured):
     assert "copy" in used["reason"]
 
 
-def test_an_unsafe_change_is_caught(monkeypatch):
+def test_an_unsafe_change_is_caught():
     """The proof can fail: a candidate that backward still needs."""
 
     def step():
@@ -106,9 +106,6 @@ def test_an_unsafe_change_is_caught(monkeypatch):
         w = torch.randn(50, requires_grad=True)
         h = (w * 2).exp()
         torch.relu(h - 1).mul(h).sum().backward()
-
-    report = record(step)
-    recorder = MemoryRecorder(keep_results=True)
 
     def run():
         try:
@@ -119,22 +116,15 @@ def test_an_unsafe_change_is_caught(monkeypatch):
             pass
         return None
 
+    recorder = MemoryRecorder(keep_results=True)
     with recorder:
         assert run() is None
-    monkeypatch.setattr(
-        trial.InPlaceMode, "_chosen", lambda self, operation, operands: 0 if operation == "sub" else None
-    )
-    attempted = trial.attempt(run, _with_a_key(report), recorder.trace, 1)
-    assert attempted.error is not None or attempted.changed_gradients
-
-
-def _with_a_key(report):
-    import dataclasses
-
-    from unclobber.footprint import InPlaceCandidate
-
-    one = InPlaceCandidate(None, "sub_", "self", (), 1, 1, 0, keys=(("any",),))
-    return dataclasses.replace(report, candidates=(one,))
+    (sub,) = (one for one in recorder.trace.operations if one.function == "sub")
+    key = (*_places.key(sub.stack), sub.module, sub.function, 0)
+    unsafe = InPlaceCandidate(None, "sub_", "self", (), 1, 1, 0, keys=(key,))
+    trial = Attempts(run, lambda: None, recorder.trace, 1).in_place([unsafe])
+    assert trial.substituted == 1
+    assert trial.error is not None or trial.changed_gradients
 
 
 def test_nan_that_becomes_zero_is_a_change(measured):

@@ -8,7 +8,7 @@ from torch import nn
 
 import unclobber
 from unclobber.footprint import _modules
-from unclobber.footprint import text as texts
+from unclobber.footprint import _text as texts
 
 
 def report():

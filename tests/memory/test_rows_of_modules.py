@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import unclobber
-from unclobber.footprint import recorder as recorders
+from unclobber.footprint import _recorder as recorders
 from unclobber.footprint.savings import _pieces
 
 WIDTH = 32

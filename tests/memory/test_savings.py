@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 import unclobber
-from unclobber.footprint import recorder as recorders
+from unclobber.footprint import _recorder as recorders
 from unclobber.footprint.savings import _formulas
 
 WIDTH = 16

@@ -9,37 +9,35 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "src" / "unclobber"
 
-_FACTS = ("model", "parsing", "torch_internals")
-_TELLING = ("judge", "report")
+_FACTS = ("model", "syntax", "torch_internals")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
-    "parsing": (),
+    "syntax": (),
+    "operations": (),
     "main_module": (),
     "agreement": (),
-    "settings": ("model", "parsing"),
+    "settings": ("model", "syntax"),
     "torch_internals": ("model",),
-    "static": ("model", "parsing"),
-    "report": ("model", "parsing"),
-    "derivatives": _FACTS,
-    "source": (*_FACTS, "derivatives"),
-    "record": ("model", "torch_internals", "source"),
-    "native": ("model", "torch_internals", "source", "record"),
-    "hooks": ("torch_internals", "source", "record", "native"),
-    "evidence": (*_FACTS, "derivatives", "source", "record", "hooks"),
-    "judge": _FACTS,
+    "static": ("model", "syntax", "operations"),
+    "report": ("model", "syntax"),
+    "derivatives": (*_FACTS, "operations"),
+    "source": _FACTS,
+    "observe": ("model", "operations", "torch_internals", "source"),
+    "explain": (*_FACTS, "operations", "derivatives", "source", "observe"),
     "session": (
         "model",
         "settings",
         "torch_internals",
         "source",
-        "record",
-        "native",
-        "hooks",
-        "evidence",
-        *_TELLING,
+        "observe",
+        "explain",
+        "report",
     ),
-    "repair": (*_FACTS, "main_module", "agreement", "static", "derivatives", "source", "record", "session"),
-    "footprint": (*_FACTS, "agreement", "derivatives", "source"),
+    "repair": (
+        *(*_FACTS, "operations", "main_module", "agreement"),
+        *("derivatives", "source", "observe", "session"),
+    ),
+    "footprint": (*_FACTS, "operations", "agreement", "derivatives", "source"),
     "integrations": (
         "model",
         "main_module",
@@ -51,8 +49,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "footprint",
     ),
     "cli": (
-        *("model", "main_module", "settings", "static", "derivatives", "native"),
-        *(*_TELLING, "session", "repair", "footprint"),
+        *("model", "main_module", "settings", "static", "derivatives", "observe"),
+        *("report", "session", "repair", "footprint"),
     ),
 }
 """For each room the rooms that it may import; each of them stands above it."""
@@ -63,7 +61,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "parsing", "main_module", "settings", "static", "report", "judge"}
+WITHOUT_TORCH = {"model", "syntax", "operations", "main_module", "settings", "static", "report"}
 
 
 def room_of(module: str) -> str:
@@ -84,7 +82,7 @@ def forbidden_imports(source: str, module: str, *, is_package: bool = False) -> 
         if target.partition(".")[0] != "unclobber" or other == room:
             continue
         inner = target.split(".")[2:]
-        if other not in allowed or not {*inner[:1], *([] if inner else [name])} <= face(other):
+        if other not in allowed or not shown(other, *inner, name):
             found.add(f"{target}.{name}" if name else target)
     return found
 
@@ -108,9 +106,18 @@ def imported_from(source: str, module: str, *, is_package: bool = False) -> Iter
                 yield (inside, "") if base == "unclobber" and alias.name in ROOMS else (base, alias.name)
 
 
+def shown(package: str, *names: str) -> bool:
+    """Whether each name on the way from a room to a file, or to what it holds, is in the face above it."""
+    for name in names:
+        if (PACKAGE / package).is_dir() and name and face(package) and name not in face(package):
+            return False
+        package = f"{package}/{name}"
+    return True
+
+
 @cache
 def face(room: str) -> frozenset[str]:
-    """What a room shows to the others: ``__all__`` of its ``__init__``."""
+    """What a room, or a package in it, shows to the others: ``__all__`` of its ``__init__``."""
     tree = ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8"))
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
@@ -201,7 +208,7 @@ def looks_at_history(source: str) -> list[int]:
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Attribute)
         and node.attr in ("grad_fn", "is_leaf")
-        and not (isinstance(node.value, ast.Name) and node.value.id == "compat")
+        and ast.unparse(node.value) != "compat.graph"
     ]
 
 

@@ -26,11 +26,11 @@ def loaded_by(statement: str) -> set[str]:
         "import unclobber",
         "import unclobber.model",
         "from unclobber import InplaceError, Finding",
-        "import unclobber.judge",
+        "import unclobber.model.pages",
     ],
 )
 def test_light(statement):
-    """The package, its facts and its judgement load nothing heavy."""
+    """The package, its facts and the pages of its codes load nothing heavy."""
     assert loaded_by(statement) == set()
 
 

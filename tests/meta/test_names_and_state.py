@@ -21,28 +21,30 @@ SHARED_NAMES = {
 
 STATE = {
     "one a process, because torch is patched once a process": {
-        "session.session._installation", "hooks.kernels.running", "hooks.saves._hook_stack",
-        "hooks.saves._observation", "hooks.backward._calls", "hooks.write_log._follower",
-        "session.freeze._keeper", "torch_internals.engine.engine", "torch_internals.patches.installed",
-        "hooks.functions._classes", "lightning._fits", "transformers._train",
+        "observe.hooks.installation.installation", "observe.hooks.kernels.running",
+        "observe.hooks.saves._observation", "observe.hooks.backward._calls",
+        "observe.hooks.write_log._follower", "session.freezing._keeper",
+        "torch_internals.engine.engine", "torch_internals.patches.installed",
+        "observe.hooks.functions._classes", "lightning._fits", "transformers._train",
         "cli.children._settings.following", "integrations.always_on._installed",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {
-        "hooks.backward._thread", "hooks.fallback._thread", "hooks.functions._thread",
-        "hooks.gradients._thread", "hooks.handed.unpacked",
-        "hooks.saves._threads",
-        "hooks._stale_reads._active", "source.frames.newest", "evidence.reads._unpacking",
-        "record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
-        "torch_internals.compat._entries._pushed", "torch_internals.compat._kept._reading",
+        "observe.hooks.backward._thread", "observe.hooks.fallback._thread", "observe.hooks.functions._thread",
+        "observe.hooks.gradients._thread", "observe.hooks.handed.unpacked",
+        "observe.hooks.saves._threads",
+        "observe.hooks._stale_reads._active", "source.frames.newest", "explain.reads._unpacking",
+        "observe.record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
+        "torch_internals.compat._hook_stack.hook_stack", "torch_internals.compat.kept._reading",
     },
-    "read by the unpack hook at each saved tensor": {"hooks.backward.marker"},
-    "beside torch's nodes, of the last backward calls": {"hooks.backward.started_at"},
+    "read by the unpack hook at each saved tensor": {"observe.hooks.backward.marker"},
+    "beside torch's nodes, of the last backward calls": {"observe.hooks.backward.started_at"},
     "holds only what is alive elsewhere": {
-        "hooks.unmarked._alive", "hooks.functions._classes", "integrations.notebook._magics",
-        "hooks.functions._stashes", "hooks.module_hooks._hooked", "record.saved._lives",
+        "observe.hooks.unmarked._alive", "observe.hooks.functions._classes", "integrations.notebook._magics",
+        "observe.hooks.functions._stashes", "observe.hooks.module_hooks._hooked",
+        "observe.record.saved._lives",
     },
     "a cache": {
-        "source.sites._known", "source.owners._settled", "hooks.fallback._calls",
+        "source.sites._known", "source.owners._settled", "observe.hooks.fallback._calls",
         "repair._syntax._field_names",
     },
     "what was warned of, as in Python's own registries": {
@@ -50,16 +52,21 @@ STATE = {
     },
     "functions of torch's and of the platform, found by name": {
         "torch_internals.libraries.loads",
-        "torch_internals.compat._dispatcher._set_included", "torch_internals.compat._dispatcher._is_included",
+        "torch_internals.compat.dispatcher._set_included", "torch_internals.compat.dispatcher._is_included",
     },
     "a lock": {
         "source.owners._looking",
-        "hooks.unmarked._lock", "torch_internals.patches._lock", "parsing.texts._lock",
-        "derivatives.torch_table._lock", "torch_internals.compat._graph._lock",
+        "observe.hooks.unmarked._lock", "torch_internals.patches._lock", "syntax._texts._lock",
+        "derivatives.torch_table._lock", "torch_internals.compat.graph._lock",
     },
-    "nothing of it changes": {"torch_internals.compat._kept.no_memory"},
+    "filled by decorators as the package is imported": {
+        "static._engine.expressions", "static._engine.statements", "static._transfers.transfer_functions",
+    },
+    "nothing of it changes": {
+        "torch_internals.compat.kept.no_memory", "torch_internals.compat._behaviour.behaviour",
+    },
     "lent to torch under that lock": {
-        "torch_internals.compat._graph._with_hooks",
+        "torch_internals.compat.graph._with_hooks",
     },
 }  # fmt: skip
 """Every module-level object that changes while a program runs."""
@@ -143,6 +150,7 @@ def _rebinding(trees: dict[str, ast.Module]) -> list[str]:
 
 
 def test_nothing_is_rebound():
+    """No function rebinds a module's name with `global`."""
     assert _rebinding(TREES) == []
 
 

@@ -15,6 +15,7 @@ NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 
 @pytest.mark.parametrize("name", unclobber.__all__)
 def test_an_example(name):
+    """Each public name's docstring shows an example."""
     assert "Example:\n" in inspect.getdoc(getattr(unclobber, name))
 
 

@@ -9,8 +9,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
-from unclobber.hooks import batch_norm
-from unclobber.native import core, place
+from unclobber.observe.hooks import batch_norm
+from unclobber.observe.native import core, place
 from unclobber.torch_internals import compat
 
 FILE = place.compiled()
@@ -41,11 +41,11 @@ class Operations(TorchDispatchMode):
 
 @contextlib.contextmanager
 def unseen():
-    compat.ignore_writes()
+    compat.dispatcher.ignore_writes()
     try:
         yield
     finally:
-        compat.see_writes()
+        compat.dispatcher.see_writes()
 
 
 def usual(bn):
@@ -108,7 +108,7 @@ def rests(monkeypatch):
 
     def ask(module, x):
         names = batch_norm._TORCHS_OWN, batch_norm._STATISTICS, batch_norm._REPLACEABLE
-        return batch_norm._rests(module, x, *names), native.batch_norm_rests(module, x, *names)
+        return batch_norm._can_pause(module, x, *names), native.batch_norm_rests(module, x, *names)
 
     with unclobber.watch():
         yield ask
@@ -116,6 +116,7 @@ def rests(monkeypatch):
 
 @pytest.mark.parametrize(("change", "expected"), MODULES, ids=lambda value: getattr(value, "__name__", ""))
 def test_of_each_module(rests, change, expected):
+    """Both cores agree on which batch norm modules may write unobserved."""
     bn = nn.BatchNorm2d(3)
     change(bn)
     kept = torch.ones(3, requires_grad=True).exp()
@@ -125,6 +126,7 @@ def test_of_each_module(rests, change, expected):
 
 @pytest.mark.parametrize("around", [Functions, Operations, unseen])
 def test_within_a_mode(rests, around):
+    """A batch norm within a mode of the program is always observed."""
     bn, x = nn.BatchNorm2d(3), torch.ones(2, 3, 2, 2)
     with around():
         assert rests(bn, x) == (False, False)
@@ -132,6 +134,7 @@ def test_within_a_mode(rests, around):
 
 
 def test_of_other_classes(rests):
+    """A subclass of the module or of its input is always observed."""
     x = torch.ones(2, 3, 2, 2)
     assert rests(OfTheProgram(3), x) == (False, False)
     assert rests(nn.BatchNorm2d(3), x.as_subclass(Labelled)) == (False, False)

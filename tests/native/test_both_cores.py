@@ -11,9 +11,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
-from unclobber.hooks import backward, saves
-from unclobber.native import core, place, selftest
-from unclobber.record import SavedTensor
+from unclobber.observe.hooks import backward, saves
+from unclobber.observe.native import core, place, selftest
+from unclobber.observe.record import SavedTensor
 from unclobber.source import frames, sites
 from unclobber.torch_internals import compat
 
@@ -143,7 +143,8 @@ def facts(saved):
         "class": (type(saved), type(alias)),
         "alias": (alias.shape, alias.dtype, alias.layout, alias.requires_grad, alias.is_conj()),
         "strides": alias.stride() if alias.layout is torch.strided else None,
-        "memory": compat.storage_key_or_none(alias) == compat.storage_key_or_none(saved_origin(saved)),
+        "memory": compat.tensors.storage_key_or_none(alias)
+        == compat.tensors.storage_key_or_none(saved_origin(saved)),
         "values": alias.detach().to_dense().resolve_conj().tolist(),
         "counted": (saved.version, alias._version, saved.requires_grad, saved.entry),
         "origin": (type(origin), origin is X, origin is C),
@@ -206,6 +207,8 @@ class Passing(TorchDispatchMode):
 
 
 def test_under_a_mode(native):
+    """Both cores note the saves of operations that a dispatch mode passes on."""
+
     def program():
         with Passing():
             return X.exp() * X
@@ -255,7 +258,7 @@ def test_what_a_hook_raises(native):
     def need(saved):
         raise KeyError(saved)
 
-    unpack = native.Unpack(need, backward.marker, compat.current_node, lambda *note: None)
+    unpack = native.Unpack(need, backward.marker, compat.graph.current_node, lambda *note: None)
     with pytest.raises(TypeError):
         unpack(X)
     with pytest.raises(AttributeError):
@@ -273,7 +276,7 @@ def test_nothing_is_leaked(native):
         ledger = Ledger()
         pack = native.Pack(ledger, False)
         unpack = native.Unpack(
-            lambda saved: saved.alias, backward.marker, compat.current_node, lambda *note: None
+            lambda saved: saved.alias, backward.marker, compat.graph.current_node, lambda *note: None
         )
         ledger.pack, pack.itself, unpack.itself = pack, pack, unpack
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
@@ -345,7 +348,7 @@ def test_sessions_use_it(native, monkeypatch):
 
     with unclobber.guard() as guarded:
         assert type(saves.innermost().pack) is native.Pack
-        if compat.HANDS_OUT_DATA:  # else it is wrapped
+        if compat.behaviour.shows_packed:  # else it is wrapped
             assert type(saves.innermost().unpack) is native.Unpack
         right = overwrite()
         thread = threading.Thread(target=overwrite)
@@ -369,7 +372,7 @@ def called_from(file, depth, then):
     return then()
 
 
-LIBRARY, OURS = torch.__file__, frames.OURS + "hooks/kernels.py"
+LIBRARY, OURS = torch.__file__, frames.OURS + "observe/hooks/kernels.py"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from unclobber.cli import _main
 from unclobber.cli.build_native import command
 from unclobber.model import UnclobberError
-from unclobber.native import build, core, place
+from unclobber.observe.native import build, core, place
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ def test_torchs_build_is_known_without_torch():
 
 
 def test_which_core_runs(cache, monkeypatch):
+    """The Python core runs where none is built, or where the file is no library; the reason is said."""
     assert core.choice() == (None, "none is built for this torch and Python: unclobber build-native")
     file = place.compiled()
     assert file.is_relative_to(cache)
@@ -64,6 +65,7 @@ def test_asked_for_and_not_there(cache, monkeypatch):
 
 
 def test_version_says_it(cache, monkeypatch, capsys):
+    """`--version` names the core, and why it is the Python one."""
     assert _main.main(["--version"]) == 0
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("unclobber, version ")
@@ -78,6 +80,7 @@ def refusal():
 
 
 def test_no_compiler(cache, monkeypatch):
+    """Without a C++ compiler the command names it and what to install, and leaves no file."""
     monkeypatch.setenv("CXX", "no-such-compiler")
     said = refusal()
     assert said.startswith("no C++ compiler (no-such-compiler) is on PATH")
@@ -88,6 +91,7 @@ def test_no_compiler(cache, monkeypatch):
 
 
 def test_no_headers(cache, monkeypatch):
+    """Without Python's headers the command names the missing file."""
     monkeypatch.setenv("CXX", sys.executable)
     monkeypatch.setattr(build.sysconfig, "get_path", lambda name: "/nowhere")
     assert "headers are not installed (/nowhere/Python.h)" in refusal()

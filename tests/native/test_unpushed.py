@@ -14,15 +14,15 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 import unclobber
-from unclobber.hooks import backward, kernels, saves
-from unclobber.native import core, place
-from unclobber.session.session import Session
+from unclobber.observe.hooks import backward, kernels, saves
+from unclobber.observe.native import core, place
+from unclobber.session import Session
 from unclobber.torch_internals import compat
 
 FILE = place.compiled()
 pytestmark = [
     pytest.mark.skipif(not FILE.exists(), reason="no native core: unclobber build-native"),
-    pytest.mark.skipif(not compat.HANDS_OUT_DATA, reason="hooks are pushed on this torch"),
+    pytest.mark.skipif(not compat.behaviour.shows_packed, reason="hooks are pushed on this torch"),
 ]
 PYTHON = core.Loaded(None, "it is compared with")
 
@@ -158,10 +158,11 @@ def test_the_same_as_in_python(program, monkeypatch):
 
 
 def test_nothing_is_pushed():
+    """A session pushes no hooks on torch's stack, where the program's still go."""
     with Session():
-        assert compat.top_hooks() is None
+        assert compat.hook_stack.top() is None
         with saved_tensors_hooks(lambda t: t, lambda t: t):
-            assert compat.top_hooks() is not None
+            assert compat.hook_stack.top() is not None
 
 
 def test_saves_are_made_objects_on_demand(native):
@@ -183,11 +184,11 @@ def test_what_a_node_keeps(native):
     with Session() as session:
         w = torch.ones(3, requires_grad=True)
         y = w.exp()
-        ((role, kept),) = compat.raw_saved(y.grad_fn)
+        ((role, kept),) = compat.kept.raw_saved(y.grad_fn)
         assert role == "result"
         assert kept in [ref() for ref in session.ledger.pending]
         assert kept.origin() is y
-        assert compat.use_count(kept.alias) == 1
+        assert compat.tensors.use_count(kept.alias) == 1
         y.sum().backward()
         assert backward.marker.note_of(y.grad_fn)[0] is kept.stack
 
@@ -206,7 +207,7 @@ def test_sessions_in_sessions():
         with saved_tensors_hooks(lambda t: t, lambda t: t):
             kept.append(torch.ones(1, requires_grad=True).exp())
         assert len(session.ledger.pending) == 1 + 1  # what inner hooks keep is one of Python's
-    assert compat.top_hooks() is None
+    assert compat.hook_stack.top() is None
 
 
 def test_a_session_ends_before_its_graph():
@@ -219,7 +220,7 @@ def test_a_session_ends_before_its_graph():
     with pytest.raises(unclobber.InplaceError):
         y.sum().backward()
     z = w.exp()
-    assert not isinstance(next(iter(compat.raw_saved(z.grad_fn)))[1], saves.SavedTensor)
+    assert not isinstance(next(iter(compat.kept.raw_saved(z.grad_fn)))[1], saves.SavedTensor)
 
 
 def test_threads_at_once():

@@ -110,7 +110,7 @@ def test_no_torch(inputs):
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
-        ("__version__ = '2.3.1+cu121'", ["PyTorch 2.3.1+cu121 is too old", "Install torch 2.4 or a later"]),
+        ("__version__ = '2.5.1+cu121'", ["PyTorch 2.5.1+cu121 is too old", "Install torch 2.6 or a later"]),
         ("__version__ = '1.13.0'", ["PyTorch 1.13.0 is too old"]),
         ("import not_there", ["PyTorch can't be imported", "No module named 'not_there'"]),
         ("raise OSError('libtorch.so: no such file')", ["PyTorch can't be imported", "libtorch.so"]),

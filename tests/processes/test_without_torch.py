@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import unclobber
-from unclobber.static import RULES, check_file
+from unclobber.static import CheckRule, check_file
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
@@ -146,7 +146,7 @@ def test_a_function_of_the_library_raises_the_paragraph(bare):
 
 def test_check_imports_no_torch_for_a_finding_of_any_code(tmp_path):
     """With candidates, in a process of its own; all codes that `check` can give are there."""
-    wanted = {rule.code for rule in RULES.values()}
+    wanted = {rule.value.code for rule in CheckRule}
     files: dict[str, Path] = {}
     for path in sorted(PROGRAMS.glob("*/*.py")):
         for finding in check_file(str(path), all_rules=True).findings:

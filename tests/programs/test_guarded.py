@@ -38,6 +38,7 @@ def differences(found: dict, expected: dict) -> list[str]:
 
 
 def test_cases_are_there():
+    """The corpus holds programs that torch refuses in vain."""
     assert len(REFUSED_IN_VAIN) >= 6
 
 

@@ -150,7 +150,7 @@ def tripled(t: torch.Tensor) -> None:
     t.mul_(3)
 
 import unclobber
-from unclobber.hooks import selftest
+from unclobber.observe.hooks import selftest
 assert selftest.why_kernels_fail() is not None
 x = torch.ones(3, requires_grad=True)
 with unclobber.watch():

@@ -13,6 +13,7 @@ from how_many import IN_A_PART, PARTS, SOME, sweep
 from hypothesis import given
 
 import unclobber
+from grammar import inplace_programs
 from oracles import (
     Gradients,
     Outcome,
@@ -26,7 +27,6 @@ from oracles import (
     unchecked,
     verdict,
 )
-from strategies import inplace_programs
 
 pytestmark = pytest.mark.timeout(900)  # a failure takes minutes to shrink, and the small one is the news
 

@@ -9,6 +9,7 @@ import torch
 from how_many import SOME
 from hypothesis import given, settings
 
+from grammar import inplace_programs
 from oracles import (
     Alias,
     Backward,
@@ -28,7 +29,6 @@ from oracles import (
     unchecked,
     verdict,
 )
-from strategies import inplace_programs
 
 
 def hides_writes(program: Program) -> bool:

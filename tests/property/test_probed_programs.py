@@ -20,6 +20,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unclobber
+from grammar import probed_programs
+from grammar.probed import KNOWN_ENTRIES, START
 from oracles.probed import (
     Line,
     Log,
@@ -30,8 +32,7 @@ from oracles.probed import (
     run_text,
     watched_difference,
 )
-from probed_programs import KNOWN_ENTRIES, START, probed_programs
-from unclobber.native import core
+from unclobber.observe.native import core
 
 pytestmark = pytest.mark.timeout(900)  # a failure takes minutes to shrink, and the small one is the news
 
@@ -195,3 +196,12 @@ def test_order_is_compared(n):
     assert first_difference(log, log[::-1])
     assert first_difference(log, log[:-1])
     assert first_difference(log, list(log)) is None
+
+
+def test_only_a_repaired_value_may_lie_elsewhere():
+    """What a Function's backward was given is compared with its memory, but where guard gives a copy."""
+    here, there = (("saved", f"shape=(3,), memory of={names}") for names in (["a0"], []))
+    other = ("saved", "shape=(4,), memory of=['a0']")
+    assert first_difference([here], [there])
+    assert first_difference([here], [there], numbers=False) is None
+    assert first_difference([here], [other], numbers=False)

@@ -10,7 +10,8 @@ from collections import Counter
 
 import pytest
 
-from oracles.scripts import Script, judge, random_script, shrunk
+from grammar import random_script
+from oracles.scripts import Script, judge, shrunk
 
 PARTS, IN_A_PART = range(40), 500
 

@@ -1,8 +1,9 @@
-"""The second generator, its oracle and its comparison: each can be wrong, and is tested here."""
+"""Random scripts, their oracle and its comparison: each can be wrong, and is tested here."""
 
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import replace
+from math import isfinite
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from how_many import SOME
 from hypothesis import given
 
 import unclobber
+from grammar import inplace_programs, random_script
 from oracles import close, run_functionally, run_source, unchecked
 from oracles.scripts import (
     Script,
@@ -17,14 +19,12 @@ from oracles.scripts import (
     difference,
     facts,
     judge,
-    random_script,
     run,
     shrunk,
     tally_table,
     truth,
     with_copies,
 )
-from strategies import inplace_programs
 from torch_features import needs
 
 SAVED = Script(
@@ -115,7 +115,8 @@ def test_copies_have_the_gradients_of_finite_differences(seed):
         float((gradient * direction(gradient)).sum()) for gradient in gradients if gradient is not None
     )
     sides = (above - float(value)) / h, (float(value) - below) / h
-    if abs(sides[0] - sides[1]) < 1e-3 * max(1.0, abs(expected)):
+    # A norm has a kink at 0, and there torch's second derivative is NaN.
+    if isfinite(expected) and abs(sides[0] - sides[1]) < 1e-3 * max(1.0, abs(expected)):
         assert sum(sides) / 2 == pytest.approx(expected, rel=1e-3, abs=1e-4), str(script)
 
 

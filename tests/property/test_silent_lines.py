@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from unclobber.session.session import Session
+from unclobber.session import Session
 
 WRITES = (
     "a[:] = a + 1", "a *= 2", "a.fill(k + 7)", "np.copyto(a, k + 3)", "m[0] = 7.5", "a[1:3] = (5,\n    6)",

@@ -8,8 +8,8 @@ from how_many import PARTS, SOME, sweep
 from hypothesis import given
 
 import unclobber
+from grammar import inplace_programs
 from oracles import Program, Write, run_source, same_bits, unchecked
-from strategies import inplace_programs
 
 pytestmark = pytest.mark.timeout(900)  # a failure takes minutes to shrink, and the small one is the news
 

@@ -16,8 +16,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
+from grammar.training import scripts
 from repair.script_runs import DIFFERENT, RIGHT, UNFIT, UNFIXED, check, desk
-from repair.scripts import scripts
 
 COLUMNS = ("scripts", "found", "fixed", "proved to the end", UNFIXED, DIFFERENT)
 

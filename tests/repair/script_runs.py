@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import warm
-from repair.scripts import Script
-from unclobber.repair import apply
+from grammar.training import Script
 from unclobber.repair import rounds as _rounds
 from unclobber.repair.outcome import Clean, Proved, Unproved
 from unclobber.repair.project import Project
@@ -84,7 +83,7 @@ def check(script: Script, at: Desk) -> Verdict:
     if truth.code != 0:
         return Verdict(UNFIT, f"the truth fails: {_last(truth.err)}")
     at.path.write_text(script.text)
-    rounds = _rounds.run("train.py", timeout=60.0, fix_all=True, runner=at.runner)
+    rounds = _rounds.fix("train.py", timeout=60.0, fix_all=True, runner=at.runner)
     return judged(script, rounds, truth, at)
 
 
@@ -101,7 +100,8 @@ def judged(script: Script, rounds: _rounds.Rounds, truth: Done, at: Desk) -> Ver
         return Verdict(UNFIXED, f"{reason}{f' (after {titles})' if titles else ''}")
     at.path.write_text(script.text)
     project = Project(str(at.folder))
-    apply.write(project, dict(rounds.project.overlay), apply.read(project, rounds.project.overlay))
+    project.encoded(str(at.path))
+    project.write(rounds.project.overlay)
     done = run(at, at.path.read_text())
     to_end = all(outcome.best.proof is not None and outcome.best.proof.to_end for outcome in rounds.proved)
     if done.told != truth.told:

@@ -15,7 +15,7 @@ import pytest
 
 from unclobber.repair import _search
 from unclobber.repair import rounds as _rounds
-from unclobber.repair._job import Job
+from unclobber.repair._job import CommandLine, Ended, Job
 from unclobber.repair.outcome import Proved, Unproved
 from unclobber.repair.proof import Runner
 
@@ -39,7 +39,7 @@ def last(tmp_path: Path, driver: Runner, monkeypatch: pytest.MonkeyPatch) -> Cal
         monkeypatch.chdir(tmp_path)
         (tmp_path / "pyproject.toml").touch()
         (tmp_path / "train.py").write_text(dedent(text))
-        rounds = _rounds.run("train.py", runner=driver, **options)  # type: ignore[arg-type]
+        rounds = _rounds.fix("train.py", runner=driver, **options)  # type: ignore[arg-type]
         assert isinstance(rounds.last, (Proved, Unproved))
         return rounds.last
 
@@ -175,7 +175,7 @@ def test_an_interrupt_before_anything_runs(tmp_path, capfd):
     with Runner() as runner:
         os.kill(runner._process.pid, signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
-            runner.run(Job(str(script)))
+            runner.run(Job(CommandLine(str(script))))
     assert capfd.readouterr() == ("", "")
 
 
@@ -194,11 +194,11 @@ def test_a_run_that_is_cut_off_does_not_answer_the_next(tmp_path):
     usual = signal.signal(signal.SIGUSR1, cut_off)
     try:
         with Runner() as runner:
-            alone = runner.run(Job(str(quick)))
+            alone = runner.run(Job(CommandLine(str(quick))))
             with pytest.raises(CutOffError):
-                runner.run(Job(str(slow)))
-            after = runner.run(Job(str(quick)))
+                runner.run(Job(CommandLine(str(slow))))
+            after = runner.run(Job(CommandLine(str(quick))))
     finally:
         signal.signal(signal.SIGUSR1, usual)
-    assert (after.exit_kind, after.error) == (alone.exit_kind, alone.error)
-    assert after.exit_kind != "died"
+    assert (after.ended, after.error) == (alone.ended, alone.error)
+    assert after.ended is not Ended.DIED

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from grammar.training import HOLDERS, PAIRS, STATES, WRITES, saved_overwritten, scripts
 from repair.script_runs import DIFFERENT, RIGHT, UNFIT, UNFIXED, Desk, Done, check, desk, judged, run
-from repair.scripts import HOLDERS, PAIRS, STATES, WRITES, saved_overwritten, scripts
 from unclobber.model import Finding
 from unclobber.repair import rounds
 from unclobber.repair.outcome import Clean, Proof, Proved, Repair

@@ -21,7 +21,7 @@ def _check(name: str, folder: Path, runner: Runner, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(folder)
     (folder / "pyproject.toml").touch()
     shutil.copy(PROGRAMS / f"{name}.py", "train.py")
-    rounds = _rounds.run("train.py", runner=runner, first_only=True)
+    rounds = _rounds.fix("train.py", runner=runner, first_only=True)
     last = rounds.last
     assert isinstance(last, Proved), last
     assert last.best.proof is not None

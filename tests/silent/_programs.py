@@ -16,7 +16,7 @@ import torch
 
 import unclobber
 from programs.running import of_theme
-from unclobber.session.session import Session
+from unclobber.session import Session
 
 _number = count()
 

@@ -207,7 +207,7 @@ def test_nothing_is_kept_alive():
 
 def test_memory_of_torchs_own_is_not_looked_up():
     """No save of borrowed memory, no write through one: addresses are never asked for."""
-    from unclobber.session.session import Session
+    from unclobber.session import Session
 
     w = torch.ones(3, requires_grad=True)
     with Session("guard") as session:

@@ -24,6 +24,7 @@ def _gradient(write):
 
 @pytest.mark.parametrize("name", WRITES)
 def test_told(name):
+    """An element-wise Python function's write is a finding at its line, with the reason torch misses it."""
     with pytest.warns(unclobber.SilentWriteWarning), unclobber.watch() as session:
         _gradient(WRITES[name])
     (finding,) = session.findings
@@ -35,6 +36,7 @@ def test_told(name):
 
 @pytest.mark.parametrize("name", WRITES)
 def test_guarded(name):
+    """Guard gives the gradient of the values before an element-wise Python function wrote."""
     assert not torch.equal(_gradient(WRITES[name]), torch.ones(2))
     with unclobber.guard():
         assert torch.equal(_gradient(WRITES[name]), torch.ones(2))
@@ -51,6 +53,7 @@ def test_torchs_refusal_is_its_own(name):
 
 
 def test_taken_back():
+    """The methods are wrapped while a context is open, and torch's own again after `uninstall`."""
     unclobber.uninstall()
     before = {name: getattr(torch.Tensor, name) for name in WRITES}
     with unclobber.watch():

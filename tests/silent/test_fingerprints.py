@@ -369,15 +369,15 @@ def test_sampling_is_deterministic_and_proportional():
             y.detach().numpy()[0] = n
         gradient, = torch.autograd.grad(total, x)
     """
-    from unclobber.session.session import Session
+    from unclobber.session import Session
 
     def found(rate: float) -> list[int]:
         chosen = []
         with Session(fingerprint=rate, warn=False) as session:
-            real = session._silent.on
-            session._silent.on = lambda changed: chosen.append(changed.fingerprint.good.stack[1])
+            real = session.on
+            session.on = lambda changed: chosen.append(changed.fingerprint.good.stack[1])
             Program.of(body).run()
-            session._silent.on = real
+            session.on = real
         return chosen
 
     first, second = found(0.25), found(0.25)
@@ -388,7 +388,7 @@ def test_sampling_is_deterministic_and_proportional():
 
 def test_nothing_is_kept_alive():
     """Fingerprints die with the graph."""
-    from unclobber.session.session import Session
+    from unclobber.session import Session
 
     with Session(fingerprint=1.0, warn=False) as session:
         x = torch.ones(4, requires_grad=True)

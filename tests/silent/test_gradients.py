@@ -36,6 +36,7 @@ def test_guard_gives_each_consumer_its_own(body):
 
 
 def test_strict_raises():
+    """A gradient that a hook overwrites raises under `strict`."""
     assert watched(Program.whole(WRONG["UC104/a_residual_connection"]), strict=True).raised
 
 

@@ -69,6 +69,7 @@ class TestHooks:
         assert any("saved-tensor hooks" in note for note in finding.notes)
 
     def test_strict_raises(self, program, right):
+        """What the program's own saved-tensor hooks keep is compared, too, and raises under `strict`."""
         with pytest.raises(unclobber.InplaceError), unclobber.watch(strict=True):
             program(2)
 

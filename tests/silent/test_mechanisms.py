@@ -7,7 +7,7 @@ from torch.utils.checkpoint import checkpoint
 import unclobber
 import warm
 from torch_features import needs
-from unclobber.hooks import functions, gradients, mechanisms, undispatched
+from unclobber.observe.hooks import functions, gradients, mechanisms, undispatched
 from unclobber.session import _unseen, session
 from unclobber.torch_internals import compat, versions
 
@@ -31,22 +31,22 @@ class Scale(torch.autograd.Function):
 
 
 def no_hooks(monkeypatch):
-    push = compat.HOOKS_HOME._push_saved_tensors_default_hooks
+    push = torch._C._autograd._push_saved_tensors_default_hooks
     others = lambda pack, unpack: push(lambda tensor: tensor, lambda tensor: tensor)  # noqa: E731
-    monkeypatch.setattr(compat.HOOKS_HOME, compat.PUSH_HOOKS, others)
+    monkeypatch.setattr(torch._C._autograd, "_push_saved_tensors_default_hooks", others)
 
 
 def no_backward(monkeypatch):
-    monkeypatch.setattr(compat, "backward_homes", lambda: ())
+    monkeypatch.setattr(compat.entries.EntryPoints, "BACKWARD", ())
 
 
 def no_data(monkeypatch):
-    monkeypatch.setattr(undispatched, "_data", lambda inherited, swapped: inherited)
+    monkeypatch.setattr(undispatched, "_data", lambda inherited, clients: inherited)
 
 
 def no_optimizer(monkeypatch):
     """A fused step past every operation."""
-    monkeypatch.setattr(compat, "fused_step", lambda weight, gradient: weight.numpy().__isub__(1))
+    monkeypatch.setattr(compat.dispatcher, "fused_step", lambda weight, gradient: weight.numpy().__isub__(1))
 
 
 def no_functions(monkeypatch):
@@ -56,7 +56,7 @@ def no_functions(monkeypatch):
 def no_checkpoint(monkeypatch):
     """As on 2.14, where the function that we knew is called no more."""
     monkeypatch.setattr(torch.utils.checkpoint, "_old", lambda *args: None, raising=False)
-    monkeypatch.setattr(compat, "checkpoint_home", lambda: (torch.utils.checkpoint, "_old"))
+    monkeypatch.setattr(compat.entries.EntryPoints, "CHECKPOINT", (torch.utils.checkpoint, "_old"))
 
 
 def no_reentrant_checkpoint(monkeypatch):
@@ -65,7 +65,7 @@ def no_reentrant_checkpoint(monkeypatch):
         def forward(ctx, function, *args):
             return None
 
-    monkeypatch.setattr(compat, "reentrant_checkpoint", lambda: Unused)
+    monkeypatch.setattr(compat.entries.EntryPoints, "REENTRANT_CHECKPOINT", (Unused, "forward"))
 
 
 AWAY = {
@@ -86,7 +86,7 @@ def take_away(monkeypatch):
     def take(which):
         session.put_back()  # what sleeps since an earlier session was installed with it
         AWAY[which](monkeypatch)
-        monkeypatch.setattr(session._installation, "_off", None)
+        monkeypatch.setattr(session.installation, "_off", None)
         session._warn_once.cache_clear()
 
     yield take
@@ -94,11 +94,11 @@ def take_away(monkeypatch):
 
 
 def off() -> tuple[mechanisms.Off, ...]:
-    return session._installation.off()
+    return session.installation.off()
 
 
 def test_nothing_is_off_on_this_torch(monkeypatch):
-    monkeypatch.setattr(session._installation, "_off", None)
+    monkeypatch.setattr(session.installation, "_off", None)
     assert off() == ()
 
 
@@ -119,7 +119,7 @@ def test_neither_dynamo_nor_sympy_is_imported_for_it(tmp_path):
 @pytest.mark.parametrize("dynamo", [False, True], ids=["alone", "with Dynamo"])
 @pytest.mark.parametrize("which", AWAY)
 def test_what_is_off_is_found(which, dynamo, take_away, monkeypatch):
-    monkeypatch.setattr(compat, "has_dynamo", lambda: dynamo)
+    monkeypatch.setattr(compat.compilers, "has_dynamo", lambda: dynamo)
     take_away(which)
     assert which.split()[-1] in [one.name for one in off()]
 
@@ -137,12 +137,26 @@ def test_watch_says_so_once_and_so_does_the_report(which, take_away):
     assert unclobber.audit(lambda: None).notices == sentences
 
 
+def test_the_warning_points_at_the_line_that_enters(take_away):
+    """However many calls of our own and of contextlib's lie between the line and the session."""
+    entering = [
+        lambda: unclobber.watch().__enter__().__exit__(None, None, None),
+        lambda: unclobber.guard()(leaf)(),
+    ]
+    for enter in entering:
+        take_away("functions")
+        with pytest.warns(RuntimeWarning) as warned:
+            enter()
+        line = enter.__code__.co_firstlineno
+        assert [(one.filename, one.lineno) for one in warned] == [(__file__, line)]
+
+
 @pytest.mark.parametrize("which", ["hooks", "backward", "data", "optimizer"])
 def test_guard_does_not_begin_without(which, take_away):
     take_away(which)
     with pytest.raises(unclobber.UnclobberError, match="guard refuses to begin"), unclobber.guard():
         pass
-    assert not session._installation._ledgers
+    assert not session.installation._clients.now
 
 
 def scaled():

@@ -27,6 +27,7 @@ def test_guard_hands_backward_what_forward_left(body):
 
 
 def test_strict_raises():
+    """A tensor on `ctx` that was overwritten raises under `strict`."""
     assert watched(Program.whole(WRONG["UC103/overwritten"]), strict=True).raised
 
 

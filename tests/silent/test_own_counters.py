@@ -25,6 +25,8 @@ def _versions(write):
 
 
 def test_through_data():
+    """Writes through `.data` have no versions; one between them has."""
+
     def write(w):
         w.data.mul_(2)
         w.add_(1)
@@ -34,6 +36,8 @@ def test_through_data():
 
 
 def test_assigned_through_data():
+    """An augmented assignment to `.data` has no versions and leaves those of later writes right."""
+
     def write(w):
         w.add_(1)
         w.data -= 0.5

@@ -6,7 +6,7 @@ from _programs import Program, assert_told, corpus, places, watched
 from torch.utils.checkpoint import checkpoint
 
 from unclobber.report import to_text
-from unclobber.session.session import Session
+from unclobber.session import Session
 
 START = """\
     from torch.utils.checkpoint import checkpoint
@@ -36,6 +36,7 @@ def test_guard_refuses_what_it_cannot_mend(body):
 
 
 def test_strict_raises():
+    """What a checkpoint reads again and was overwritten raises under `strict`."""
     assert watched(Program.whole(WRONG["UC105/a_closure"]), strict=True).raised
 
 

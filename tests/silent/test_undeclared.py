@@ -203,9 +203,9 @@ def test_nothing_stays_behind(define):
     with unclobber.watch():
         define(doubles)
         name = f"unclobber_tests::op{next(_numbers) - 1}"
-        assert compat.has_kernel(name, compat.WRITE_KEY)
+        assert compat.dispatcher.DispatchKey.WRITE.has_kernel(name)
     unclobber.uninstall()
-    assert not compat.has_kernel(name, compat.WRITE_KEY)
+    assert not compat.dispatcher.DispatchKey.WRITE.has_kernel(name)
     assert methods == (
         torch.library.Library.define,
         torch.library.Library.impl,

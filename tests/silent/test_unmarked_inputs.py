@@ -5,7 +5,7 @@ import torch
 from _programs import Program, assert_told, watched
 
 import unclobber
-from unclobber.hooks import unmarked
+from unclobber.observe.hooks import unmarked
 from unclobber.report import to_text
 from unclobber.torch_internals import compat
 from unclobber.torch_internals.engine import engine
@@ -92,6 +92,7 @@ FORWARDS = {
 
 @pytest.mark.parametrize("forward", FORWARDS.values(), ids=FORWARDS)
 def test_however_forward_writes(forward):
+    """An input that forward overwrites without marking it is found, however it writes."""
     function = FUNCTION.replace("x.mul_(3)  # write\n            return x", forward)
     function = function.replace("def backward(ctx, g)", "def backward(ctx, g, *more)")
     program = written("Scale.apply(h)  # saved\n    z = (h * h).sum()", function)
@@ -239,6 +240,7 @@ error[UC103] saved-on-ctx: `h` was overwritten by Scale.forward without
 
 
 def test_the_whole_story():
+    """The explanation of an unmarked input, to the last space."""
     program = written("Scale.apply(h)  # saved\n    z = h.sum()")
     (finding,) = watched(program).findings
     assert to_text(finding, width=80).replace(program.path, "PROGRAM") == STORY
@@ -300,4 +302,4 @@ def test_an_operator_that_overwrites_its_input_is_an_error_in_a_strict_context()
 def test_a_function_of_the_program_that_is_named_as_an_operators_is_none():
     """``torch.library`` tells what it made by its module, too."""
     named = type("GeneratedBackwardFor_unclobber_tests_add_one_default", (torch.autograd.Function,), {})
-    assert compat.operator_of(named) is None
+    assert compat.compilers.operator_of(named) is None

@@ -33,6 +33,7 @@ def test_fingerprints_say_nothing_more(body):
 
 @pytest.mark.parametrize("body", WRONG.values(), ids=WRONG)
 def test_strict_raises(body):
+    """A write that torch does not see raises under `strict`, and does not warn as well."""
     told = watched(Program.whole(body), strict=True)
     assert told.raised
     assert not told.warned

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from unclobber.parsing import NotParsedError
 from unclobber.static import check_file, check_text
+from unclobber.syntax import NotParsedError
 
 PARTS = 50
 FOLDERS = (Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("purelib")))

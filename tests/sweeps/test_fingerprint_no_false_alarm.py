@@ -17,10 +17,12 @@ def strictly_fingerprinted() -> unclobber.watch:
 
 @pytest.mark.parametrize("op", twentieth(DIFFERENTIABLE, op_name))
 def test_operation(op):
+    """No operation of torch's database is changed by strict fingerprints."""
     assert changed_by(lambda: run_op(op), strictly_fingerprinted) is None
 
 
 @pytest.mark.parametrize("training", [True, False], ids=["train", "eval"])
 @pytest.mark.parametrize("info", twentieth(MODULES, lambda info: info.module_cls.__name__))
 def test_module(info, training):
+    """No module of torch's database is changed by strict fingerprints."""
     assert changed_by(lambda: run_module(info, training), strictly_fingerprinted) is None

@@ -93,6 +93,7 @@ def test_gradient_of_the_out_of_place_form(op, place):
 
 
 def test_variants_are_there():
+    """torch's database has more than a hundred in-place variants."""
     assert len(IN_PLACE) > 100
 
 

@@ -18,18 +18,19 @@ from unittest import mock
 from conflict_programs import PROGRAMS, Run
 
 import unclobber
-from unclobber.model import Report
-from unclobber.record import Ledger
-from unclobber.session import session, story_boundary
-from unclobber.session.session import Session
+from unclobber.explain.boundary import finding_or_fallback
+from unclobber.model import Report, or_default
+from unclobber.observe.record import Ledger
+from unclobber.report import line_of, text_of
+from unclobber.session import Session, session
 
 BOUNDARY = frozenset(
     one.__code__
     for one in (
-        story_boundary.finding_or_fallback,
-        story_boundary.or_default,
-        story_boundary.text_of,
-        story_boundary.line_of,
+        finding_or_fallback,
+        or_default,
+        text_of,
+        line_of,
         Session._guarded_call,
     )
 )
@@ -51,7 +52,7 @@ def warm(*works: Callable[[], object]) -> Iterator[None]:
     The kernels by a ledger alone: a session around the programs would be told of them, too, and warn of some.
     """
     ledger = Ledger()
-    session._installation.acquire(ledger)
+    session.installation.acquire(ledger)
     try:
         for work in works:
             work()
@@ -59,7 +60,7 @@ def warm(*works: Callable[[], object]) -> Iterator[None]:
             gc.freeze()
         yield
     finally:
-        session._installation.release(ledger)
+        session.installation.release(ledger)
         gc.unfreeze()
 
 

@@ -9,10 +9,10 @@ import pytest
 from planted_faults import functions, planted, run, warm
 
 from surroundings import surroundings
-from unclobber.record import Ledger
-from unclobber.session._silent import SilentConflicts
+from unclobber.observe.record import Ledger
+from unclobber.session import Session
 
-RECORDING = frozenset((Ledger.before_write.__code__, SilentConflicts.stale.__code__))
+RECORDING = frozenset((Ledger.before_write.__code__, Session.stale.__code__))
 BY_NAME = {f"{one.__module__}:{one.__qualname__}": one for one in functions().values()}
 WRITTEN = ["result", "two saves", "other elements", "data", "on ctx", "recompute"]
 """Programs whose backward needs what a write has changed, or what torch believes it has."""
@@ -50,11 +50,13 @@ def called() -> list[tuple[str, str]]:
 def test_every_part_of_the_record_is_asked(called):
     """What files saves, keeps values and walks stacks is among the functions."""
     assert {function for function, _ in called} >= {
-        "unclobber.record.ledger:Ledger._sort_pending", "unclobber.record.ledger:Ledger._file",
-        "unclobber.record.ledger:Ledger._enter", "unclobber.record.ledger:Ledger.state_of",
-        "unclobber.record._storage:StorageLog.preserve", "unclobber.record._storage:StorageLog.add",
-        "unclobber.record._region:region_of", "unclobber.source.frames:of_program",
-        "unclobber.record._write_event:WriteEvent.__init__",
+        "unclobber.observe.record.ledger:Ledger._sort_pending",
+        "unclobber.observe.record.ledger:Ledger._file",
+        "unclobber.observe.record.ledger:Ledger._enter", "unclobber.observe.record.ledger:Ledger.state_of",
+        "unclobber.observe.record._storage:StorageLog.preserve",
+        "unclobber.observe.record._storage:StorageLog.add",
+        "unclobber.observe.record._region:region_of", "unclobber.source.frames:of_program",
+        "unclobber.observe.record._write_event:WriteEvent.__init__",
     }  # fmt: skip
 
 
@@ -96,19 +98,21 @@ def test_watch_lets_the_program_go_on_as_torch_does(name, called):
 
 def test_a_fault_is_named_once():
     """The report says which write's record failed, and where in our code."""
-    one = "unclobber.record._storage:StorageLog.preserve"
+    one = "unclobber.observe.record._storage:StorageLog.preserve"
     with planted(BY_NAME[one], ValueError("planted"), recording) as met:
         ended = run("watch", "two saves", "for _ in range(3):\n    a = w.exp()\n    a.add_(1)\n")
     assert len(met) == 3
     (notice,) = ended.report.notices
-    assert notice.startswith("a write could not be recorded: ValueError: planted (record/_storage.py:")
+    assert notice.startswith(
+        "a write could not be recorded: ValueError: planted (observe/record/_storage.py:"
+    )
     assert notice.endswith("please report this fault of unclobber's")
 
 
 @pytest.mark.parametrize(("name", "code"), [("result", "UC101"), ("on ctx", "UC103"), ("recompute", "UC105")])
 def test_a_refusal_says_what_is_not_known(name, code):
     """In one plain sentence where torch has none of its own; by who needed the memory."""
-    with planted(BY_NAME["unclobber.record.ledger:Ledger._enter"], ValueError("planted"), recording):
+    with planted(BY_NAME["unclobber.observe.record.ledger:Ledger._enter"], ValueError("planted"), recording):
         ended = run("guard", name)
     (finding,) = ended.report.findings
     assert finding.code == code
@@ -133,7 +137,9 @@ def test_other_memory_is_still_given_back():
         first.append(True)
         return True
 
-    with planted(BY_NAME["unclobber.record.ledger:Ledger._enter"], ValueError("planted"), at_first) as met:
+    with planted(
+        BY_NAME["unclobber.observe.record.ledger:Ledger._enter"], ValueError("planted"), at_first
+    ) as met:
         ended = run("guard", "result", spoilt)
     assert len(met) == 1
     assert ended.outcome.raised is None

@@ -18,20 +18,20 @@ from planted_faults import BOUNDARY, FAULTS, MODES, Ended, called_in, functions,
 
 import unclobber
 from surroundings import surroundings
+from unclobber.explain import boundary, occurrences
 from unclobber.model import Report
-from unclobber.report import FORMATS, RenderOptions
-from unclobber.session import session, story_boundary
+from unclobber.report import FORMATS, RenderOptions, rendered
 
-WHOSE_ERROR = "unclobber.evidence.refusals"
+WHOSE_ERROR = "unclobber.explain.refusals"
 """The module that tells torch's refusals from errors of the program; after a fault an error is left alone."""
 OF_WHOSE_ERROR = (WHOSE_ERROR, "unclobber.source.sites:is_own")
 """With a function of another module that this one calls first."""
 SCHEMA = json.loads((files("unclobber.report") / "schema.json").read_text(encoding="utf-8"))
 TEXTS = {**{name: text for name, (_, text) in PROGRAMS.items()}, "past torch": PAST_TORCH}
 OF_THE_SENTENCE = (
-    "unclobber.evidence.sentence", "unclobber.evidence.reads", "unclobber.torch_internals.compat",
+    "unclobber.explain.sentence", "unclobber.explain.reads", "unclobber.torch_internals.compat",
     "unclobber.session.session:Session._need", "unclobber.source.frames:ran_below",
-    "unclobber.record.ledger:SaveState",
+    "unclobber.observe.record.ledger:SaveState",
 )  # fmt: skip
 """What makes torch's own sentence: a fault there leaves its beginning."""
 
@@ -129,12 +129,12 @@ def test_all_that_tells_is_found():
     """The functions are from every part that describes, judges and shows, the programs of every code."""
     modules = {function.partition(":")[0].removeprefix("unclobber.") for function in told_by()}
     assert {
-        "evidence.describe", "evidence.refused", "evidence.sentence", "evidence.reads", "evidence.line_range",
-        "evidence.freed", "evidence.save", "evidence.write", "evidence.need", "evidence._live",
-        "evidence._second_backward", "evidence._targets", "evidence._written", "session._silent",
-        "parsing.texts", "judge", "judge._words", "judge.rules.uc101", "judge.rules.uc301", "report._text",
-        "report._snippet", "source.sites", "source.syntax", "source.spelling", "source.owners",
-        "source.origins", "derivatives._words",
+        "explain.describe", "explain.refused", "explain.sentence", "explain.reads", "explain.line_range",
+        "explain.freed", "explain.save", "explain.write", "explain.need", "explain._live",
+        "explain._second_backward", "explain._targets", "explain.occurrences",
+        "syntax._texts", "explain.rules", "explain.rules._words", "explain.rules.uc101",
+        "explain.rules.uc301", "report._text", "report._snippet", "source.sites",
+        "source.syntax", "explain.spelling", "source.owners", "explain.origins", "derivatives._words",
     } <= modules  # fmt: skip
     assert len(told_by()) > 200
     assert {code for code, _ in PROGRAMS.values()} == set(unclobber.model.CODES)
@@ -149,11 +149,11 @@ def test_the_test_fails_without_the_boundary(mode, monkeypatch):
     def open_told(make, certain):
         return make()
 
-    for module in (session, story_boundary):
+    for module in (boundary, occurrences):
         monkeypatch.setattr(module, "finding_or_fallback", open_told)
     # so that the fault is met although `finding_or_fallback` isn't there
     monkeypatch.setattr(planted_faults, "BOUNDARY", frozenset((open_told.__code__,)))
-    function = "unclobber.evidence.describe:evidence"
+    function = "unclobber.explain.describe:evidence"
     found, met = differences(function, mode, "data" if mode == "watch" else "result", RuntimeError("planted"))
     assert met
     assert found
@@ -163,10 +163,10 @@ def test_the_test_fails_without_the_boundary(mode, monkeypatch):
 def test_what_is_certain_is_told_in_every_format(code):
     """A story without places is a report in every format, valid JSON, and says what to do."""
     name = next(name for name, (of, _) in PROGRAMS.items() if of == code)
-    describe = {"1": "unclobber.evidence.describe:_evidence", "2": "unclobber.evidence.refused:evidence"}
-    function = describe.get(code[2], "unclobber.evidence.refused:evidence")
+    describe = {"1": "unclobber.explain.describe:_evidence", "2": "unclobber.explain.refused:evidence"}
+    function = describe.get(code[2], "unclobber.explain.refused:evidence")
     if code == "UC104":
-        function = "unclobber.evidence.write:by"
+        function = "unclobber.explain.write:by"
     with planted(by_name()[function], RuntimeError("planted")) as met:
         ended = run("watch", name)
     assert met
@@ -187,17 +187,17 @@ def test_what_is_certain_is_told_in_every_format(code):
 def test_an_interrupt_is_no_fault():
     """Ctrl-C while a story is made ends the program, and the context is left."""
     before = surroundings()
-    with planted(by_name()["unclobber.evidence.describe:evidence"], KeyboardInterrupt()):
+    with planted(by_name()["unclobber.explain.describe:evidence"], KeyboardInterrupt()):
         with pytest.raises(KeyboardInterrupt):
             run("watch", "result")
-    with planted(by_name()["unclobber.evidence.refused:evidence"], KeyboardInterrupt()):
+    with planted(by_name()["unclobber.explain.refused:evidence"], KeyboardInterrupt()):
         with pytest.raises(KeyboardInterrupt):
             run("watch", "leaf")
     assert surroundings() == before
 
 
-@pytest.mark.parametrize("function", ["unclobber.record.ledger:Ledger.state_of", *(
-    f"unclobber.evidence.reads:{one}"
+@pytest.mark.parametrize("function", ["unclobber.observe.record.ledger:Ledger.state_of", *(
+    f"unclobber.explain.reads:{one}"
     for one in ("is_own_result", "never_read", "detached", "role_of", "node_name")
 )])  # fmt: skip
 @pytest.mark.parametrize("name", ["result", "two saves", "data", "other memory", "detached in place"])
@@ -226,7 +226,7 @@ def test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is():
 def test_a_frozen_tensor_stays_frozen():
     """The write is refused although its story fails."""
     tensor = torch.zeros(3)
-    for function in ("unclobber.source.sites:resolve", "unclobber.judge.rules.frozen:judge_frozen"):
+    for function in ("unclobber.source.sites:resolve", "unclobber.explain.rules.frozen:judge_frozen"):
         with unclobber.freeze(tensor), planted(by_name()[function], RuntimeError("planted")) as met:
             with pytest.raises(unclobber.InplaceError, match="written to while it is frozen") as caught:
                 tensor.add_(1)
@@ -245,7 +245,7 @@ def test_a_report_is_shown_although_one_finding_can_not_be():
             raise RuntimeError("planted")
         return FORMATS["text"](report, options)
 
-    text = story_boundary.rendered(render, report, RenderOptions(width=200))
+    text = rendered(render, report, RenderOptions(width=200))
     assert "error[UC101]" in text
     assert "the story could not be shown: RuntimeError: planted" in text
     assert "<telling leaf>:" in text

@@ -15,11 +15,11 @@ from conflict_programs import PROGRAMS, Run, source_of
 
 import unclobber
 from unclobber.derivatives import torch_table
-from unclobber.parsing import texts
 from unclobber.report import _callers
 from unclobber.source import syntax
+from unclobber.syntax import _texts as texts
 
-CACHES = (syntax._parsed, _callers._counted, torch_table._table, torch_table._by_node)
+CACHES = (syntax._parsed, _callers._counted, torch_table._table)
 
 
 @pytest.fixture

@@ -42,4 +42,5 @@ def test_both_are_told(mode):
 
 @pytest.mark.parametrize("mode", ["guard", "audit"])
 def test_each_once(mode):
+    """Two findings of one line are reported once each, in their order."""
     assert [f.code for f in findings_of(mode, twice)] == ["UC102", "UC101"]

@@ -10,9 +10,8 @@ import pytest
 from conflict_programs import PAST_TORCH, PROGRAMS, Run, source_of
 
 from unclobber.model import CODES
-from unclobber.report import FORMATS, RenderOptions
-from unclobber.session.session import Session
-from unclobber.session.story_boundary import error_of, line_of
+from unclobber.report import FORMATS, RenderOptions, error_of, line_of
+from unclobber.session import Session
 
 TEXTS = {name: text for name, (_, text) in PROGRAMS.items()}
 TEXTS["past torch"] = PAST_TORCH

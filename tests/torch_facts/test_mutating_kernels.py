@@ -65,3 +65,11 @@ def test_storages_have_an_address_that_is_reused():
     for _ in range(50):
         seen.add(torch.zeros(8).untyped_storage()._cdata)
     assert len(seen) < 50
+
+
+def test_augmented_matmul_binds_a_new_tensor():
+    """``check`` therefore takes ``x @= w`` for no write, and every other augmented assignment for one."""
+    x = before = torch.ones(2, 2)
+    x @= torch.ones(2, 2)
+    assert x is not before
+    assert not hasattr(torch.Tensor, "__imatmul__")

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from torch_features import FEATURES, needs
-from unclobber.evidence.refusals import kind_of
-from unclobber.judge.pages import page
+from unclobber.explain.refusals import kind_of
 from unclobber.model import CODES
+from unclobber.model.pages import page
 from unclobber.torch_internals import compat
 
 
@@ -122,4 +122,4 @@ class KeepsWhatItMarks(torch.autograd.Function):
 def test_what_is_said_of_a_dirty_tensor_that_is_not_returned(of):
     with pytest.raises(RuntimeError) as info:
         KeepsWhatItMarks.apply(of())
-    assert str(info.value) == compat.NOT_RETURNED_SENTENCE
+    assert str(info.value) == compat.Sentence.NOT_RETURNED

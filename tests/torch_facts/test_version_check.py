@@ -85,6 +85,7 @@ def test_fused_optimizers_count_nothing_on_a_cpu(name):
 
 
 def test_other_optimizers_count():
+    """An optimizer's step that is not fused moves the version counter."""
     w = leaf()
     w.grad = torch.ones_like(w)
     torch.optim.SGD([w], lr=0.1).step()

@@ -7,7 +7,7 @@ from torch.utils.checkpoint import checkpoint
 
 import unclobber
 from torch_features import needs
-from unclobber.record.content import digest, of_words
+from unclobber.observe.record.content import digest, of_words
 
 
 def leaf(n: int = 4) -> torch.Tensor:

@@ -6,6 +6,10 @@ import torch
 
 __all__ = ["difference", "rounding"]
 
+ROUNDING = 32
+"""Machine epsilons of the largest element by which two tensors may differ and still count as equal: sums are
+taken in another order, and a fused formula rounds at other places than its parts."""
+
 
 def difference(first: torch.Tensor, second: torch.Tensor) -> float:
     """Return the largest difference of two elements, relative to the largest finite element of both tensors.
@@ -36,8 +40,7 @@ def difference(first: torch.Tensor, second: torch.Tensor) -> float:
     return float((first - second).abs().max()) / scale or 1e-300
 
 
-def rounding(tensor: torch.Tensor, epsilons: int) -> float:
-    """Return how large a `difference` of this tensor's dtype may be, in so many machine epsilons; 0.0 for
-    integers and bools."""
+def rounding(tensor: torch.Tensor) -> float:
+    """Return how large a `difference` of this tensor's dtype may be; 0.0 for integers and bools."""
     rounded = tensor.is_floating_point() or tensor.is_complex()
-    return epsilons * torch.finfo(tensor.dtype).eps if rounded else 0.0
+    return ROUNDING * torch.finfo(tensor.dtype).eps if rounded else 0.0

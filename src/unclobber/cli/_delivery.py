@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
-from ..report import FORMATS, RenderOptions, guard_line, guard_places, options_for, suppressed_line
-from ..session.story_boundary import rendered
-from ._errors import ReportError, UsageError
-from ._output import OutputFile, usable, write_document, write_text, write_to_stderr
+from ..report import FORMATS, RenderOptions, guard_lines, options_for, rendered, suppressed_line
+from ._errors import UsageError
+from ._output import OutputFile, send, usable, write_to_stderr
 from ._verdict import unrepaired
 
 
@@ -64,46 +63,36 @@ class Delivery:
         """
         with contextlib.suppress(OSError, ValueError):  # its reader may have gone, or the program closed it
             sys.stdout.flush()  # what the program printed comes first
-        try:
-            if self.file is not None:
-                self.file.write(self._rendered(report, None))
-            elif self.on_stderr:
-                if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
-                    write_text(stream, self._text(report, guarded, stream))
-            elif not self.of_program:
-                if (stream := usable(sys.stdout, sys.__stdout__)) is not None:
-                    write = write_text if self.format == "text" else write_document
-                    write(stream, self._rendered(report, stream))
-            # `sys.__stdout__` first, because the program may have redirected `sys.stdout`.
-            elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
-                self._hint(stream)
-                write_document(stream, self._rendered(report, stream))
-        # Passed through because a reader such as `head` may leave early: `_main.main` ends quietly with exit
-        # code 1.
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise ReportError(
-                f"the report could not be written: {error}",
-                "The program itself has run to its end." if self.of_program else "",
-                exit_code=fallback_code,
-            ) from error
+        if self.of_program and not self.on_stderr and self.file is None:
+            self._hint()
+        send(
+            lambda stream: self._text(report, stream, guarded),
+            self.file,
+            text=self.format == "text",
+            of_program=self.of_program,
+            hint="The program itself has run to its end." if self.of_program else "",
+            exit_code=fallback_code,
+        )
 
-    def _hint(self, stream: TextIO) -> None:
+    def _hint(self) -> None:
         """Print to stderr that a document follows the program's output on stdout, unless stdout is an
         empty file.
         """
-        if self.format == "github" or _is_empty(stream):  # annotations are to stand among other lines
+        stream = usable(sys.__stdout__, sys.stdout)
+        # Annotations of GitHub are to stand among other lines.
+        if stream is None or self.format == "github" or _is_empty(stream):
             return
         what = f"the {self.format} report follows the program's own output on standard output"
         write_to_stderr(f"unclobber: {what}; --output FILE keeps them apart\n")
 
-    def _text(self, report: Report, guarded: bool, stream: TextIO) -> str:
-        """Render the findings that guard did not repair, after the lines on guard. For a run without such
-        findings, render the notices.
+    def _text(self, report: Report, stream: TextIO | None, guarded: bool) -> str:
+        """Render the report. A text among the program's messages has the findings that guard did not repair,
+        after the lines on guard; for a run without such findings, it has the notices.
         """
+        if not self.on_stderr:
+            return self._rendered(report, stream)
         left = unrepaired(report)
-        text = "".join(f"{line}\n" for line in [guard_line(report), *guard_places(report)] if guarded)
+        text = "".join(f"{line}\n" for line in guard_lines(report) if guarded)
         if left:
             return text + self._rendered(replace(report, findings=left), stream)
         said = (*report.notices, suppressed_line(report))

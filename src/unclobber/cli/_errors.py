@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
+
 from ..model import UnclobberError
 
 
@@ -19,7 +21,26 @@ class UsageError(UnclobberError):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.problem}. {self.hint}".rstrip()
+        stop = "" if self.problem.endswith("?") else "."
+        return f"{self.problem}{stop} {self.hint}".rstrip()
+
+
+def not_python(error: SyntaxError, name: str) -> UsageError:
+    """Return the error for a file that Python can't compile.
+
+    Args:
+        error: What ``compile`` raised.
+        name: The file as the user named it, if the error doesn't name it.
+    """
+    place = "".join(
+        f", {word} {number}" for word, number in (("line", error.lineno), ("column", error.offset)) if number
+    )
+    source = shorten(error.text or "", 60, placeholder=" …")
+    line = f": `{source}`" if source else ""
+    return UsageError(
+        f"{error.filename or name}{place}: {error.msg}{line}",
+        "This is not valid Python, so nothing was run; correct it and run again.",
+    )
 
 
 class ReportError(UsageError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import sys
 import time
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING
 from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
 from ..settings import Baseline, ProjectSettings, Suppression, shown_path
+from ..settings.comments import comments_in
 from ..settings.pyproject import settings_for
-from ._errors import UsageError
+from ._errors import UsageError, not_python
 from ._output import OutputFile
 from ._suppression import idle_entries
 from ._suppression import write_baseline as write_the_baseline
@@ -51,7 +53,9 @@ def looked_at(
         written: File for a new baseline of these findings; they are suppressed then.
 
     Raises:
-        UsageError: A path isn't there.
+        UsageError: A path isn't there, a file that is named isn't Python, or a comment in a checked file
+            can't be understood.
+        SettingsError: The settings of a checked file's project are wrong.
     """
     from ..static import python_files
 
@@ -59,7 +63,13 @@ def looked_at(
         files = python_files(paths)
     except FileNotFoundError as error:
         raise UsageError(f"{error.filename}: no such file or directory", "Name files and folders.") from None
+    for path in {path: None for path in paths if os.path.isfile(path)}:
+        _require_python(path)
+    for folder in dict.fromkeys(map(os.path.dirname, files)):
+        settings_for(folder)  # a mistake there is told even if there is no finding
     checked_files = _look(files, all_rules, jobs)
+    for file in checked_files:
+        _require_understood(file)
     findings = [f for file in checked_files for f in file.findings if f.confidence == "high" or not only_high]
     report = _judged(findings, chosen, known, written)
     return replace(
@@ -69,6 +79,30 @@ def looked_at(
         notices=(*report.notices, *_problems(checked_files)),
         outcome="suspected" if report.findings else "clean",
     )
+
+
+def _require_python(path: str) -> None:
+    """Raise a `UsageError` if a file that the user named isn't Python."""
+    if path.endswith(".ipynb"):
+        raise UsageError(
+            f"{path} is a notebook, which `check` doesn't read",
+            "`%load_ext unclobber` in the notebook watches its cells.",
+        )
+    try:
+        with open(path, "rb") as stream:
+            compile(stream.read(), path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+    except SyntaxError as error:
+        raise not_python(error, path) from None
+    except (OSError, ValueError, RecursionError, MemoryError):
+        return  # the report says that it can't be read or followed
+
+
+def _require_understood(file: CheckedFile) -> None:
+    """Raise a `UsageError` for a comment that was meant to suppress a finding, and doesn't."""
+    for comment in comments_in(file.path) if file.is_commented else ():
+        if comment.problem:
+            where = f"{shown_path(file.path)}:{comment.line}"
+            raise UsageError(f"{where}: `{comment.text}` is not understood: {comment.problem}")
 
 
 # --- looking -----------------------------------------------------------------------------------------

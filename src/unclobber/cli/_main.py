@@ -75,7 +75,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
     """Print the version and the core that runs, then exit; click's callback of ``--version``."""
     if not wanted or context.resilient_parsing:
         return
-    from ..native.core import choice
+    from ..observe.native.core import choice
 
     file, why_not = choice()
     print(f"unclobber, version {VERSION}")

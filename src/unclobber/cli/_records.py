@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..model import Finding, Report
+from ..model import Finding, Outcome, Report, outcome
 from ._program import ProgramEnd
 
 State = Literal["absent", "running", "ended", "died"]
@@ -41,6 +41,28 @@ class ProcessRecord:
     @property
     def findings(self) -> tuple[Finding, ...]:
         return self.so_far if self.report is None else self.report.findings
+
+    @property
+    def exit_code(self) -> int | None:
+        return None if self.report is None else self.report.exit_code
+
+    @property
+    def end(self) -> Literal["absent", "running", "ended", "died", "failed", "terminated"]:
+        """How the process ended, in the words of the report."""
+        if self.ending is None:
+            return self.state
+        return "terminated" if self.ending.terminated else "failed" if self.ending.failed else "ended"
+
+    def outcome(self, *, failed: bool) -> Outcome | None:
+        """Return the process's outcome; None if it left no report and nothing is known.
+
+        Args:
+            failed: Whether it failed for reasons of its own, if it left no report.
+        """
+        if self.report is not None:
+            return self.report.outcome
+        known = outcome(self.findings, failed=failed)
+        return None if known == "clean" else known
 
 
 class Folder:

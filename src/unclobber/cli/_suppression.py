@@ -78,7 +78,7 @@ class RunSuppression(NamedTuple):
         baseline = self._known()
         if self.written is None and baseline is not None:
             could_be = baseline.split(could_be)[1]
-        from ..judge import outcome
+        from ..model import outcome
 
         # By identity, because two equal findings of one place may be split: only as many as the baseline
         # counts are known.

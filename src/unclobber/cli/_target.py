@@ -13,7 +13,7 @@ from types import CodeType
 from typing import Any, Protocol
 
 from ..main_module import first_on_path, run_as_main
-from ._errors import UsageError
+from ._errors import UsageError, not_python
 
 
 class Target(Protocol):
@@ -199,12 +199,7 @@ def _compiled(compiled: Any, name: str) -> CodeType:
     try:
         code: CodeType = compiled()
     except SyntaxError as error:
-        where = f", line {error.lineno}" if error.lineno else ""
-        line = f": `{error.text.strip()}`" if error.text and error.text.strip() else ""
-        raise UsageError(
-            f"{error.filename or name}{where}: {error.msg}{line}",
-            "This is not valid Python, so nothing was run; correct it and run again.",
-        ) from None
+        raise not_python(error, name) from None
     except ValueError as error:  # null bytes, before Python 3.11.4
         raise UsageError(f"{name} is not Python source: {error}", "Name a Python file.") from None
     return code

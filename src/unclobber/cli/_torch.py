@@ -13,7 +13,7 @@ from types import FrameType
 from ..model import require_installed_torch
 from ._errors import UsageError
 
-OLDEST = (2, 4)
+OLDEST = (2, 6)
 """Oldest supported torch, as in ``pyproject.toml``."""
 
 

@@ -9,12 +9,10 @@ from dataclasses import replace
 
 import click
 
-from ..report import options_for, report_to_text, to_json
+from ..report import FORMATS, options_for, to_json
 from ._looking import looked_at
 from ._output import write_document
 
-SECONDS = 300.0
-"""Time limit for the search of candidates, in seconds."""
 _WHY = "nothing was run"
 
 
@@ -30,10 +28,10 @@ def show(paths: Sequence[str], *, only_diff: bool, format_: str, print_diff: Cal
     Returns:
         The exit code: 1 if there is anything to fix.
     """
-    from ..repair.candidates import together, with_candidates
+    from ..repair import together, with_candidates
 
     report = looked_at(paths)
-    report = with_candidates(report, most=len(report.findings), seconds=SECONDS)
+    report = with_candidates(report, every=True)
     report = replace(report, command=("fix", "--no-run", *paths), exit_code=int(bool(report.findings)))
     diff = together(report)
     if only_diff:
@@ -43,7 +41,7 @@ def show(paths: Sequence[str], *, only_diff: bool, format_: str, print_diff: Cal
         document["fix"] = {"diff": diff or None, "written": [], "reason": _WHY, "runs": 0, "proofs": []}
         write_document(sys.stdout, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
-        click.echo(report_to_text(report, options_for(sys.stdout)))
+        click.echo(FORMATS["text"](report, options_for(sys.stdout)))
         if diff:
             click.echo()
             print_diff(diff)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..model import Finding, Report
-from ._merge_keys import merge_key
+from ._merge import merge_key
 
 if TYPE_CHECKING:
     from ._program import ProgramEnd

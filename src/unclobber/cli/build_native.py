@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from ._progress import said
-from ._terminal import HELP
+from ._terminal import COMMAND
 from ._torch import require_torch
 
 
-@click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
+@click.command(context_settings=COMMAND)
 @click.option("--force", is_flag=True, help="Compile it although it is there.")
 def command(*, force: bool) -> int:
     """Compile the native core for the torch and the Python that run this.
@@ -20,7 +20,7 @@ def command(*, force: bool) -> int:
 
     Exit code: 0; 2 where it can't be compiled here, which the message explains.
     """
-    from ..native.build import build
+    from ..observe.native.build import build
 
     require_torch()
     with said() as progress:

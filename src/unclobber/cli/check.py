@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import click
 
-from ..repair.edits import with_edits
+from ..repair import with_candidates
 from ..settings import Baseline
 from ._completion import a_file, choices
 from ._delivery import Delivery
@@ -16,11 +16,11 @@ from ._looking import looked_at
 from ._options import reporting
 from ._output import OutputFile
 from ._suppression import codes_of
-from ._terminal import HELP
+from ._terminal import COMMAND
 
 
 @click.command(
-    context_settings={"max_content_width": 100, "help_option_names": HELP},
+    context_settings=COMMAND,
     epilog="""
     Exit code: 0 nothing found, 1 findings, 2 wrong use or a fault of unclobber itself.
 
@@ -82,7 +82,7 @@ def command(
         written=new_baseline,
     )
     report = replace(report, exit_code=int(bool(report.findings) and not exit_zero))
-    delivery.deliver(with_edits(report))
+    delivery.deliver(with_candidates(report))
     return report.exit_code
 
 

@@ -6,20 +6,20 @@ import sys
 
 import click
 
-from ..judge.pages import page, pages, to_plain
 from ..model import CODES
+from ..model.pages import page, pages, to_plain
 from ..report import options_for
 from ..settings import codes
 from ._completion import choices
 from ._errors import UsageError
 from ._output import write_text
-from ._terminal import HELP
+from ._terminal import COMMAND
 
 _WIDEST = 100
 """Widest line, in columns, because longer lines are harder to read."""
 
 
-@click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
+@click.command(context_settings=COMMAND)
 @click.argument("code", required=False, metavar="[CODE]", shell_complete=choices(CODES))
 def command(*, code: str | None) -> int:
     """Explain a code: a program that fails, what torch says, why, and the repaired program.

@@ -16,32 +16,24 @@ from ..model import UnclobberError, require_installed_torch
 from ..report import options_for
 from . import _unrun
 from ._completion import a_file
-from ._errors import UsageError
+from ._errors import UsageError, not_python
 from ._output import write_document
 from ._progress import said
 from ._target import program_and_arguments
-from ._terminal import HELP
+from ._terminal import PROGRAM
 from ._torch import require_torch
 
 if TYPE_CHECKING:
     from ..model import Report
-    from ..repair.outcome import Proof, Repair
-    from ..repair.project import Project
-    from ..repair.rounds import Rounds
+    from ..repair import Proof, Repair, Rounds
 
 
 _NAME = "Name a script: `unclobber fix train.py`; see `unclobber fix --help`."
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
 
 
-class _FixCommand(click.Command):
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "SCRIPT.py", "[--]", "[ARGS]... | --no-run PATH..."]
-
-
 @click.command(
-    cls=_FixCommand,
-    context_settings={"allow_interspersed_args": False, "max_content_width": 100, "help_option_names": HELP},
+    context_settings=PROGRAM,
     epilog="""
     Exit code: 0 nothing to fix, or --write has written a proved fix; 1 there is something to fix that
     was not written; 2 wrong use, a script that fails for its own reasons, or a fault of unclobber
@@ -85,7 +77,13 @@ class _FixCommand(click.Command):
 @click.option(
     "--format", "format_", default="text", metavar="text|json", help="How to report; text is the default."
 )
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="SCRIPT.py [--] [ARGS]... | --no-run PATH...",
+    type=click.UNPROCESSED,
+    shell_complete=a_file,
+)
 def command(
     *,
     unrun: bool,
@@ -109,24 +107,17 @@ def command(
             raise UsageError("--no-run proves nothing, and --write and --check are for proved fixes", _NAME)
         if not words:
             raise UsageError("nothing to look at", "Name files and folders: `unclobber fix --no-run src`.")
-        _require_libcst()
         return _unrun.show(words, only_diff=only_diff, format_=format_, print_diff=_print_diff)
     script, arguments = _script(words)
     if write and check:
         raise UsageError("--write and --check exclude each other", "Use one of them.")
-    _require_libcst()
     require_installed_torch()
-    from ..repair import apply
-    from ..repair import rounds as _rounds
-    from ..repair.outcome import Clean, Failed
-    from ..repair.project import Project, root_of
-    from ..repair.proof import Runner
+    from ..repair import Runner, fix
 
-    on_disk = Project(root_of(script))
     try:
         with said() as progress, Runner(timeout, to_end) as runner:  # which imports torch at the same time
             require_torch()
-            rounds = _rounds.run(
+            rounds = fix(
                 script,
                 arguments,
                 timeout=timeout,
@@ -138,19 +129,16 @@ def command(
     except KeyboardInterrupt:
         sys.stderr.write("unclobber: interrupted; nothing was written\n")
         return 130
-    last = rounds.last
-    if isinstance(last, Failed) and not rounds.proved:
-        sys.stderr.write(last.details)
-        raise UnclobberError(f"{last.reason}.")
-    report = _report(rounds, on_disk, (script, *arguments))
-    diff = _diff(rounds, on_disk)
+    if rounds.failure is not None:
+        sys.stderr.write(rounds.failure.details)
+        raise UnclobberError(f"{rounds.failure.reason}.")
     # Rendered before the files are written, because the texts quote their source lines as they were.
     stories = proofs = ""
     if format_ == "text" and not (only_diff or check):
-        stories, proofs = _stories(rounds), _fix_sentences(rounds, on_disk)
-    written: list[str] = []
-    if write and rounds.proved:
-        written = apply.write(on_disk, dict(rounds.project.overlay), rounds.project.originals)
+        stories, proofs = _stories(rounds), _fix_sentences(rounds)
+    # Before the files are written, because both quote the lines as they were.
+    report, diff = rounds.report((script, *arguments)), rounds.diff
+    written = rounds.write() if write and rounds.proved else []
     if only_diff:
         write_document(sys.stdout, diff)
     elif format_ == "json":
@@ -159,8 +147,8 @@ def command(
         _print(stories, rounds, diff, proofs, written, check=check)
     if check:
         return int(bool(rounds.proved))
-    fixed = bool(written) and (isinstance(last, Clean) or not fix_all)
-    return 0 if fixed or (isinstance(last, Clean) and not rounds.proved) else 1
+    fixed = bool(written) and (rounds.clean or not fix_all)
+    return 0 if fixed or (rounds.clean and not rounds.proved) else 1
 
 
 def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
@@ -182,57 +170,27 @@ def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         with open(script, "rb") as stream:
             compile(stream.read(), script, "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise UsageError(f"{script}, line {error.lineno}: {error.msg}", "This is not valid Python.") from None
+        raise not_python(error, script) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"can't read {script}: {error}", "Name a Python file that you may read.") from None
     return script, arguments
 
 
-def _require_libcst() -> None:
-    try:
-        import libcst  # noqa: F401
-    except ImportError:
-        raise UsageError("LibCST is not installed", "fix rewrites with it: `pip install libcst`.") from None
-
-
-def _report(rounds: Rounds, project: Project, words: tuple[str, ...]) -> Report:
-    """Return the findings of all rounds as one report, for ``--format json``."""
-    from ..model import Report
-    from ..repair.outcome import Proved, Unproved
-    from ..repair.rounds import with_fixes
-
-    explained = [outcome for outcome in rounds.outcomes if isinstance(outcome, (Proved, Unproved))]
-    findings = tuple(with_fixes(outcome, project) for outcome in explained)
-    if not findings:
-        return Report("clean", command=words)
-    refused = any(finding.torch_message for finding in findings)
-    return Report("refused" if refused else "silent", findings, command=words, exit_code=1)
-
-
-def _diff(rounds: Rounds, project: Project) -> str:
-    from ..repair.diff import unified
-
-    return unified(project, rounds.project.overlay)
-
-
 def _print(stories: str, rounds: Rounds, diff: str, proofs: str, written: list[str], *, check: bool) -> None:
     """Print the explanations, the diff, the sentences on proofs, and whether files were written."""
-    from ..repair.outcome import Clean, Failed, Unproved
-
-    last = rounds.last
-    if not rounds.outcomes or (isinstance(last, Clean) and not rounds.proved):
+    if rounds.clean and not rounds.proved:
         click.echo("nothing to fix: the script runs clean")
         return
     if check:
         proved = len(rounds.proved)
-        click.echo("there is a proved fix" if proved else f"no proved fix: {getattr(last, 'reason', '')}")
+        click.echo("there is a proved fix" if proved else f"no proved fix: {rounds.reason or ''}")
         return
     click.echo(stories, nl=False)
     if diff:
         _print_diff(diff)
     click.echo(proofs, nl=False)
-    if isinstance(last, (Unproved, Failed)):
-        click.echo(_sentence(f"not fixed: {last.reason}"))
+    if rounds.reason is not None:
+        click.echo(_sentence(f"not fixed: {rounds.reason}"))
     if rounds.in_place:
         click.echo(_sentence(f"note: {IN_PLACE}"))
     if written:
@@ -241,36 +199,29 @@ def _print(stories: str, rounds: Rounds, diff: str, proofs: str, written: list[s
         click.echo("nothing written yet: `unclobber fix --write` writes it")
 
 
-def _fix_sentences(rounds: Rounds, project: Project) -> str:
+def _fix_sentences(rounds: Rounds) -> str:
     """Return the sentences on the candidates: how far the best one is proved, how other proved ones differ
-    from it, and those that the user must decide on.
-    """
-    from ..repair.differences import difference, places
-    from ..repair.outcome import Proved, Unproved
-
+    from it, and those that the user must decide on."""
+    project = rounds.project.on_disk
     lines: list[str] = []
     offered: list[str] = []
 
     def way(repair: Repair) -> str:
-        return ", ".join(filter(None, [_title(repair), places(repair, project)]))
+        return ", ".join(filter(None, [repair.title, repair.places(project)]))
 
-    for outcome in rounds.outcomes:
-        if isinstance(outcome, (Proved, Unproved)):
-            for offer in outcome.offered:
-                offered.append(_sentence(f"not proved, yours to decide: {way(offer)}"))
-                offered += [_sentence(note, indent="  ") for note in offer.notes]
-        if isinstance(outcome, Proved):
-            best = outcome.best
+    for outcome in rounds.explained:
+        for offer in outcome.offered:
+            offered.append(_sentence(f"not proved, yours to decide: {way(offer)}"))
+            offered += [_sentence(note, indent="  ") for note in offer.notes]
+        if outcome.repairs:
+            best, *others = outcome.repairs
             lines.append(_sentence(_proof_line(best)))
             lines += [_sentence(f"note: {note}") for note in best.notes]
-            for other in outcome.repairs[1:]:
-                lines.append(_sentence(f"also proved: {way(other)}: {difference(other, best)}"))
+            lines += [
+                _sentence(f"also proved: {way(other)}: {other.difference_from(best)}") for other in others
+            ]
             project = project.with_texts(best.texts)  # the next round's candidates edit these texts
     return "".join(f"{line}\n" for line in [*lines, *offered])
-
-
-def _title(repair: Repair) -> str:
-    return ", then ".join(dict.fromkeys(repair.titles))
 
 
 def _sentence(text: str, *, indent: str = "") -> str:
@@ -290,15 +241,13 @@ def _stories(rounds: Rounds) -> str:
     from dataclasses import asdict, replace
 
     from ..model import Fix
-    from ..repair.outcome import Proved, Unproved
     from ..report import to_text
 
     options = options_for(sys.stdout)
     explanations = []
-    for outcome in rounds.outcomes:
-        if isinstance(outcome, (Proved, Unproved)):
-            fixes = (Fix(_title(outcome.best)),) if isinstance(outcome, Proved) else ()
-            explanations.append(to_text(replace(outcome.finding, fixes=fixes), **asdict(options)))
+    for outcome in rounds.explained:
+        fixes = tuple(Fix(repair.title) for repair in outcome.repairs[:1])
+        explanations.append(to_text(replace(outcome.finding, fixes=fixes), **asdict(options)))
     return "".join(f"{story}\n\n" for story in explanations)
 
 
@@ -348,7 +297,7 @@ def _json(report: Report, rounds: Rounds, diff: str, written: list[str]) -> str:
     document["fix"] = {
         "diff": diff or None,
         "written": written,
-        "reason": getattr(rounds.last, "reason", None),
+        "reason": rounds.reason,
         "runs": rounds.runs,
         "in_place": rounds.in_place,
         "proofs": [_proof(outcome.best.proof) for outcome in rounds.proved],

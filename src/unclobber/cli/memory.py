@@ -7,35 +7,29 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from ..report import options_for
 from . import _memory_edits
 from ._completion import a_file, choices
-from ._errors import ReportError, UsageError
-from ._output import OutputFile, usable, write_document, write_text
+from ._errors import UsageError
+from ._output import OutputFile, send
 from ._program import die_interrupted, run
 from ._progress import program_progress
 from ._target import Target, program_and_arguments, target_of
-from ._terminal import HELP
+from ._terminal import PROGRAM
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from ..footprint import MemoryReport
+    pass
 
 FORMATS = ("text", "json", "html")
 
 
-class _MemoryCommand(click.Command):
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "(SCRIPT.py | -m MODULE)", "[--]", "[ARGS]..."]
-
-
 @click.command(
-    cls=_MemoryCommand,
-    context_settings={"allow_interspersed_args": False, "max_content_width": 100, "help_option_names": HELP},
+    context_settings=PROGRAM,
     epilog="""
     The program is stopped at the end of the recorded backward. Under --fake it must make its model and its
     data itself, and may not look at values (`.item()`, `if tensor > 0`, NumPy).
@@ -67,7 +61,13 @@ class _MemoryCommand(click.Command):
 )
 @click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
 @click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="(SCRIPT.py | -m MODULE) [--] [ARGS]...",
+    type=click.UNPROCESSED,
+    shell_complete=a_file,
+)
 def command(
     *,
     step: int,
@@ -98,12 +98,12 @@ def command(
     # Before torch is imported, because a wrong path should be named at once.
     target.prepare()
     require_torch()
-    from ..footprint import runs as _runs
+    from ..footprint import record_program
 
     shown = ("-m", *words) if as_module else words
     program = _Program(target)
     with program_progress() as show:
-        report = _runs.run_program(
+        report = record_program(
             program.run,
             command=shown,
             step=step,
@@ -115,7 +115,12 @@ def command(
         )
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()  # what the program printed comes first
-    _deliver(report, format_, file, program.exit_code)
+
+    def rendered(stream: TextIO | None) -> str:
+        # A wider table is no easier to read, and a file has no width.
+        return f"{report.shown(format_, 80 if stream is None else min(options_for(stream).width, 120))}\n"
+
+    send(rendered, file, text=format_ == "text", of_program=True, exit_code=program.exit_code)
     if apply_ and not program.exit_code:
         _memory_edits.apply(report, *program_and_arguments(words), checkpoint=checkpoint, write=write)
     if program.interrupted:
@@ -176,39 +181,7 @@ class _Until:
         self.target.prepare()
 
     def run(self) -> None:
-        from ..footprint.recorder import EnoughError
+        from ..footprint import EnoughError
 
         with contextlib.suppress(EnoughError):
             self.target.run()
-
-
-def _deliver(report: MemoryReport, format_: str, file: OutputFile | None, code: int) -> None:
-    """Write the memory report: to `file`, else text to stderr and documents to stdout."""
-    try:
-        if file is not None:
-            file.write(f"{_rendered(report, format_, 80)}\n")
-        elif format_ == "text":
-            if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
-                width = min(options_for(stream).width, 120)
-                write_text(stream, f"{_rendered(report, format_, width)}\n")
-        elif (stream := usable(sys.__stdout__, sys.stdout)) is not None:
-            write_document(stream, f"{_rendered(report, format_, 80)}\n")
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise ReportError(f"the report could not be written: {error}", exit_code=code) from error
-
-
-def _rendered(report: MemoryReport, format_: str, width: int) -> str:
-    """Return the report as text, JSON or HTML."""
-    if format_ == "json":
-        from ..footprint.json import to_json_text
-
-        return to_json_text(report)
-    if format_ == "html":
-        from ..footprint.html import to_html
-
-        return to_html(report)
-    from ..footprint.text import to_text
-
-    return to_text(report, width)

@@ -12,9 +12,9 @@ from ..model import UnclobberError
 from ..report import options_for
 from ._completion import a_file, choices
 from ._errors import UsageError
-from ._output import OutputFile, write_document, write_text
+from ._output import OutputFile, send, write_text
 from ._progress import progress
-from ._terminal import HELP
+from ._terminal import COMMAND
 from ._torch import require_torch
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 FORMATS = ("text", "json", "markdown")
 
 
-@click.command(context_settings={"max_content_width": 100, "help_option_names": HELP})
+@click.command(context_settings=COMMAND)
 @click.option("--all", "all_operations", is_flag=True, help="Every differentiable operation of this torch.")
 @click.option(
     "--check",
@@ -77,7 +77,7 @@ def command(
     # Next to known names, an unknown one is only named on stderr (test_cli_rules.py).
     if not operations:
         raise unknown[0]
-    _write(_rendered(operations, format_, coloured=file is None), file, document=format_ != "text")
+    _write(_rendered(operations, format_, coloured=file is None), format_, file)
     for problem in unknown:
         write_text(sys.stderr, f"unclobber: {problem}\n")
     return 2 if unknown else 0
@@ -121,13 +121,8 @@ def _card(operation: OperationRules, coloured: bool) -> str:
     return captured.get().rstrip("\n")
 
 
-def _write(text: str, file: OutputFile | None, *, document: bool) -> None:
-    if file is not None:
-        file.write(f"{text}\n")
-    elif document:
-        write_document(sys.stdout, f"{text}\n")
-    else:
-        write_text(sys.stdout, f"{text}\n")
+def _write(text: str, format_: str, file: OutputFile | None) -> None:
+    send(lambda _: f"{text}\n", file, text=format_ == "text", of_program=False)
 
 
 # --- check -----------------------------------------------------------------------------------------
@@ -149,7 +144,7 @@ def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int
     if names and not results:
         raise UnclobberError(f"torch's operation database has none of {', '.join(names)}.")
     text = _check_json(results) if format_ == "json" else _check_text(results, markdown=format_ == "markdown")
-    _write(text, file, document=format_ != "text")
+    _write(text, format_, file)
     ran = [checked for checked in results if checked.runs]
     return 0 if ran and sum(checked.agrees for checked in ran) >= AGREEMENT * len(ran) else 1
 

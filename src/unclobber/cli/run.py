@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model import UnclobberError
-from ..repair.edits import with_edits
+from ..repair import with_candidates
 from ..settings.pyproject import settings_for
 from ._completion import a_file
 from ._delivery import Delivery
@@ -17,7 +17,7 @@ from ._options import reporting
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._suppression import RunSuppression
 from ._target import target_of
-from ._terminal import HELP
+from ._terminal import PROGRAM
 from ._torch import require_torch
 from ._verdict import complete
 from .ranks import Ranks
@@ -41,13 +41,10 @@ class _RunCommand(click.Command):
             position += 2 if args[position] in takes_next else 1
         return super().parse_args(ctx, args)
 
-    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        return ["[OPTIONS]", "(SCRIPT.py | -m MODULE)", "[--]", "[ARGS]..."]
-
 
 @click.command(
     cls=_RunCommand,
-    context_settings={"allow_interspersed_args": False, "max_content_width": 100, "help_option_names": HELP},
+    context_settings=PROGRAM,
     epilog="""
     Exit code: 0 clean, 1 findings, 2 wrong use or a fault of unclobber itself; a program that fails for its
     own reasons keeps its own traceback and its own code.
@@ -77,7 +74,13 @@ class _RunCommand(click.Command):
 @reporting
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
 @click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
-@click.argument("words", nargs=-1, type=click.UNPROCESSED, shell_complete=a_file)
+@click.argument(
+    "words",
+    nargs=-1,
+    metavar="(SCRIPT.py | -m MODULE) [--] [ARGS]...",
+    type=click.UNPROCESSED,
+    shell_complete=a_file,
+)
 def command(
     *,
     guard: bool | None,
@@ -106,8 +109,7 @@ def command(
         settings, select=select, ignore=ignore, baseline=baseline, write_baseline=write_baseline
     )
     require_torch()
-    from ..session.loaded import LoadedFiles
-    from ..session.session import Session, put_back
+    from ..session import LoadedFiles, Session, put_back
     from .children._gather import Children
 
     shown = ("-m", *words) if as_module else words
@@ -146,7 +148,7 @@ def command(
         report = complete(report, (), ending, exit_zero=exit_zero)
         whole = report if ranks is None else ranks.gather(report, ending)
         if whole is not None and not ending.terminated:
-            whole = with_edits(whole, script)
+            whole = with_candidates(whole, script)
         if whole is not None:
             whole = suppression.finished(whole, loaded.of_program(), ending)
             delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)

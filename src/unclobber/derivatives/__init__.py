@@ -4,23 +4,19 @@ The table ships in every torch wheel and is read from the installed torch, never
 a running program; names and lines come from :mod:`unclobber.source`.
 """
 
-from ._composites import ALIASES
 from ._result_again import may_save_result_again
-from ._rule import Argument, GradientFormula, Rule, SavedRole
+from ._rule import Rule
 from ._shape_only import reads_shape_alone
 from ._words import read_for, why, why_words
-from .torch_table import by_node, by_operation, table
+from .torch_table import by_node, by_operation, in_place_row, table
 
 __all__ = [
-    "ALIASES",
-    "Argument",
-    "GradientFormula",
     "Rule",
-    "SavedRole",
     "by_node",
     "by_operation",
     "card",
     "check",
+    "in_place_row",
     "may_save_result_again",
     "read_for",
     "reads_shape_alone",

@@ -5,17 +5,8 @@ from __future__ import annotations
 import ast
 import warnings
 
-_OPERATORS: dict[type[ast.AST], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.Mult: "mul",
-    ast.Div: "div",
-    ast.Pow: "pow",
-    ast.Mod: "remainder",
-    ast.MatMult: "matmul",
-    ast.FloorDiv: "floor_divide",
-    ast.USub: "neg",
-}
+from ..syntax import OPERATORS
+
 _SUBSCRIPT = "__getitem__"
 _ASSIGNED = "__setitem__"
 
@@ -51,7 +42,7 @@ def _of_statement(statement: ast.stmt) -> str | None:
     """Return the operation of a statement; None if it runs no single operation."""
     match statement:
         case ast.AugAssign(op=op):
-            return _OPERATORS.get(type(op))
+            return OPERATORS[type(op)].operation
         case ast.Assign(targets=[ast.Subscript()]):
             return _ASSIGNED
         case ast.Assign(value=value) | ast.Expr(value=value):
@@ -62,8 +53,10 @@ def _of_statement(statement: ast.stmt) -> str | None:
 def _of_expression(value: ast.expr) -> str | None:
     """Return the operation of an expression; None if it runs no single operation."""
     match value:
-        case ast.BinOp(op=op) | ast.UnaryOp(op=op):
-            return _OPERATORS.get(type(op))
+        case ast.BinOp(op=op):
+            return OPERATORS[type(op)].operation
+        case ast.UnaryOp(op=ast.USub()):
+            return "neg"
         case ast.Subscript():
             return _SUBSCRIPT
         case ast.Call(func=ast.Call(func=function)) | ast.Call(func=function):

@@ -75,14 +75,11 @@ def _slope(name: str) -> Callable[[Arguments], str]:
 
 
 SLOPES: dict[str, Callable[[Arguments], str]] = {
-    "gelu_backward": _slope("gelu"),
-    "mish_backward": _slope("mish"),
-    "softplus_backward": _slope("softplus"),
-    "hardswish_backward": _slope("hardswish"),
-    "hardsigmoid_backward": _slope("hardsigmoid"),
-    "hardshrink_backward": _slope("hardshrink"),
-    "softshrink_backward": _slope("softshrink"),
-    "log_sigmoid_backward": _slope("logsigmoid"),
+    f"{name}_backward": _slope(name.replace("log_", "log"))
+    for name in (
+        *("gelu", "mish", "softplus", "hardswish", "hardsigmoid", "hardshrink", "softshrink"),
+        "log_sigmoid",
+    )
 }
 """Helpers that multiply by a slope too long to write out."""
 
@@ -116,54 +113,38 @@ _PLACED: Reasons = (("self", "is grad added at these indices"),)
 _CHOSEN: Reasons = (("self", "is grad put at the positions that were chosen"),)
 _TIES: Reasons = (("self", "is grad where {self} equals {result}, shared among ties"),)
 
+_DIFFERENCES: Reasons = (
+    ("self", "is proportional to {self} - {target}"),
+    ("target", "is proportional to {target} - {self}"),
+)
+
+
+def _each(operations: str, roles: dict[str, Reasons]) -> Prose:
+    return dict.fromkeys(operations.split(), roles)
+
+
 PROSE: Prose = {
-    "convolution": _CONVOLUTION,
-    "_convolution": _CONVOLUTION,
-    "native_layer_norm": _MOMENTS,
-    "native_batch_norm": _MOMENTS,
-    "native_group_norm": _MOMENTS,
-    "cudnn_batch_norm": _MOMENTS,
-    "_scaled_dot_product_flash_attention_for_cpu": _ATTENTION,
-    "_scaled_dot_product_flash_attention": _ATTENTION,
-    "_scaled_dot_product_efficient_attention": _ATTENTION,
-    "index": {"indices": _PLACED},
-    "_unsafe_index": {"indices": _PLACED},
-    "gather": {"index": _PLACED},
-    "index_select": {"index": _PLACED},
-    "take": {"index": _PLACED},
+    **_each("convolution _convolution", _CONVOLUTION),
+    **_each("native_layer_norm native_batch_norm native_group_norm cudnn_batch_norm", _MOMENTS),
+    **_each(
+        "_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention "
+        "_scaled_dot_product_efficient_attention",
+        _ATTENTION,
+    ),
+    **_each("index _unsafe_index", {"indices": _PLACED}),
+    **_each("gather index_select take", {"index": _PLACED}),
     "embedding": {"indices": (("weight", "has the rows of grad added at these indices"),)},
-    "max": {"indices": _CHOSEN},
-    "min": {"indices": _CHOSEN},
-    "median": {"indices": _CHOSEN},
-    "nanmedian": {"indices": _CHOSEN},
-    "kthvalue": {"indices": _CHOSEN},
-    "mode": {"indices": _CHOSEN},
-    "sort": {"indices": _CHOSEN},
-    "topk": {"indices": _CHOSEN},
-    "max_pool2d_with_indices": {"result1": _CHOSEN},
-    "max_pool3d_with_indices": {"result1": _CHOSEN},
+    **_each("max min median nanmedian kthvalue mode sort topk", {"indices": _CHOSEN}),
+    **_each("max_pool2d_with_indices max_pool3d_with_indices", {"result1": _CHOSEN}),
     "masked_select": {"mask": (("self", "is grad put where the mask is set"),)},
-    "amax": {"self": _TIES, "result": _TIES},
-    "amin": {"self": _TIES, "result": _TIES},
-    "mse_loss": {
-        "self": (
-            ("self", "is proportional to {self} - {target}"),
-            ("target", "is proportional to {target} - {self}"),
-        ),
-        "target": (
-            ("self", "is proportional to {self} - {target}"),
-            ("target", "is proportional to {target} - {self}"),
-        ),
-    },
+    **_each("amax amin", {"self": _TIES, "result": _TIES}),
+    "mse_loss": {"self": _DIFFERENCES, "target": _DIFFERENCES},
 }
 """By operation and role, the gradients that read it, and how, completing "grad of … ". For formulas that
 compute several gradients at once or only move values. Braces hold torch's names."""
 
 JOINT: Prose = {
-    "linear": {
-        "input": (("weight", "grad.T @ input"),),
-        "weight": (("input", "grad @ weight"),),
-    },
+    "linear": {"input": (("weight", "grad.T @ input"),), "weight": (("input", "grad @ weight"),)},
     "_prelu_kernel": {
         "self": (
             ("self", "where(self > 0, grad, weight * grad)"),

@@ -10,7 +10,7 @@ import ast
 import re
 from functools import lru_cache
 
-from ..parsing import NotParsedError, parse_expression
+from ..syntax import NotParsedError, parse_expression
 from ._formula_helpers import FORMULAS, SLOPES
 
 _TOKEN = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(")

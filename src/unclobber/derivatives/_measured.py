@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -22,6 +23,7 @@ from ._example_calls import CALLS, ExampleCall
 from ._shape_only import reads_shape_alone
 from ._small_runs import PackedMemory, memory_of, nodes_of, packing, tensors_in
 from ._variant import Overwrite
+from ._words import listed
 from .torch_table import by_node
 
 _REFUSED = ("modified by an inplace operation", "has been modified inplace")
@@ -68,23 +70,12 @@ def measured(name: str) -> tuple[MeasuredCall, ...]:
     return tuple(calls)
 
 
-class _undisturbed:  # noqa: N801  (a context manager that reads as an adjective)
-    """Context with gradients enabled, on the CPU, that restores the program's random numbers at its end."""
-
-    def __enter__(self) -> None:
-        """Enter the contexts that isolate the run."""
-        self._contexts = (
-            torch.random.fork_rng(devices=[]),
-            torch.inference_mode(False),
-            torch.enable_grad(),
-            torch.device("cpu"),
-        )
-        for context in self._contexts:
-            context.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        for context in reversed(self._contexts):
-            context.__exit__(*error)
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Enable gradients, on the CPU, and restore the program's random numbers at the end."""
+    with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
+        with torch.device("cpu"):
+            yield
 
 
 class _SmallRun:
@@ -205,7 +196,7 @@ def _measure(example: ExampleCall) -> MeasuredCall:
     readers: dict[str, dict[tuple[str, str], None]] = {}
     own: set[int | None] = set()
     for node in run.nodes:
-        for role, kept in compat.raw_saved(node):
+        for role, kept in compat.kept.raw_saved(node):
             if not isinstance(kept, PackedMemory):
                 continue
             keepers[_operation(node.name())] = None
@@ -259,10 +250,5 @@ def _refused(example: ExampleCall, run: _SmallRun, name: str, kept: tuple[tuple[
     if not reading or reading == able:
         return Overwrite(name, output, "no", by)
     if output or name in reading or name not in able:
-        return Overwrite(name, output, "no", f"{by} where a gradient of {_either(reading)} is needed")
-    return Overwrite(name, output, "depends", f"if no gradient of {_either(reading)} is needed: {by}")
-
-
-def _either(names: list[str]) -> str:
-    *others, last = (f"`{name}`" for name in names)
-    return f"{', '.join(others)} or {last}" if others else last
+        return Overwrite(name, output, "no", f"{by} where a gradient of {listed(reading)} is needed")
+    return Overwrite(name, output, "depends", f"if no gradient of {listed(reading)} is needed: {by}")

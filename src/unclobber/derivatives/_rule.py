@@ -3,6 +3,7 @@ them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -44,9 +45,9 @@ class SavedRole:
     """Whether the operation computed it."""
     gradients: tuple[str, ...]
     """The arguments whose gradients read it."""
-    only_if: str | None = None
-    """The argument that must need a gradient for the tensor to be saved; None: saved whenever the node is
-    made."""
+    only_if: tuple[str, ...] = ()
+    """The arguments of which one must need a gradient for the tensor to be saved; empty: saved whenever the
+    node is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,20 @@ class Rule:
     """Names of the outputs; ``result``, or ``result0``, ``result1`` if the schema has none."""
     gradients: tuple[GradientFormula, ...]
     kept: tuple[SavedRole, ...]
+
+    @property
+    def is_view(self) -> bool:
+        """True if the operation returns a view of its argument."""
+        return bool(re.search(r"\([a-z]\)", self.schema.partition("->")[2]))
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The arguments that are tensors."""
+        return tuple(argument.name for argument in self.arguments if argument.is_tensor)
+
+    def type_of(self, name: str) -> str:
+        """Return the type of an argument; empty if there is none of the name."""
+        return next((argument.type for argument in self.arguments if argument.name == name), "")
 
     @property
     def differentiable(self) -> tuple[str, ...]:

@@ -19,26 +19,19 @@ class PackedMemory:
 
 
 def packing() -> saved_tensors_hooks:
-    """Return a context in which ``compat.raw_saved`` yields ``PackedMemory``."""
-    return saved_tensors_hooks(PackedMemory, compat.recognizable(lambda kept: kept.tensor))
+    """Return a context in which ``compat.kept.raw_saved`` yields ``PackedMemory``."""
+    return saved_tensors_hooks(PackedMemory, compat.kept.recognizable(lambda kept: kept.tensor))
 
 
 def tensors_in(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in compat.tree_leaves(tree) if isinstance(leaf, Tensor)]
+    return [leaf for leaf in compat.compilers.tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
 def nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
     """Return all backward nodes that lead to the outputs."""
-    seen: dict[Any, None] = {}
-    todo = [node for node in map(compat.renewed_grad_fn, outputs) if node is not None]
-    while todo:
-        node = todo.pop()
-        if node not in seen:
-            seen[node] = None
-            todo += [parent for parent, _ in node.next_functions if parent is not None]
-    return list(seen)
+    return list(compat.graph.nodes_below(map(compat.graph.renewed_grad_fn, outputs)))
 
 
 def memory_of(tensor: Tensor) -> int | None:
     """Return a key of the tensor's memory; None if it has none of its own."""
-    return compat.storage_key(tensor) if compat.is_plain(tensor) else None
+    return compat.tensors.storage_key(tensor) if compat.tensors.is_plain(tensor) else None

@@ -9,13 +9,10 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from ..syntax import OPERATORS
+
 _OPERATORS: dict[str, tuple[str, ...]] = {
-    "add": ("a + b", "a += b"),
-    "sub": ("a - b", "a -= b"),
-    "mul": ("a * b", "a *= b"),
-    "div": ("a / b", "a /= b"),
-    "pow": ("a ** b", "a **= b"),
-    "remainder": ("a % b", "a %= b"),
+    **{op.operation: (f"a {op.symbol} b", f"a {op.symbol}= b") for op in OPERATORS.values()},
     "matmul": ("a @ b",),
     "neg": ("-a",),
     "abs": ("abs(a)",),

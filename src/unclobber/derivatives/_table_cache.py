@@ -84,7 +84,8 @@ def _rule(entry: dict[str, Any]) -> Rule:
                 for gradient in entry["gradients"]
             ),
             "kept": tuple(
-                SavedRole(**{**saved, "gradients": tuple(saved["gradients"])}) for saved in entry["kept"]
+                SavedRole(saved["role"], saved["output"], tuple(saved["gradients"]), tuple(saved["only_if"]))
+                for saved in entry["kept"]
             ),
         }
     )

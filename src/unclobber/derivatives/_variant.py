@@ -53,7 +53,7 @@ class Overwrite:
 
 
 @dataclass(frozen=True, slots=True)
-class InPlace:
+class InPlaceVariant:
     """The in-place variant and the tensors that it saves instead."""
 
     name: str
@@ -71,16 +71,16 @@ class Variant:
     schema: str
     node: str | None
     """The backward node; None if torch has no gradient for it."""
-    gradients: tuple[Derivative, ...]
-    saves: tuple[Saved, ...]
-    overwrite: tuple[Overwrite, ...]
-    in_place: InPlace | None
+    key: str
+    """The dispatch key of the row: ``Default``."""
+    when: str
+    """The arguments that select it, if there are several overloads: ```exponent` is a number``."""
     view: bool
     """Whether the output shares the input's memory: writing one writes the other."""
-    key: str = "Default"
-    """The dispatch key of the row."""
-    when: str = ""
-    """The arguments that select it, if there are several overloads: ```exponent` is a number``."""
+    saves: tuple[Saved, ...]
+    gradients: tuple[Derivative, ...]
+    overwrite: tuple[Overwrite, ...]
+    in_place: InPlaceVariant | None
 
     @property
     def may_overwrite(self) -> Literal["input", "output", "input and output", "neither"]:

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from ..torch_internals import compat
 from ._rule import Argument, Rule
+from ._words import listed
 
 _KINDS = {"Tensor": "a tensor", "Scalar": "a number", "int": "a whole number", "str": "a string"}
 _KEYS = {"AutogradNestedTensor": "nested tensors", "AutogradCUDA": "CUDA tensors"}
@@ -33,7 +34,7 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
         argument.name for argument in rule.arguments if argument.is_tensor and _differs(argument, others)
     ]
     if len(tensors) > 1:
-        clauses.append(f"{_listed(tensors)} are tensors")
+        clauses.append(f"{listed(tensors, 'and')} are tensors")
     for argument in rule.arguments:
         kind = _KINDS.get(argument.type.rstrip("?"))
         if kind is None or (argument.name in tensors and len(tensors) > 1):
@@ -45,9 +46,9 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
         for argument in rule.arguments
         if not _everywhere(argument, others) and argument.default is None
     ]:
-        clauses.append(f"with {_listed(beyond)}")
+        clauses.append(f"with {listed(beyond, 'and')}")
     if not clauses and any(len(other.arguments) > len(rule.arguments) for other in others):
-        clauses.append(f"with {_listed(argument.name for argument in rule.arguments)} alone")
+        clauses.append(f"with {listed((argument.name for argument in rule.arguments), 'and')} alone")
     text = "; ".join(clauses)
     return f"{text}, in C++: Python makes a tensor of the number" if _is_for_cpp(rule, others) else text
 
@@ -62,11 +63,6 @@ def _differs(argument: Argument, others: Iterable[Rule]) -> bool:
 
 def _everywhere(argument: Argument, others: Iterable[Rule]) -> bool:
     return all(any(other.name == argument.name for other in rule.arguments) for rule in others)
-
-
-def _listed(names: Iterable[str]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
 
 
 def _is_for_cpp(rule: Rule, others: Sequence[Rule]) -> bool:
@@ -87,7 +83,9 @@ def _taken_from_python(operation: str) -> str | None:
         return None
     try:
         with torch.inference_mode(False), torch.enable_grad():
-            node = compat.renewed_grad_fn(function(torch.ones(2, device="cpu", requires_grad=True), 2.0))
+            node = compat.graph.renewed_grad_fn(
+                function(torch.ones(2, device="cpu", requires_grad=True), 2.0)
+            )
     except (RuntimeError, TypeError, ValueError, AttributeError):
         return None
     return None if node is None else str(node.name())

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..parsing import parse_expression
+from ..syntax import parse_expression
 from ._formula_helpers import JOINT, PROSE
 from ._formulas import readable
 from ._rule import GradientFormula, Rule
@@ -132,6 +132,12 @@ def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:
         return None
     targets = _targets([of for reason in reasons for of in reason.of], names)
     return f"only the gradient of {targets} reads it, which is not computed"
+
+
+def listed(names: Iterable[str], last: str = "or") -> str:
+    """Return quoted names: ```a`, `b` or `c```; empty if there are none."""
+    *others, final = [f"`{name}`" for name in names] or [""]
+    return f"{', '.join(others)} {last} {final}" if others else final
 
 
 def _targets(arguments: Iterable[str], names: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ._measured import MeasuredCall
@@ -216,65 +216,18 @@ def to_dict(operation: OperationRules) -> dict[str, Any]:
     """Return one operation as JSON-ready data."""
     return {
         "name": operation.name,
-        "runs": list(operation.parts),
-        "keepers": {part: list(roles) for part, roles in operation.keepers},
-        "calls": [_call_dict(call) for call in operation.calls],
-        "spellings": list(operation.spellings),
+        "runs": operation.parts,
+        "keepers": dict(operation.keepers),
+        "calls": [asdict(call) for call in operation.calls],
+        "spellings": operation.spellings,
         "variants": [_variant_dict(variant) for variant in operation.variants],
     }
 
 
-def _call_dict(call: MeasuredCall) -> dict[str, Any]:
-    """Return a measured call as JSON-ready data."""
-    return {
-        "call": call.call,
-        "when": call.when,
-        "runs": list(call.runs),
-        "keeps": list(call.keeps),
-        "keeps_own": call.keeps_own,
-        "overwrite": [_overwrite_dict(answer) for answer in call.overwrite],
-        "view": call.view,
-    }
-
-
-def _overwrite_dict(answer: Overwrite) -> dict[str, Any]:
-    return {"name": answer.name, "output": answer.output, "allowed": answer.allowed, "reason": answer.reason}
-
-
 def _variant_dict(variant: Variant) -> dict[str, Any]:
-    """Return an overload as JSON-ready data."""
-    return {
-        "schema": variant.schema,
-        "node": variant.node,
-        "key": variant.key,
-        "when": variant.when,
-        "view": variant.view,
-        "may_overwrite": variant.may_overwrite,
-        "saves": [
-            {
-                "role": saved.role,
-                "output": saved.output,
-                "when": saved.when,
-                "only_if": list(saved.only_if),
-                "optional": saved.optional,
-                "gradients": list(saved.gradients),
-                "why": saved.why,
-            }
-            for saved in variant.saves
-        ],
-        "gradients": [
-            {"of": list(gradient.of), "formula": gradient.formula, "torch_formula": gradient.torch_formula}
-            for gradient in variant.gradients
-        ],
-        "overwrite": [_overwrite_dict(answer) for answer in variant.overwrite],
-        "in_place": None
-        if variant.in_place is None
-        else {
-            "name": variant.in_place.name,
-            "keeps": list(variant.in_place.keeps),
-            "copies": variant.in_place.copies,
-        },
-    }
+    facts = asdict(variant)
+    head = {name: facts.pop(name) for name in ("schema", "node", "key", "when", "view")}
+    return {**head, "may_overwrite": variant.may_overwrite, **facts}
 
 
 def to_markdown(some: Iterable[OperationRules]) -> str:

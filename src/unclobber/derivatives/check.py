@@ -23,12 +23,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from ..operations import torch_table
+from ..syntax import out_of_place
 from ..torch_internals import compat
-from ._composites import ALIASES, PARTS
 from ._rule import Rule, SavedRole
 from ._small_runs import PackedMemory, memory_of, nodes_of, packing, tensors_in
-from .rules import condition, in_place_rule, resolve
-from .torch_table import by_node
+from .rules import resolve
+from .torch_table import by_node, in_place_row
 
 SAMPLES = 6
 """Inputs of the database that are tried per operation."""
@@ -87,7 +88,7 @@ def check(samples: int = SAMPLES, only: Iterable[str] = ()) -> Iterator[Checked]
         ImportError: The database can't be loaded; it needs the package ``expecttest``.
     """
     wanted = set(only)
-    for op in compat.operation_database():
+    for op in compat.dispatcher.operation_database():
         dtype = _dtype(op)
         if dtype is not None and (not wanted or op.name in wanted):
             yield _check_op(op, dtype, samples)
@@ -185,7 +186,7 @@ def _inputs(sample: Any, pick: Pick) -> _SampleRun:
         tensors.append(plain)
         return plain
 
-    first, args, kwargs = compat.tree_map(copy, (sample.input, sample.args, sample.kwargs))
+    first, args, kwargs = compat.compilers.tree_map(copy, (sample.input, sample.args, sample.kwargs))
     return _SampleRun(first, args, kwargs, tensors, own)
 
 
@@ -193,7 +194,7 @@ def _inputs(sample: Any, pick: Pick) -> _SampleRun:
 def _keeps(node: Any) -> Iterator[Disagreement]:
     """Yield a disagreement if the node's saved roles differ from the table's."""
     name = node.name()
-    observed = {role.partition("[")[0] for role, kept in compat.raw_saved(node) if kept is not None}
+    observed = {role.partition("[")[0] for role, kept in compat.kept.raw_saved(node) if kept is not None}
     rule = by_node(name)
     if rule is None:
         if name not in _BY_HAND and observed:
@@ -213,8 +214,7 @@ def _expected(rule: Rule, node: Any) -> list[SavedRole]:
     needed = rule.needed([parent for parent, _ in node.next_functions])
     roles = []
     for kept in rule.kept:
-        only_if = condition(rule, kept)
-        if not only_if or needed is None or needed.intersection(only_if):
+        if not kept.only_if or needed is None or needed.intersection(kept.only_if):
             roles.append(kept)
     return roles
 
@@ -222,7 +222,7 @@ def _expected(rule: Rule, node: Any) -> list[SavedRole]:
 def _may_be_left_out(rule: Rule, kept: SavedRole) -> bool:
     """Return whether the role is an argument that the call may have left out (or an empty list of
     tensors)."""
-    kind = next((argument.type for argument in rule.arguments if argument.name == kept.role), "")
+    kind = rule.type_of(kept.role)
     return "?" in kind or "[]" in kind
 
 
@@ -248,15 +248,16 @@ def _runs(name: str, nodes: list[Any]) -> Iterator[Disagreement]:
             why = "`unclobber rules` doesn't know this function"
             yield Disagreement("runs", next(iter(ran.values())), "nothing known", _listed(ran), why)
         return
-    target = ALIASES.get(known, known)
-    own = {target, f"{target}_", target.removesuffix("_")}
-    if not own.isdisjoint(ran) and target not in PARTS:
+    table = torch_table()
+    target = table.aliases.get(known, known)
+    own = {target, f"{target}_", out_of_place(target)}
+    if not own.isdisjoint(ran) and target not in table.runs:
         return  # the operation itself, with operations that prepare other shapes
     surplus = {operation: node for operation, node in ran.items() if operation not in own}
     for operation, node in surplus.items():
-        if not {operation, operation.removesuffix("_")}.intersection(PARTS.get(target, ())):
+        if not {operation, out_of_place(operation)}.intersection(table.runs.get(target, ())):
             why = f"`{target}` is not known to run `{operation}` on CPU tensors"
-            yield Disagreement("runs", node, _listed(PARTS.get(target, own)), f"`{operation}`", why)
+            yield Disagreement("runs", node, _listed(table.runs.get(target, own)), f"`{operation}`", why)
 
 
 # --- overwrite ---------------------------------------------------------------------------------------
@@ -319,10 +320,10 @@ def _in_place_memory(nodes: list[Any], run: _SampleRun, outputs: list[Tensor]) -
     if len(nodes) != 1 or len(outputs) != 1 or memory_of(outputs[0]) is None:
         return
     rule = by_node(nodes[0].name())
-    if rule is None or in_place_rule(rule) is not rule or len(rule.returns) != 1:
+    if rule is None or in_place_row(rule) is not rule or len(rule.returns) != 1:
         return
     mine = memory_of(outputs[0])
-    for role, kept in compat.raw_saved(nodes[0]):
+    for role, kept in compat.kept.raw_saved(nodes[0]):
         known = rule.keeps(role)
         if not isinstance(kept, PackedMemory) or known is None or not (known.output or role == "self"):
             continue

@@ -12,18 +12,19 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from ..model import UnclobberError
-from ._composites import ALIASES, PARTS
+from ..operations import torch_table
+from ..syntax import is_in_place, out_of_place
 from ._example_calls import CALLS
 from ._expressions import in_expression
 from ._measured import measured
-from ._rule import Argument, Rule, SavedRole
+from ._rule import Rule, SavedRole
 from ._shape_only import reads_shape_alone
-from ._spellings import function_name, spellings, variant_exists
-from ._variant import Derivative, InPlace, Overwrite, Saved, Variant
+from ._spellings import function_name, spellings
+from ._variant import Derivative, InPlaceVariant, Overwrite, Saved, Variant
 from ._when import when
-from ._words import why
+from ._words import listed, why
 from .card import OperationRules
-from .torch_table import by_node, by_operation, table
+from .torch_table import by_node, by_operation, in_place_row, table
 
 
 class UnknownOperationError(UnclobberError):
@@ -32,7 +33,7 @@ class UnknownOperationError(UnclobberError):
     __module__ = "unclobber"
 
     def __init__(self, name: str, nearest: tuple[str, ...]) -> None:
-        hint = f" Did you mean {_listed(nearest)}?" if nearest else " `unclobber rules --all` lists them."
+        hint = f" Did you mean {listed(nearest)}?" if nearest else " `unclobber rules --all` lists them."
         super().__init__(f"torch has no differentiable operation {name!r}.{hint}")
         self.name = name
         self.nearest = nearest
@@ -114,7 +115,7 @@ def _candidates(text: str) -> Iterable[str]:
 
 def _and_without_underscore(name: str) -> Iterable[str]:
     """Yield the names without the underscores of in-place and special methods."""
-    if name.endswith("_") and not name.endswith("__"):
+    if is_in_place(name):
         yield name[:-1]
     if re.fullmatch(r"__i?[a-z]+__", name):
         yield name.strip("_")
@@ -130,29 +131,24 @@ def _nearest(name: str) -> tuple[str, ...]:
     return tuple(difflib.get_close_matches(text, known, n=3, cutoff=0.6))
 
 
-def _listed(names: tuple[str, ...]) -> str:
-    quoted = [f"`{name}`" for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} or {quoted[-1]}"
-
-
 @lru_cache(maxsize=1)
 def _names() -> frozenset[str]:
     differentiable = {_bare(rule.operation) for rule in table() if rule.node is not None and rule.gradients}
-    return frozenset({*differentiable, *PARTS, *ALIASES, *CALLS})
+    return frozenset({*differentiable, *torch_table().runs, *torch_table().aliases, *CALLS})
 
 
 def _bare(operation: str) -> str:
     """Return ``exp`` for the row of ``exp_`` if the table has both."""
-    if not operation.endswith("_") or operation.endswith("__"):
-        return operation
-    plain = operation[:-1]
-    return plain if any(rule.operation == plain for rule in by_operation(plain)) else operation
+    plain = out_of_place(operation)
+    known = plain != operation and any(rule.operation == plain for rule in by_operation(plain))
+    return plain if known else operation
 
 
 @lru_cache(maxsize=2048)
 def _rules(name: str) -> OperationRules:
     """Build the rules of an operation, once."""
-    target = ALIASES.get(name, name)
+    target = torch_table().aliases.get(name, name)
+    parts = torch_table().runs.get(target, ())
     differentiable = tuple(rule for rule in by_operation(target) if rule.node is not None and rule.gradients)
     # A row of another dispatch key is a repetition, unless it saves something else.
     plain = [rule for rule in differentiable if rule.key == "Default" or not _twin(rule, differentiable)]
@@ -160,8 +156,8 @@ def _rules(name: str) -> OperationRules:
         name=name,
         variants=tuple(_variant(rule, plain) for rule in plain),
         calls=measured(target),
-        parts=PARTS.get(target, ()),
-        keepers=tuple(_keepers(PARTS.get(target, ()))),
+        parts=parts,
+        keepers=tuple(_keepers(parts)),
         spellings=spellings(target) if target == name else (*spellings(name), *spellings(target)),
     )
 
@@ -195,7 +191,7 @@ def _variant(rule: Rule, others: list[Rule]) -> Variant:
         saves=saves,
         overwrite=tuple(_overwrites(rule, saves)),
         in_place=_in_place(rule),
-        view=is_view(rule),
+        view=rule.is_view,
         key=rule.key,
         when=when(rule, others),
     )
@@ -210,53 +206,29 @@ def _formula(rule: Rule, of: tuple[str, ...]) -> str | None:
 
 def _saved(rule: Rule, kept: SavedRole) -> Saved:
     """Build the description of one saved tensor."""
-    argument = _argument(rule, kept.role)
-    only_if = condition(rule, kept)
-    optional = argument is not None and "?" in argument.type
+    optional = "?" in rule.type_of(kept.role)
     return Saved(
         role=kept.role,
         output=kept.output,
-        when=_when(only_if, optional),
-        only_if=only_if,
+        when=_when(kept.only_if, optional),
+        only_if=kept.only_if,
         optional=optional,
         gradients=kept.gradients,
         why=why(rule.node, kept.role) if rule.node is not None else None,
     )
 
 
-def condition(rule: Rule, kept: SavedRole) -> tuple[str, ...]:
-    """Return the arguments of which one must need a gradient for ``kept`` to be saved; empty: always.
-
-    Example:
-        >>> trilinear = by_operation("_trilinear")[0]
-        >>> condition(trilinear, trilinear.kept[0])
-        ('i2', 'i3')
-    """
-    if kept.only_if is not None:
-        return (kept.only_if,)
-    for gradient in rule.gradients:
-        # torch's own note in a formula for several gradients: `wrap_opt_if(i1, grad_input_mask[1] || …)`.
-        wrapped = re.search(rf"\bwrap_opt_if\({kept.role}, ([^)]*)\)", gradient.formula)
-        if wrapped is not None:
-            return tuple(gradient.of[int(n)] for n in re.findall(r"grad_input_mask\[(\d+)\]", wrapped[1]))
-    return ()
-
-
 def _when(only_if: tuple[str, ...], optional: bool) -> str:
     if only_if:
-        return f"if {_listed(only_if)} needs a gradient"
+        return f"if {listed(only_if)} needs a gradient"
     return "if it is given" if optional else "always"
-
-
-def _argument(rule: Rule, name: str) -> Argument | None:
-    return next((argument for argument in rule.arguments if argument.name == name), None)
 
 
 def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
     """Yield for each input and output whether it may be overwritten, and why."""
     by_role = {saved.role: saved for saved in saves}
-    tensors = [(argument.name, False) for argument in rule.arguments if argument.is_tensor]
-    for name, output in [*tensors, *((name, True) for name in rule.returns)]:
+    inputs, outputs = ((name, False) for name in rule.tensors), ((name, True) for name in rule.returns)
+    for name, output in (*inputs, *outputs):
         saved = by_role.get(name)
         if saved is None or saved.output != output:
             yield Overwrite(name, output, "yes", "no derivative reads it")
@@ -265,7 +237,7 @@ def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
                 name,
                 output,
                 "depends",
-                f"if no gradient of {_listed(saved.only_if)} is needed: that one reads it",
+                f"if no gradient of {listed(saved.only_if)} is needed: that one reads it",
             )
         elif reads_shape_alone(rule.node or "", name):
             yield Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")
@@ -274,55 +246,19 @@ def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
             yield Overwrite(name, output, "no", f"the gradient of {readers} reads it")
 
 
-def is_view(rule: Rule) -> bool:
-    """Return whether the operation returns a view of its argument."""
-    return bool(re.search(r"\([a-z]\)", rule.schema.partition("->")[2]))
-
-
-def _in_place(rule: Rule) -> InPlace | None:
-    if rule.operation.endswith("_"):
-        return InPlace(rule.operation, *_in_place_keeps(rule))
-    if in_place_overload(rule) is None:
+def _in_place(rule: Rule) -> InPlaceVariant | None:
+    row = in_place_row(rule)
+    if row is None:
         return None
-    return InPlace(f"{rule.operation}_", *_in_place_keeps(in_place_rule(rule)))
-
-
-def in_place_overload(rule: Rule) -> str | None:
-    """Return the overload of the in-place variant, ``""`` for the default one; None if torch has no variant.
-
-    Example:
-        >>> [in_place_overload(rule) for rule in by_operation("pow")]  # a number can't be written
-        ['Scalar', 'Tensor', None]
-    """
-    if is_view(rule) or not rule.arguments or not rule.arguments[0].is_tensor or len(rule.returns) != 1:
-        return None
-    # If both operands vary, the functional overload names them both: `Tensor_Scalar`.
-    for overload in (rule.overload, rule.overload.removeprefix("Tensor_")):
-        if variant_exists(f"{rule.operation}_", overload):
-            return overload
-    return None
-
-
-def in_place_rule(rule: Rule) -> Rule:
-    """Return the row of the in-place variant: ``elu_`` has its own, ``exp_`` has that of ``exp``."""
-    name = f"{rule.operation}_"
-    names = [argument.name for argument in rule.arguments if argument.is_tensor]
-    for own in by_operation(name):
-        if (
-            own.operation == name
-            and own.overload in (rule.overload, "")
-            and [argument.name for argument in own.arguments if argument.is_tensor] == names
-        ):
-            return own
-    return rule
+    name = rule.operation if is_in_place(rule.operation) else f"{rule.operation}_"
+    return InPlaceVariant(name, *_in_place_keeps(row))
 
 
 def _in_place_keeps(rule: Rule) -> tuple[tuple[str, ...], bool]:
     """Return one sentence per tensor that the in-place variant saves, and whether one is a private copy."""
     sentences, copies = [], False
     for kept in rule.kept:
-        only_if = condition(rule, kept)
-        when = f" {_when(only_if, False)}" if only_if else ""
+        when = f" {_when(kept.only_if, False)}" if kept.only_if else ""
         if kept.output and len(rule.returns) == 1:
             sentences.append(f"`self` as it has become{when}: don't write it again")
         elif not kept.output and kept.role == "self":

@@ -8,14 +8,16 @@ table is empty and every answer is None: a report loses a line, a program loses 
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..parsing import SharedLock
+from ..syntax import SharedLock, is_in_place, out_of_place
 from ._rule import Argument, GradientFormula, Rule, SavedRole
+from ._spellings import variant_exists
 from ._table_cache import read_through
 
 _OF_THE_MOMENT = (MemoryError, RecursionError, SystemError)
@@ -24,47 +26,17 @@ _OF_THE_MOMENT = (MemoryError, RecursionError, SystemError)
 _lock = SharedLock()
 
 
+class DerivativeTable(NamedTuple):
+    """Every rule of the installed torch, in the table's order, and indices of them."""
+
+    rules: tuple[Rule, ...] = ()
+    by_node: Mapping[str, Rule] = MappingProxyType({})
+    by_operation: Mapping[str, tuple[Rule, ...]] = MappingProxyType({})
+
+
 def table() -> tuple[Rule, ...]:
     """Return every rule of the installed torch, in the table's order; empty if it can't be read."""
-    try:
-        with _lock:  # other threads wait for the first one's table
-            return _table()
-    except _OF_THE_MOMENT:
-        return ()
-
-
-@lru_cache(maxsize=1)
-def _table() -> tuple[Rule, ...]:
-    """Read the table once; empty if it is unreadable, so that a failure is cached too."""
-    try:
-        return _read()
-    except _OF_THE_MOMENT:
-        # Raised past `lru_cache`, so that the next query, with more stack, reads the table
-        # (test_what_fails_at_one_moment_is_read_at_the_next in tests/unit/derivatives/test_derivatives.py).
-        raise
-    # No error of the user's: the yaml files, PyYAML or torchgen's internals may be missing or changed
-    # (tests/unit/derivatives/test_derivatives.py).
-    except Exception:
-        return ()
-
-
-def _nodes() -> Mapping[str, Rule]:
-    try:
-        with _lock:
-            return _by_node()
-    except _OF_THE_MOMENT:
-        return {}
-
-
-@lru_cache(maxsize=1)
-def _by_node() -> Mapping[str, Rule]:
-    """Index the table by backward node."""
-    # Views and their `_copy` counterparts, and dispatch keys, may share a node: the first is the plain one.
-    rules: dict[str, Rule] = {}
-    for rule in _table():
-        if rule.node is not None:
-            rules.setdefault(rule.node, rule)
-    return MappingProxyType(rules)
+    return _now().rules
 
 
 def by_node(node: str) -> Rule | None:
@@ -74,7 +46,7 @@ def by_node(node: str) -> Rule | None:
         >>> by_node("MmBackward0").operation
         'mm'
     """
-    return _nodes().get(node)
+    return _now().by_node.get(node)
 
 
 def by_operation(name: str) -> tuple[Rule, ...]:
@@ -84,11 +56,58 @@ def by_operation(name: str) -> tuple[Rule, ...]:
         >>> [rule.overload for rule in by_operation("pow")]
         ['Tensor_Scalar', 'Tensor_Tensor', 'Scalar']
     """
-    bare = name.rpartition("::")[2].partition(".")[0]
-    rules = tuple(rule for rule in table() if rule.operation == bare)
-    if not rules and bare.endswith("_") and not bare.endswith("__"):
-        rules = tuple(rule for rule in table() if rule.operation == bare[:-1])
-    return rules
+    known, bare = _now().by_operation, name.rpartition("::")[2].partition(".")[0]
+    return known.get(bare) or known.get(out_of_place(bare), ())
+
+
+def in_place_row(rule: Rule) -> Rule | None:
+    """Return the row of the in-place variant, None if torch has no variant: ``elu_`` has a row of its own,
+    ``exp_`` has that of ``exp``.
+
+    Example:
+        >>> [in_place_row(rule) is rule for rule in by_operation("pow")]  # a number can't be written
+        [True, True, False]
+    """
+    if rule.is_view or not rule.arguments or not rule.arguments[0].is_tensor or len(rule.returns) != 1:
+        return None
+    name = f"{rule.operation}_"
+    # If both operands vary, the functional overload names them both: `Tensor_Scalar`.
+    overloads = (rule.overload, rule.overload.removeprefix("Tensor_"))
+    if not is_in_place(rule.operation) and not any(variant_exists(name, overload) for overload in overloads):
+        return None
+    own = [row for row in by_operation(name) if row.operation == name and row.tensors == rule.tensors]
+    return next((row for row in own if row.overload in (rule.overload, "")), rule)
+
+
+def _now() -> DerivativeTable:
+    try:
+        with _lock:  # other threads wait for the first one's table
+            return _table()
+    except _OF_THE_MOMENT:
+        return DerivativeTable()
+
+
+@lru_cache(maxsize=1)
+def _table() -> DerivativeTable:
+    """Read the table once; empty if it is unreadable, so that a failure is cached too."""
+    try:
+        rules = _read()
+    except _OF_THE_MOMENT:
+        # Raised past `lru_cache`, so that the next query, with more stack, reads the table
+        # (test_what_fails_at_one_moment_is_read_at_the_next in tests/unit/derivatives/test_derivatives.py).
+        raise
+    # No error of the user's: the yaml files, PyYAML or torchgen's internals may be missing or changed
+    # (tests/unit/derivatives/test_derivatives.py).
+    except Exception:
+        return DerivativeTable()
+    nodes: dict[str, Rule] = {}
+    operations: dict[str, tuple[Rule, ...]] = {}
+    for rule in rules:
+        operations[rule.operation] = (*operations.get(rule.operation, ()), rule)
+        # Views and their `_copy` counterparts, and dispatch keys, may share a node: the plain one is first.
+        if rule.node is not None:
+            nodes.setdefault(rule.node, rule)
+    return DerivativeTable(rules, MappingProxyType(nodes), MappingProxyType(operations))
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -161,7 +180,6 @@ def _kept(
     info: Any, gradients: Sequence[GradientFormula], arguments: Sequence[Argument]
 ) -> Iterable[SavedRole]:
     """Yield the saved tensors of an operation, inputs first."""
-    some = [a for a in arguments if any(a.name in gradient.of for gradient in gradients)]
     for saved, output in [
         *((saved, False) for saved in info.all_saved_inputs),
         *((saved, True) for saved in info.all_saved_outputs),
@@ -174,33 +192,31 @@ def _kept(
             role=name,
             output=output,
             gradients=tuple(dict.fromkeys(of for gradient in readers for of in gradient.of)),
-            only_if=None if output else _condition(info.name, name, readers, some, arguments),
+            only_if=_condition(info.name, name, output, gradients, arguments),
         )
 
 
 def _condition(
-    name: str,
-    role: str,
-    readers: Sequence[GradientFormula],
-    some: Sequence[Argument],
-    arguments: Sequence[Argument],
-) -> str | None:
-    """Return the argument that must need a gradient for autograd's generated code to save an input.
+    name: str, role: str, output: bool, gradients: Sequence[GradientFormula], arguments: Sequence[Argument]
+) -> tuple[str, ...]:
+    """Return the arguments of which one must need a gradient for autograd's generated code to save a tensor;
+    empty if it is saved whenever the node is made.
 
-    Follows ``guard_for`` in torchgen's ``gen_variable_type``. None if the input is saved whenever the node is
-    made.
+    Follows ``guard_for`` in torchgen's ``gen_variable_type``.
     """
-    kind = next((argument.type for argument in arguments if argument.name == role), "")
-    if (
-        any("[]" in argument.type for argument in some)
-        or "backward" in name
-        or len(some) <= 1
-        or kind != "Tensor"
-        or len(readers) != 1
-        or len(readers[0].of) != 1
-    ):
-        return None
-    return readers[0].of[0]
+    some = [a for a in arguments if any(a.name in gradient.of for gradient in gradients)]
+    readers = [gradient for gradient in gradients if role in gradient.reads]
+    alone = len(readers) == 1 and len(readers[0].of) == 1
+    lists = any("[]" in argument.type for argument in some)
+    is_tensor = any(argument.name == role and argument.type == "Tensor" for argument in arguments)
+    if not output and alone and is_tensor and len(some) > 1 and not lists and "backward" not in name:
+        return readers[0].of
+    for gradient in gradients:
+        # torch's own note in a formula for several gradients: `wrap_opt_if(i1, grad_input_mask[1] || …)`.
+        wrapped = re.search(rf"\bwrap_opt_if\({role}, ([^)]*)\)", gradient.formula)
+        if wrapped is not None:
+            return tuple(gradient.of[int(n)] for n in re.findall(r"grad_input_mask\[(\d+)\]", wrapped[1]))
+    return ()
 
 
 def _name(saved: Any) -> str:

@@ -1,8 +1,8 @@
 """Memory of one training step: which line keeps which bytes for backward, why and how long.
 
 A run is recorded whole (every operation, every storage, every save) and interpreted afterwards:
-``recorder`` writes facts down, ``_analysis`` and ``_inplace`` read them, ``text``, ``json`` and
-``html`` show the report.
+``_recorder`` writes facts down, ``_analysis`` and ``_inplace`` read them, ``_text``, ``_html`` and ``_shown``
+show the report.
 """
 
 from ._facts import (
@@ -17,15 +17,16 @@ from ._facts import (
     MemoryReport,
     ModuleTotal,
     Peak,
-    SourceEdit,
     Tried,
 )
-from .runs import memory, record_step
-from .shown import StepMemory
+from ._recorder import EnoughError
+from ._runs import memory, record_program, record_step
+from ._shown import StepMemory
 
 __all__ = [
     "Change",
     "CurvePoint",
+    "EnoughError",
     "GradientLife",
     "InPlaceCandidate",
     "InPlaceUse",
@@ -35,14 +36,9 @@ __all__ = [
     "MemoryReport",
     "ModuleTotal",
     "Peak",
-    "SourceEdit",
     "StepMemory",
     "Tried",
-    "html",
-    "json",
     "memory",
+    "record_program",
     "record_step",
-    "recorder",
-    "runs",
-    "text",
 ]

@@ -104,8 +104,7 @@ def _plain(operation: str) -> str:
 
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
     """Return the bytes kept at the peak by line, largest first. A storage is charged to the line of its
-    first save.
-    """
+    first save."""
     groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
     for position, storage in enumerate(kept):
         if storage.at_peak and storage.kind == "activation":

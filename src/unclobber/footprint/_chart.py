@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..model.text import shape, size, times
-from ._facts import KeptStorage, LiveBytes, MemoryReport
-from ._words import short
+from ._facts import KeptStorage, LiveBytes, MemoryReport, short
 
 WIDTH = 760
 HEIGHT = 260

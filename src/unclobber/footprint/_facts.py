@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ..model import SpanEdit
+
 Kind = Literal["parameter", "buffer", "input", "activation", "gradient", "temporary"]
 """Kinds of storages. The first three live anyway; forward makes an ``activation``, backward a leaf's
-``gradient``, or a ``temporary`` for an inner gradient.
-"""
+``gradient``, or a ``temporary`` for an inner gradient."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,16 @@ class Location:
     """The expression that ran, or the line."""
     called_from: tuple[str, int] | None = None
     """The user's own line (path, line) that led there, where the place is in an installed package."""
+
+
+def short(place: Location | None) -> str:
+    """Return ``train.py:14``, with the folder's name if the file name alone says little."""
+    if place is None:
+        return "(unknown line)"
+    folder, name = os.path.split(place.path)
+    if name in ("__init__.py", "__main__.py"):
+        name = f"{os.path.basename(folder)}/{name}"
+    return f"{name}:{place.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,48 +188,44 @@ class InPlaceCandidate:
     """Keys that recognise its calls in another run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Result of a second run with the safe candidates in-place."""
-
-    substituted: int
-    """Calls that ran in place."""
-    places: int
-    peak_before: int
-    peak_after: int
-    equal_loss: bool
-    gradients: int
-    rounded_gradients: int
-    """Gradients that differ by rounding: elu in place computes its slope from the result."""
-    changed_gradients: int
-    """Gradients that differ by more than rounding: the change is not safe after all."""
-    largest_difference: float
-    """Largest difference of any gradient's element, relative to that gradient's largest."""
-    error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """Result of another run, with a change in it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A comparison of another run with the first: loss, gradients and peak."""
 
     peak_before: int
-    peak_after: int
+    peak_after: int = 0
     """Bytes of the step alone."""
-    seconds_before: float
-    seconds_after: float
-    """Seconds of forward and backward, unrecorded; the quicker of two runs. Processor time of all threads;
-    on a GPU, time on the clock.
-    """
-    equal_loss: bool
-    gradients: int
-    rounded_gradients: int
-    changed_gradients: int
-    largest_difference: float
+    equal_loss: bool = False
+    gradients: int = 0
+    rounded_gradients: int = 0
+    """Gradients that differ by rounding: elu in place computes its slope from the result."""
+    changed_gradients: int = 0
+    """Gradients that differ by more than rounding: the change is not safe after all."""
+    largest_difference: float = 0.0
     """Largest difference of any gradient's element, relative to that gradient's largest."""
     changed_buffers: int = 0
     """Buffers that ended with other values: running statistics that were updated twice."""
     error: str | None = None
     """The reason why there is nothing to compare; None if the run could be compared."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedInPlace(Compared):
+    """Result of a run with all safe candidates in place."""
+
+    substituted: int
+    """Calls that ran in place."""
+    places: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried(Compared):
+    """Result of another run, with a change in it."""
+
+    seconds_before: float
+    seconds_after: float
+    """Seconds of forward and backward, unrecorded; the quicker of two runs. Processor time of all threads;
+    on a GPU, time on the clock."""
 
     @property
     def proved(self) -> bool:
@@ -227,20 +235,6 @@ class Tried:
     @property
     def saved(self) -> int:
         return self.peak_before - self.peak_after
-
-
-@dataclass(frozen=True, slots=True)
-class SourceEdit:
-    """A replacement for a part of a file."""
-
-    path: str
-    line: int
-    column: int
-    """1-based, in characters."""
-    end_line: int
-    end_column: int
-    """The column after the last character."""
-    text: str
 
 
 Sort = Literal["formula", "mask", "dtype", "twice", "checkpoint", "in-place", "unneeded", "held"]
@@ -259,13 +253,13 @@ class Change:
     modules: tuple[str, ...]
     times: int
     """Number of calls that it concerns."""
-    predicted: int
+    predicted: int = 0
     """Bytes by which the peak falls, computed from the recorded timeline."""
     recomputed: float = 0.0
-    """Part of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
+    """Section of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
     tried: Tried | None = None
     why_untried: str | None = None
-    edits: tuple[tuple[SourceEdit, ...], ...] = field(default=(), repr=False)
+    edits: tuple[tuple[SpanEdit, ...], ...] = field(default=(), repr=False)
     """Alternative source edits that make it, the likeliest first; each is still to be proved."""
 
     @property
@@ -324,7 +318,7 @@ class MemoryReport:
     """Live bytes at the peak that forward made."""
     peak_kept: int = 0
     """Largest number of bytes that saves alone kept alive at one tick."""
-    trial: Trial | None = None
+    trial: TriedInPlace | None = None
     changes: tuple[Change, ...] = ()
     """Changes that would lower the peak, largest saving first."""
     curve: tuple[CurvePoint, ...] = ()

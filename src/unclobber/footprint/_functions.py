@@ -7,7 +7,7 @@ the program wrote, and whether it requests in-place.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -37,13 +37,7 @@ class FunctionCalls(TorchFunctionMode):
         self._begins = begins
         self._ends = ends
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the function between the two listeners; an error of the function ends the call, too."""
         kwargs = kwargs or {}
         self._begins(requests_in_place(func, args, kwargs), func, (args, kwargs))

@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..derivatives import Rule, by_operation
-from ..derivatives.rules import in_place_overload, in_place_rule
+from ..derivatives import Rule, by_operation, in_place_row
 from . import _places
 from ._facts import InPlaceCandidate, InPlaceUse
 from ._functions import in_place_form
@@ -38,8 +37,7 @@ def gains(
     trace: Trace, line: BytesOverTime
 ) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
     """Return the program's in-place operations, the possible ones, and the drop of the peak with all of
-    these at once.
-    """
+    these at once."""
     totals = line.totals
     used = _used(trace, line, totals)
     groups = _chances(trace)
@@ -107,8 +105,7 @@ def _use(
 
 def _is_in_place(operation: Operation) -> bool:
     """Return whether the program requested this write of the first operand, and an out-of-place form
-    exists.
-    """
+    exists."""
     name = operation.name
     return (
         operation.in_place_requested
@@ -128,7 +125,7 @@ def _had_it_not_been(
     size = target.bytes
     rule = _rule(operation.name[:-1], operation.overload)
     if rule is not None and target.requires_grad:
-        own = in_place_rule(rule)
+        own = in_place_row(rule) or rule
         keeps_old = rule.keeps("self") is not None
         copies = own.keeps("self") is not None
         if copies:
@@ -176,7 +173,7 @@ def _chance(
 ) -> _Chance | None:
     """Return how a call could be in place, or None. Each storage is offered once."""
     rule = _rule(operation.name, operation.overload)
-    if rule is None or in_place_overload(rule) is None:
+    if rule is None or in_place_row(rule) is None:
         return None
     # Only what the program called: `mul` inside of `dropout` can't be written otherwise, but `dropout` has an
     # in-place form (test_in_place.py, test_dropout_is_one_operation).
@@ -223,9 +220,8 @@ def _kept_by_itself_alone(
     operation: Operation, number: int, rule: Rule, trace: Trace, saves: dict[int, list[PackedSave]]
 ) -> bool:
     """Return whether the old value is read later only because this operation keeps it, and in place it
-    keeps none.
-    """
-    in_place = in_place_rule(rule)
+    keeps none."""
+    in_place = in_place_row(rule) or rule
     if in_place is rule or in_place.keeps("self") is not None:
         return False
     mine = [save for save in saves.get(number, ()) if end_of(save, trace) >= operation.tick]
@@ -242,7 +238,7 @@ def _keeps_no_copy(
     """Return whether the in-place form saves no copy of what this operation saves now."""
     if position != 0:
         return not any(_own(save, operation) for save in saves.get(number, ()))
-    in_place = in_place_rule(rule)
+    in_place = in_place_row(rule) or rule
     own = [save for save in saves.get(number, ()) if _own(save, operation)]
     # In place, autograd keeps a copy of the operand that it keeps now, so nothing is gained.
     return not own or in_place.keeps("self") is None
@@ -250,8 +246,7 @@ def _keeps_no_copy(
 
 def _own(save: PackedSave, operation: Operation) -> bool:
     """Return whether this operation made the save: inputs are packed just before it runs, outputs just
-    after.
-    """
+    after."""
     near = save.tick in (operation.tick - 1, operation.tick)
     return near and _places.key(save.stack) == _places.key(operation.stack)
 
@@ -278,8 +273,7 @@ def _candidate(
 # --- shared ------------------------------------------------------------------------------------------
 def _rule(name: str, overload: str) -> Rule | None:
     """Return the rule of a functional operation; that of ``Tensor_Scalar`` for ``Scalar`` if there is no
-    other.
-    """
+    other."""
     rules = [rule for rule in by_operation(name) if rule.operation == name and rule.key == "Default"]
     for wanted in (overload, f"Tensor_{overload}"):
         for rule in rules:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..source import owners
+from ..source import named_tensors
 from ..torch_internals import compat
 
 
@@ -38,7 +38,7 @@ def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> li
         freed: The nodes of the graph whose backward begins.
     """
     names = []
-    for name, tensor in owners.named_tensors():
+    for name, tensor in named_tensors():
         number = number_of(tensor)
         if number is not None:
             names.append(HeldName(name, number, frozenset(_kept_by(tensor, freed))))
@@ -47,17 +47,10 @@ def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> li
 
 def _kept_by(tensor: Tensor, freed: set[Any]) -> Iterator[int]:
     """Yield the storages that a tensor's graph keeps outside of the graph that is freed."""
-    node = compat.grad_fn(tensor) if compat.has_history(tensor) else None
-    seen: set[Any] = set()
-    todo = [] if node is None else [node]
-    while todo:
-        current = todo.pop()
-        if current in seen or current in freed:
-            continue
-        seen.add(current)
-        for _, held in compat.raw_saved(current):
+    node = compat.graph.grad_fn(tensor) if compat.graph.has_history(tensor) else None
+    for current in compat.graph.nodes_below([node], but=freed):
+        for _, held in compat.kept.raw_saved(current):
             # By attribute and not by class, because the recorder defines the class and imports this module.
             number = getattr(getattr(held, "save", None), "storage", None)
             if number is not None:
                 yield number
-        todo += [parent for parent, _ in current.next_functions if parent is not None]

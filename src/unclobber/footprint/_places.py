@@ -14,7 +14,7 @@ from types import CodeType
 import torch
 
 from ..model import PACKAGE
-from ..source import Stack, sites
+from ..source import Stack, resolve, user_frame
 from ._facts import Location
 
 Instruction = tuple[CodeType, int]
@@ -40,12 +40,11 @@ def key(stack: Stack) -> tuple[object, ...]:
 @lru_cache(maxsize=4096)
 def _place(files: tuple[str, ...], code: CodeType, lasti: int, user: Instruction | None) -> Location | None:
     """Return the location of a line. ``files`` is part of the cache's key, because code objects of equal
-    text in two files are equal.
-    """
-    site = sites.resolve((code, lasti))
+    text in two files are equal."""
+    site = resolve((code, lasti))
     if site is None:
         return None
-    above = None if user is None else sites.resolve(user)
+    above = None if user is None else resolve(user)
     called_from = None if above is None else (above.path, above.line)
     return Location(site.path, site.line, site.function, site.source, called_from)
 
@@ -55,7 +54,7 @@ def place(stack: Stack) -> Location | None:
     instruction = innermost(stack)
     if instruction is None:
         return None
-    user = sites.user_frame(stack)
+    user = user_frame(stack)
     # The line to charge is the user's own, which needs no second place.
     if user is not None and user[0] is instruction[0]:
         user = None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from ..model.text import listing, plural, size, times
-from ._facts import Change, MemoryReport, Tried
-from ._words import short
+from ._facts import Change, Compared, MemoryReport, Tried, TriedInPlace, short
 
 _ADVICE = ("held", "unneeded", "twice", "dtype")
 """Sorts of changes whose ``write`` is a sentence, not code."""
@@ -64,7 +63,21 @@ def measured(tried: Tried) -> str:
     return text if tried.proved else f"NOT PROVED, {text}"
 
 
-def equality(tried: Tried) -> str:
+def in_place(trial: TriedInPlace) -> str:
+    """Return the sentence on the run with all candidates in place."""
+    if trial.error is not None:
+        return f"The changed program failed, so nothing is proved: {trial.error}"
+    if not trial.substituted:
+        return "There was nothing to change."
+    before, after = trial.peak_before, trial.peak_after
+    peak = f"the peak {'fell' if after < before else 'rose'} from {size(before)} to {size(after)}"
+    if before == after:
+        peak = f"the peak stayed at {size(after)}: it bought nothing"
+    calls = f"{plural(trial.substituted, 'call')} on {plural(trial.places, 'line')}"
+    return f"{calls} ran in place: {equality(trial)}; {peak}."
+
+
+def equality(tried: Compared) -> str:
     """Return how the other run's loss, gradients and buffers compare."""
     if not tried.equal_loss:
         return "the loss is another one"

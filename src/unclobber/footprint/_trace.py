@@ -78,7 +78,6 @@ class PackedSave:
     """Number of the module call that made it."""
     shape: tuple[int, ...]
     dtype: str
-    sequence: int
     released: int | None = None
     needed: int | None = None
     node: str | None = None

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..model import Finding, Report
-from ..session.session import Session
+from ..session import Session
 
 Shell = Any
 

@@ -11,9 +11,8 @@ from _pytest._code.code import ReprEntry, ReprExceptionInfo, ReprFileLocation, R
 from _pytest._io import TerminalWriter
 
 from ..model import Report
-from ..repair.edits import with_edits
-from ..report.story import offending
-from ..session.story_boundary import text_of
+from ..repair import with_candidates
+from ..report import offending, text_of
 
 if TYPE_CHECKING:
     import pytest
@@ -46,7 +45,7 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
 
     Its lines have no colours, because JUnit files, logs and xdist's controller take them as they are.
     """
-    findings = with_edits(Report("refused", tuple(findings))).findings
+    findings = with_candidates(Report("refused", tuple(findings))).findings
     first = findings[0]
     site = offending(first)
     path, line = (site.path, site.line) if site else (item.location[0], (item.location[1] or 0) + 1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from ..report import guard_line, guard_places
-from ..session.session import Session
+from ..report import guard_lines
+from ..session import Session
 
 
 def say(text: str) -> None:
@@ -21,5 +21,4 @@ def say(text: str) -> None:
 
 def say_restored(session: Session) -> None:
     """Print how many values a guarded session gave back, and for which lines."""
-    report = session.report()
-    say("\n".join([guard_line(report), *guard_places(report)]))
+    say("\n".join(guard_lines(session.report())))

@@ -17,15 +17,12 @@ from typing import Any
 
 from ..main_module import is_default_hook
 from ..model import Finding, InplaceError, Report, UnclobberError
-from ..repair.edits import with_edits
-from ..report import options_for, report_to_text
-from ..session.entered import settings_here
-from ..session.inside import depth
-from ..session.session import Session, put_back
-from ..session.story_boundary import rendered, text_of
-from ..settings import Suppression
-from ..source import sites
+from ..repair import with_candidates
+from ..report import FORMATS, options_for, rendered, text_of
+from ..session import Session, depth, put_back, settings_here
+from ..source import starts_program
 from ._saying import say, say_restored
+from ._sessions import by_settings
 
 _INSIDE = "the whole program is watched or none of it, so not inside of `with unclobber.watch():` or the like"
 
@@ -83,7 +80,7 @@ class _Installed:
         reported = self.session.split_suppressed()[0]
         same = [other for other in reported if other.ahead and other.needed == finding.needed]
         report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
-        return rendered(report_to_text, with_edits(report, _script()), options_for(sys.stderr))
+        return rendered(FORMATS["text"], with_candidates(report, _script()), options_for(sys.stderr))
 
 
 _installed: list[_Installed] = []
@@ -127,13 +124,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         uninstall()
     if depth():
         raise UnclobberError(f"install(): {_INSIDE}")
-    session = Session(
-        "guard" if guarded else "watch",
-        strict=settings.strict if strict is None else strict,
-        fingerprint=settings.fingerprint,
-        command=tuple(sys.argv),
-        suppression=Suppression(settings),
-    )
+    session = by_settings(settings, guard=guarded, strict=strict, command=tuple(sys.argv))
     installation = _Installed(session)
     installation.begin()
     _installed.append(installation)
@@ -175,7 +166,7 @@ def _is_watched_by_a_command() -> bool:
     """Return whether the calling program runs under an unclobber command, which watches it already."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if sites.starts_program(frame.f_code):
+        if starts_program(frame.f_code):
             return True
         frame = frame.f_back
     return False

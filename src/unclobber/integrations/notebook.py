@@ -21,7 +21,7 @@ import ast
 import linecache
 import os
 import weakref
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -29,13 +29,13 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from ..model import PACKAGE, Finding, Frame, Report, Site, or_default
-from ..repair.edits import with_edits
-from ..report import ReportDisplay
-from ..session.session import Session
-from ..session.story_boundary import error_of, line_of
-from ..settings import ProjectSettings, SettingsError, Suppression
+from ..repair import with_candidates
+from ..report import ReportDisplay, error_of, line_of
+from ..session import Session
+from ..settings import ProjectSettings, SettingsError
 from ..settings.pyproject import settings_for
 from ._every_cell import EveryCell
+from ._sessions import by_settings
 
 Shell = Any
 """An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
@@ -165,7 +165,7 @@ class Magics:
     def shown(self, fact: Report | Finding) -> ReportDisplay:
         """Return what is displayed for a report or a finding; its places are cells, not temporary files."""
         report = fact if isinstance(fact, Report) else Report("refused", (fact,))
-        return ReportDisplay(self._in_cells(with_edits(report)))
+        return ReportDisplay(self._in_cells(with_candidates(report)))
 
     def _compiled(self, body: str, raw: str, *, below_the_magic: bool) -> tuple[Any, Any]:
         """Compile the statements, and the last expression by itself, because its value is to be displayed."""
@@ -203,15 +203,8 @@ class Magics:
         """Return a new session with the magic's options; the settings decide the options that it leaves
         open.
         """
-        settings = _settings()
-        share = options.fingerprint
-        return Session(
-            "guard" if (settings.guard if options.guard is None else options.guard) else "watch",
-            strict=settings.strict if options.strict is None else options.strict,
-            fingerprint=settings.fingerprint if share is None else share,
-            warn=False,  # silent writes are displayed below
-            suppression=Suppression(settings),
-        )
+        # Silent writes are displayed below the cell, so they warn of nothing.
+        return by_settings(_settings(), **asdict(options), warn=False)
 
     def _run(self, options: _Options, statements: Any, last: Any) -> None:
         """Run compiled statements in a session, and display its report. Raise a one-line error if a

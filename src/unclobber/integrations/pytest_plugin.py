@@ -27,7 +27,7 @@ import pytest
 
 if TYPE_CHECKING:
     from ..model import Finding
-    from ..session.session import Session
+    from ..session import Session
     from ..settings import ProjectSettings
 
 MODES = ("watch", "guard", "strict", "off")
@@ -164,17 +164,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         require_installed_torch()
     except UnclobberError as error:
         pytest.fail(str(error), pytrace=False)
-    from ..session.session import Session
-    from ..settings import Suppression
+    from ._sessions import by_settings
 
     mode = wanted.mode
-    session = Session(
-        "guard" if mode == "guard" else "watch",
+    session = by_settings(
+        wanted.settings,
+        guard=mode == "guard",
         strict=mode == "strict",
         fingerprint=wanted.fingerprint,
         # A silent write fails the test, which a warning would only repeat.
         warn=False,
-        suppression=Suppression(wanted.settings),
     )
     try:
         with session:
@@ -211,7 +210,7 @@ def _fail_for_silent(item: pytest.Item, session: Session) -> None:
         return
     # `pytest_runtest_makereport` shows all of them, though the raised error names one.
     item.stash[_findings] = tuple(silent)
-    from ..session.story_boundary import error_of
+    from ..report import error_of
 
     raise error_of(silent[0])
 

@@ -18,11 +18,9 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..model import Finding, UnclobberError
-from ..session.contexts import Watching
-from ..session.entered import settings_here
-from ..session.session import Session
-from ..settings import Suppression
+from ..session import Session, Watching, settings_here
 from ._saying import say_restored
+from ._sessions import by_settings
 
 Mode = Literal["watch", "guard", "strict"]
 
@@ -42,11 +40,8 @@ class Training(Watching):
         """Return the session of a training; the project's settings decide what the callback leaves open."""
         settings = settings_here()
         mode = self._mode or settings.mode
-        return Session(
-            "guard" if mode == "guard" else "watch",
-            strict=mode == "strict",
-            fingerprint=settings.fingerprint if self._fingerprint is None else self._fingerprint,
-            suppression=Suppression(settings),
+        return by_settings(
+            settings, guard=mode == "guard", strict=mode == "strict", fingerprint=self._fingerprint
         )
 
     @property

@@ -53,5 +53,6 @@ def _state_of(optimizers: Iterable[Any]) -> Iterator[Any]:
     """Yield the tensors that optimizers keep from step to step."""
     for optimizer in optimizers:
         for state in optimizer.state.values():
+            # Next to tensors some optimizers keep numbers, lists (LBFGS) or other objects as state.
             values = state.values() if isinstance(state, dict) else ()
             yield from (value for value in values if hasattr(value, "untyped_storage"))

@@ -66,6 +66,7 @@ def is_default_hook(hook: Any) -> bool:
     rank."""
     if hook is sys.__excepthook__:
         return True
+    # `init_process_group` replaces the hook by a closure over the one before.
     if not str(getattr(hook, "__module__", "")).startswith("torch.distributed."):
         return False
     return any(cell.cell_contents is sys.__excepthook__ for cell in hook.__closure__ or ())

@@ -32,6 +32,22 @@ class Edit:
         return self.line + self.old.count("\n")
 
 
+@dataclass(frozen=True, order=True, slots=True)
+class SpanEdit:
+    """A part of a file, and its replacement."""
+
+    path: str
+    line: int
+    column: int
+    """1-based, in characters."""
+    end_line: int
+    """The line of the last character."""
+    end_column: int
+    """The column after the last character."""
+    text: str
+    """The replacement."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fix:
     """A fix or advice for a finding. ``verified`` is set only if it was run and compared."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -82,3 +82,18 @@ class Report:
     def writes(self) -> int:
         """Number of writes to memory that live saved tensors share."""
         return self.totals.writes
+
+
+def outcome(findings: Iterable[Finding], *, failed: bool) -> Outcome:
+    """Return the worst outcome of the findings that were not repaired.
+
+    Args:
+        findings: All of a run.
+        failed: Whether the program failed for reasons of its own.
+    """
+    unrepaired = [finding for finding in findings if not finding.repaired]
+    if any(finding.torch_message for finding in unrepaired):
+        return "refused"
+    if unrepaired:
+        return "silent"
+    return "script-error" if failed else "clean"

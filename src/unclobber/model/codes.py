@@ -1,7 +1,7 @@
 """The codes, with all their texts, one entry a code.
 
-A new code is one entry here, one rule (``judge/rules/uc….py``), one page (``judge/pages/UC….md``) and one
-program that is refused or wrong in that way.
+A new code is one entry here, one rule (``explain/rules/uc….py``), one page (``model/pages/UC….md``) and
+one program that is refused or wrong in that way.
 """
 
 from __future__ import annotations

@@ -1,11 +1,18 @@
-"""A query of the program that may fail without harm to it."""
+"""Internal errors: a query of the program that may fail without harm to it, and the sentence about it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from types import TracebackType
 from typing import TypeVar
 
+from ._about import PACKAGE
+
 T = TypeVar("T")
+
+_LONGEST = 200
+_HERE = PACKAGE + os.sep
 
 
 def or_default(look: Callable[[], T], otherwise: T) -> T:
@@ -14,3 +21,28 @@ def or_default(look: Callable[[], T], otherwise: T) -> T:
         return look()
     except Exception:
         return otherwise
+
+
+def internal_error_in(what: str, error: Exception) -> str:
+    """Return a sentence about an internal error, without its full stop.
+
+    It keeps no reference to the error, whose frames hold the program's tensors.
+    """
+    kind = type(error).__name__
+    first = or_default(lambda: " ".join(str(error).split()), "")
+    text = f"{kind}: {first}" if first else kind
+    if len(text) > _LONGEST:
+        text = text[: _LONGEST - 1] + "…"
+    place = or_default(lambda: _place(error.__traceback__), "")
+    return f"{what}: {text}{place}; please report this fault of unclobber's"
+
+
+def _place(trace: TracebackType | None) -> str:
+    """Return `` (source/sites.py:214)``: the innermost line of unclobber's. Empty if there is none."""
+    place = ""
+    while trace is not None:
+        path = trace.tb_frame.f_code.co_filename
+        if path.startswith(_HERE):
+            place = f" ({path.removeprefix(_HERE).replace(os.sep, '/')}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return place

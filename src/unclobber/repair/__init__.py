@@ -1,19 +1,65 @@
 """Edits of the user's source from findings, each proved by running it.
 
-``_plan`` collects candidates from the ``fixers``. ``proof`` runs each candidate in a process of its
-own and compares its gradients with those of the original under ``guard``. ``_search`` joins the two, and
-``apply`` writes the proved edits. ``import unclobber`` imports nothing here.
+``_plan`` collects candidates from the ``fixers``. ``_trial`` runs the program with each in a process of its
+own and compares its gradients with those of the original under ``guard``; ``_search`` joins the two.
+``import unclobber`` imports nothing here, and importing this room loads no LibCST: its names do, when used.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..model import Report
+
+if TYPE_CHECKING:
+    from .candidates import together
+    from .given import Prover
+    from .outcome import Proof, Repair
+    from .project import Project
+    from .proof import Runner
+    from .rounds import Rounds, fix
+
 __all__ = [
-    "apply",
-    "candidates",
-    "diff",
-    "differences",
-    "edits",
-    "given",
-    "outcome",
-    "project",
-    "proof",
-    "rounds",
+    "Project",
+    "Proof",
+    "Prover",
+    "Repair",
+    "Rounds",
+    "Runner",
+    "fix",
+    "together",
+    "with_candidates",
 ]
+
+_HOME = {
+    "Project": "project",
+    "Proof": "outcome",
+    "Prover": "given",
+    "Repair": "outcome",
+    "Rounds": "rounds",
+    "Runner": "proof",
+    "fix": "rounds",
+    "together": "candidates",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+
+
+def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:
+    """Return the report with an unproved edit in each of its first findings. Never raises.
+
+    Args:
+        report: The report of a run that has ended, or of sources.
+        script: Absolute path of the script that ``report.command`` ran; None for anything else.
+        every: Whether each finding may get one, however many there are and however long their files.
+    """
+    if all(finding.repaired for finding in report.findings):
+        return report  # before LibCST is loaded
+    from .candidates import with_candidates
+
+    return with_candidates(report, script, every=every)

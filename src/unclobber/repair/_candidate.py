@@ -35,7 +35,6 @@ def interpretation_of(finding: Finding) -> Interpretation | None:
 class Candidate:
     """A fix candidate: an edit of one or more files, not yet run."""
 
-    fixer: str
     title: str
     """A phrase that describes the edit: ``write `d` out of place``."""
     texts: Mapping[str, str]
@@ -59,6 +58,8 @@ class Candidate:
     """Whether the edited expression is only probably the right one."""
     late: bool = False
     """Whether to try and prefer it after other edits of the same size."""
+    fixer: str = ""
+    """The fixer's name, which the table of fixers sets."""
 
     @property
     def in_doubt(self) -> bool:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .project import root_of
+from .project import root_of, within
 
 MOST_BYTES = 256 * 2**20
 MOST_FILES = 20_000
@@ -60,22 +60,18 @@ def copy_for(script: str, home: str) -> Copy:
         A Copy without pairs if the folders are too large.
     """
     root, here = root_of(script), os.path.realpath(os.getcwd())
-    if _within(here, root):
+    if within(here, root):
         wanted = [root]
     # One copy of the working directory holds the project, too.
-    elif _within(root, here) and _fits(here, home):
+    elif within(root, here) and _fits(here, home):
         wanted = [here]
     else:
-        wanted = [root] if _within(root, here) else [root, here]
+        wanted = [root] if within(root, here) else [root, here]
     fitting = [folder for folder in wanted if _fits(folder, home)]
     pairs = []
     for number, folder in enumerate(fitting):
         pairs.append((folder, os.path.join(home, f"copy-{number}", os.path.basename(folder) or "root")))
     return Copy(tuple(pairs))
-
-
-def _within(path: str, folder: str) -> bool:
-    return os.path.commonpath([path, folder]) == folder
 
 
 def _moved(path: str, pairs: tuple[tuple[str, str], ...]) -> str:
@@ -88,7 +84,7 @@ def _moved(path: str, pairs: tuple[tuple[str, str], ...]) -> str:
 
 def _fits(folder: str, home: str) -> bool:
     """Return whether a folder is small enough to be copied, and not around ``home``."""
-    if _within(home, folder):
+    if within(home, folder):
         return False
     size = count = 0
     for at, names, files in os.walk(folder):
@@ -159,15 +155,15 @@ class Filler:
             if inner and before is not None and before.is_dir(follow_symlinks=False):
                 self._refresh(entry.path, target)
                 continue
-            marks = _marks(entry.path)
-            if not inner and before is not None and self._made.get(target) == (marks, _marks(target)):
+            own = marks(entry.path)
+            if not inner and before is not None and self._made.get(target) == (own, marks(target)):
                 continue
             if before is not None:
                 _remove(before)
             if inner:
                 self._refresh(entry.path, target)
             elif _put(entry, target):
-                self._made[target] = marks, _marks(target)
+                self._made[target] = own, marks(target)
         for entry in left.values():
             _remove(entry)
         # Last, because writing into the folder changes its time.
@@ -190,7 +186,7 @@ def _put(entry: os.DirEntry[str], target: str) -> bool:
     return True
 
 
-def _marks(path: str) -> _Marks:
+def marks(path: str) -> _Marks:
     """Return numbers that change whenever a file does, even if a program restores its modification time."""
     facts = os.lstat(path)
     return facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino, facts.st_mode

@@ -87,7 +87,7 @@ def _enter_session() -> None:
     """Enter a session, which registers the kernels of all operators that have none yet."""
     import torch
 
-    from ..session.session import Session
+    from ..session import Session
 
     if not torch.cuda.is_available():  # a CUDA context does not survive a fork
         with Session("guard", warn=False):
@@ -96,8 +96,9 @@ def _enter_session() -> None:
 
 def _head(job: Job) -> str:
     """Return the start of the job's script; empty if it can't be read."""
+    path = os.path.join(job.at.folder, job.program.script)
     try:
-        with open(os.path.join(job.folder, job.script), encoding="utf-8", errors="replace") as stream:
+        with open(path, encoding="utf-8", errors="replace") as stream:
             return stream.read(100_000)
     except OSError:
         return ""
@@ -132,7 +133,7 @@ def _what_it_imported(job: Job) -> list[str]:
     """Return the parts of torch that a child has loaded and this process has not. Loaded here, the next child
     need not."""
     try:
-        with open(f"{job.answer_to}.modules") as file:
+        with open(f"{job.at.answer_to}.modules") as file:
             return [name for name in file.read().split() if name not in sys.modules]
     except OSError:
         return []
@@ -174,7 +175,7 @@ def _wait(child: int, job: Job) -> str:
 def _outcome(child: int, job: Job) -> str:
     """Return how the child ended; kill it after its time limit, which is shorter once its result is known."""
     began = time.monotonic()
-    end = began + job.timeout
+    end = began + job.at.timeout
     gone_on = False
     pause = 0.002
     while True:
@@ -183,8 +184,8 @@ def _outcome(child: int, job: Job) -> str:
             _kill_group(child)  # workers that it left behind
             code = os.waitstatus_to_exitcode(status)
             return "done" if code == 0 else f"died {code}"
-        if not gone_on and os.path.exists(f"{job.answer_to}.so-far"):
-            gone_on, end = True, min(end, began + job.seconds_to_end)
+        if not gone_on and os.path.exists(f"{job.at.answer_to}.so-far"):
+            gone_on, end = True, min(end, began + job.at.seconds_to_end)
         if time.monotonic() > end:
             _kill_group(child)
             os.waitpid(child, 0)
@@ -208,13 +209,13 @@ def _be_the_child(job: Job) -> None:
     nowhere = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nowhere, 0)
     for stream, name in ((1, "stdout"), (2, "stderr")):
-        to = os.open(f"{job.answer_to}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        to = os.open(f"{job.at.answer_to}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.dup2(to, stream)
     sys.stdin = os.fdopen(0, closefd=False)
-    if job.folder:
-        os.chdir(job.copy.there(os.path.realpath(job.folder)))
+    if job.at.folder:
+        os.chdir(job.at.copy.there(os.path.realpath(job.at.folder)))
     Run(job).perform()
-    with open(f"{job.answer_to}.modules", "w") as names:
+    with open(f"{job.at.answer_to}.modules", "w") as names:
         names.write("\n".join(name for name in list(sys.modules) if name.startswith("torch.")))
 
 

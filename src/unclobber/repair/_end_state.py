@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from ._job import Different
+from ._leftovers import digest
 from ._living import Living
 from ._recorder import BackwardRecord
 from ._state import State, Walk, differences
@@ -152,12 +153,6 @@ def flush() -> None:
                 file.flush()
             except (OSError, ValueError):
                 continue  # closed, or open for reading only
-
-
-def digest(path: str) -> str:
-    """Return a digest of a file's content."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _hash(data: bytes) -> str:

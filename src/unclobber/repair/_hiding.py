@@ -8,7 +8,6 @@ guess counts only if nothing was measured.
 from __future__ import annotations
 
 import ast
-import difflib
 import os
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -17,13 +16,14 @@ from typing import Any
 
 import libcst as cst
 
-from ..model import Finding
+from ..model import Finding, Site
 from ._candidate import Candidate
+from ._diff import changes
 from ._job import HeldBy
 from ._probes import WriteStatement
 from ._syntax import Source
 from .fixers._liveness import read_later
-from .fixers._sites import write_statements
+from .fixers._sites import sites, write_statements
 from .project import Project
 
 
@@ -39,8 +39,11 @@ class Hidden:
 
 def probes_of(finding: Finding) -> tuple[WriteStatement, ...]:
     """Return the statements that wrote, as probes."""
-    sites = [write.site for write in finding.writes if write.site is not None]
-    return tuple(dict.fromkeys(WriteStatement(os.path.realpath(s.path), s.line, s.column) for s in sites))
+    return tuple(dict.fromkeys(map(_probe, sites(*finding.writes))))
+
+
+def _probe(site: Site) -> WriteStatement:
+    return WriteStatement(os.path.realpath(site.path), site.line, site.column)
 
 
 def hidden(
@@ -56,12 +59,12 @@ def hidden(
     """
     never_read_again: set[str] = set()
     measured = False
-    for site, (path, source, statement) in write_statements(finding, project):
+    for write, (path, source, statement) in write_statements(finding, project):
         real = os.path.realpath(path)
         new = candidate.texts.get(path, candidate.texts.get(real))
         if new is None:
             continue
-        holders = held.get(WriteStatement(os.path.realpath(site.path), site.line, site.column))
+        holders = next((held.get(_probe(site)) for site in sites(write)), None)
         touched, bound = _change(source, statement, new, () if holders is None else holders.names)
         if not (touched or candidate.shared_name) or holders is None:
             continue
@@ -97,10 +100,8 @@ def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) ->
     full = new.splitlines()
     new_lines = [line.strip() for line in full]
     touched, bound = False, set()
-    # autojunk would take lines that are frequent in a long file for noise.
-    codes = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes()
-    for tag, a, b, c, d in codes:
-        if tag == "equal" or b < first or a > last:
+    for tag, a, b, c, d in changes(old_lines, new_lines):
+        if b < first or a > last:
             continue
         here = set(_bound("\n".join(full[c:d])))
         if (a < last and b > first) or (tag == "insert" and here & set(names)):

@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from ..record import SavedTensor, overlap, region_of
-from ..source.owners import variables_of
+from ..observe.record import SavedTensor, overlap, region_of
+from ..source import variables_of
 from ..torch_internals import compat
 from ._job import HeldBy
 from ._probes import PASSED, PLACE, WriteStatement
@@ -95,12 +95,12 @@ class Holders:
             return
         assert seen.names is not None
         saves = self._saves_of(value)
-        references = sys.getrefcount(value) - self._own_count - compat.references_by_torch(value)
+        references = sys.getrefcount(value) - self._own_count - compat.tensors.references_by_torch(value)
         own = int(bool(name) and not name.isidentifier())
         if own:
             seen.names.add(name)  # the container's or the object's reference
-        memory = compat.holders(value) - 1 - self._accounted(value, saves)
-        alone = not memory and compat.use_count(value) == 1 and not _remembers(value)
+        memory = compat.tensors.holders(value) - 1 - self._accounted(value, saves)
+        alone = not memory and compat.tensors.use_count(value) == 1 and not _remembers(value)
         if alone and references == own:
             return
         if alone and references == 1 and name.isidentifier():
@@ -110,7 +110,7 @@ class Holders:
         if name.isidentifier() and not names and frame.f_globals.get(name) is value:
             names.add(name)
         seen.names |= names
-        explained = references == own + len(names) and compat.use_count(value) <= 1 + len(sharers)
+        explained = references == own + len(names) and compat.tensors.use_count(value) <= 1 + len(sharers)
         if not explained or not self._memory_is(sharers, memory) or _remembers(value):
             # A reference that is counted but not found may be held by C code.
             seen.others = tuple(_words(value, frame, name)) or ("something",)
@@ -126,8 +126,8 @@ class Holders:
 
         They let go of the tensors that they hold, as they would at the write that comes next.
         """
-        address = compat.storage_address(value)
-        saves = [save for save in self._saves() if compat.storage_address(save.alias) == address]
+        address = compat.tensors.storage_address(value)
+        saves = [save for save in self._saves() if compat.tensors.storage_address(save.alias) == address]
         for save in saves:
             save.held = None
         return len(saves)
@@ -138,18 +138,21 @@ class Holders:
         if base is None:
             return saved
         # counted for `base`: this name and the call's argument; and for torch: its Python object and the view
-        alone = sys.getrefcount(base) - compat.references_by_torch(base) == 2 and compat.use_count(base) == 2
+        alone = (
+            sys.getrefcount(base) - compat.tensors.references_by_torch(base) == 2
+            and compat.tensors.use_count(base) == 2
+        )
         return saved + alone
 
     def _in(self, frame: FrameType, value: torch.Tensor) -> tuple[set[str], dict[str, torch.Tensor]]:
         """Return the names of a frame that hold the tensor, and those of other tensors in its memory."""
         names, sharers = set(), {}
-        address = compat.storage_address(value)
+        address = compat.tensors.storage_address(value)
         variables = variables_of(frame)
         for name, variable in variables.items():
             if variable is value:
                 names.add(name)
-            elif type(variable) is torch.Tensor and compat.storage_address(variable) == address:
+            elif type(variable) is torch.Tensor and compat.tensors.storage_address(variable) == address:
                 sharers[name] = variable
         variables.clear()
         return names, sharers
@@ -157,7 +160,7 @@ class Holders:
     def _memory_is(self, sharers: dict[str, torch.Tensor], memory: int) -> bool:
         """Return whether the other holders of a tensor's memory are exactly these names."""
         # each tensor is referred to by its name, by `sharers`, by the loop and by the call
-        alone = all(sys.getrefcount(t) - compat.references_by_torch(t) == 4 for t in sharers.values())
+        alone = all(sys.getrefcount(t) - compat.tensors.references_by_torch(t) == 4 for t in sharers.values())
         return alone and len({id(tensor) for tensor in sharers.values()}) == memory
 
 
@@ -178,7 +181,7 @@ def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
         variables.clear()
         at = at.f_back
     named += _referrers(value)
-    if not named and _has_other_tensors(compat.storage_address(value), id(value)):
+    if not named and _has_other_tensors(compat.tensors.storage_address(value), id(value)):
         named.append("a view of it")
     if _remembers(value):
         named.append("what was asked of the tensor itself (`retain_grad`, an attribute, its class)")
@@ -187,7 +190,7 @@ def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
 
 def _has_other_tensors(address: int | None, known: int) -> bool:
     tensors = (tensor for tensor in gc.get_objects() if type(tensor) is torch.Tensor and id(tensor) != known)
-    return any(compat.storage_address(tensor) == address for tensor in tensors)
+    return any(compat.tensors.storage_address(tensor) == address for tensor in tensors)
 
 
 def _referrers(value: torch.Tensor) -> Iterator[str]:

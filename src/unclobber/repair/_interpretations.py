@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..record import same_bits
+from ..observe.record import same_bits
 from ..torch_internals import compat, views
-from ..torch_internals.compat import tree_map
+from ..torch_internals.compat.compilers import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
 from . import _candidate as names
@@ -26,9 +26,9 @@ from . import _candidate as names
 Context = Callable[[], Any]
 
 
-def enter(interpretations: tuple[str, ...], stack: ExitStack) -> None:
+def enter(interpretations: frozenset[str], stack: ExitStack) -> None:
     """Enter the contexts of some interpretations; the recorder implements those about backward itself."""
-    for interpretation in interpretations:
+    for interpretation in sorted(interpretations):
         if interpretation in _CONTEXTS:
             stack.enter_context(_CONTEXTS[interpretation]())
 
@@ -58,7 +58,7 @@ def _refuses_a_leaf(message: str, args: Any) -> bool:
         return True
     target = args[0] if args and isinstance(args[0], torch.Tensor) else None
     base = None if target is None else target._base
-    leaf = base is not None and base.requires_grad and not compat.has_history(base)
+    leaf = base is not None and base.requires_grad and not compat.graph.has_history(base)
     return leaf and "is a view and is being modified inplace" in message
 
 
@@ -86,7 +86,7 @@ class _LeavesAsValues(TorchFunctionMode):
             return type(argument)(map(self._value, argument))
         if not isinstance(argument, torch.Tensor) or not argument.requires_grad:
             return argument
-        if compat.has_history(argument):
+        if compat.graph.has_history(argument):
             return argument
         known = self._copies.get(id(argument))
         # An optimizer's step writes the leaf itself (test_interpretations.py,
@@ -289,7 +289,11 @@ def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
     storages = {arg.untyped_storage().data_ptr() for arg in tensors.values()}
     if len(storages) < len(tensors):
         return {}
-    return {key: arg.clone() for key, arg in tensors.items() if arg.requires_grad and compat.has_history(arg)}
+    return {
+        key: arg.clone()
+        for key, arg in tensors.items()
+        if arg.requires_grad and compat.graph.has_history(arg)
+    }
 
 
 def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) -> Any:

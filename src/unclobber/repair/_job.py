@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 
 from ..model import Finding
 from ._copies import NOWHERE, Copy
@@ -11,6 +12,22 @@ from ._probes import WriteStatement
 
 INTERRUPTED = 130
 """The exit code of the driver process if Ctrl-C has ended it."""
+
+
+class Ended(Enum):
+    """The ways in which a run ends."""
+
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    """After enough backward calls, or because its gradients differ from the reference's."""
+    FINDING = "finding"
+    ERROR = "error"
+    TIMEOUT = "timeout"
+    DIED = "died"
+
+    @property
+    def well(self) -> bool:
+        return self in (Ended.FINISHED, Ended.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,35 +42,34 @@ class HeldBy:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """A run of the script in a process of its own."""
+class CommandLine:
+    """A script and its arguments."""
 
     script: str
     arguments: tuple[str, ...] = ()
-    overlay: Mapping[str, str] = field(default_factory=dict)
-    """Real path of a file to the text that runs in its place."""
-    policy: str = "watch"
-    """``watch`` (always strict) for candidates, ``guard`` for references."""
-    interpretations: tuple[str, ...] = ()
-    """References only: the interpretations of the program that torch refuses."""
-    stop_after: int | None = None
-    """Record this many backward calls, and end the run after them unless ``to_end``."""
-    to_end: bool = False
-    """Whether to go on to the end, and record the end state."""
-    seconds_to_end: float = 60.0
-    """Time limit for reaching the end, in seconds."""
-    copy: Copy = NOWHERE
-    """The copy of the program's folder for this run."""
-    folder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The place of a run, and its time limits."""
+
+    folder: str
     """The user's working directory."""
-    probes: tuple[WriteStatement, ...] = ()
-    """Statements at which to record the holders of the written tensor."""
-    record_to: str | None = None
-    """File for the recorded values, so that later runs can be compared with them."""
-    compare_with: str | None = None
-    compare_until: int | None = None
-    """The backward call that both must have reached; later ones are compared if both reach them. If the end
-    does not come in time, the comparison up to this call counts."""
+    copy: Copy
+    """The copy of the program's folder for this run."""
+    answer_to: str
+    """File for the pickled ``Ran``."""
+    timeout: float
+    seconds_to_end: float
+    """Time limit for reaching the end, in seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """The reference that a run is compared with."""
+
+    file: str
+    """The reference's recorded values."""
     nondeterministic: frozenset[str] = frozenset()
     """End-state entries (stdout, files, variables) that differ between runs of the unedited program; the
     comparison skips them."""
@@ -63,20 +79,54 @@ class Job:
     """Whether the candidate is meant to cut tensors off their graph."""
     joins: bool = False
     """Whether one backward call of the candidate may stand for two of the reference."""
-    since: int | None = None
-    """Start of the search, in nanoseconds since the epoch: record the files that the run reads as an earlier
-    run left them."""
-    answer_to: str = ""
-    """File for the pickled ``Ran``."""
-    timeout: float = 120.0
 
 
 @dataclass(frozen=True, slots=True)
+class Job:
+    """A run of a program in a process of its own."""
+
+    program: CommandLine
+    texts: Mapping[str, str] = field(default_factory=dict)
+    """Real path of a file to the text that runs in its place."""
+    interpretations: frozenset[str] | None = None
+    """The interpretations of the program that torch refuses, under ``guard``; None for a run under ``watch``,
+    which is always strict."""
+    stop_after: int | None = None
+    """Record this many backward calls, and end the run after them unless ``to_end``."""
+    to_end: bool = False
+    """Whether to go on to the end, and record the end state."""
+    until: int | None = None
+    """The backward call that both must have reached; later ones are compared if both reach them. If the end
+    does not come in time, the comparison up to this call counts."""
+    probes: tuple[WriteStatement, ...] = ()
+    """Statements at which to record the holders of the written tensor."""
+    record_to: str | None = None
+    """File for the recorded values, so that later runs can be compared with them."""
+    against: Against | None = None
+    since: int | None = None
+    """Start of the search, in nanoseconds since the epoch: record the files that the run reads as an earlier
+    run left them."""
+    at: Surroundings = Surroundings("", NOWHERE, "", 120.0, 60.0)
+    """Set by the ``Runner``."""
+
+
+class Why(Enum):
+    """The reasons why two runs don't agree."""
+
+    NO_REFERENCE = "the reference could not be run"
+    NOT_REACHED = "a backward call was not reached"
+    NOT_COMPARABLE = "gradients could not be compared"
+    OTHER_VALUES = "another loss or gradient"
+
+
+@dataclass
 class Comparison:
     """The comparison of a run's recorded values with the reference's."""
 
-    same: bool
+    why: Why | None = None
+    """None if they agree."""
     mismatch: str = ""
+    """The first difference, as a noun phrase."""
     compared: int = 0
     """Number of compared backward calls."""
     leaves: int = 0
@@ -101,13 +151,11 @@ class Different:
 class Ran:
     """The result of one run."""
 
-    exit_kind: str
-    """``finished``, ``stopped`` after enough backward calls, ``finding``, ``error``, ``timeout`` or
-    ``died``."""
+    ended: Ended
     findings: tuple[Finding, ...] = ()
     backwards: int = 0
     """Number of started backward calls."""
-    failed_at: int | None = None
+    failed_at: int = 0
     """The backward call that was running when the first finding was raised, or the next one to come."""
     error: str = ""
     seconds: float = 0.0
@@ -130,3 +178,8 @@ class Ran:
     def finding(self) -> Finding | None:
         """The first finding that was not repaired."""
         return next((finding for finding in self.findings if not finding.repaired), None)
+
+    @property
+    def problem(self) -> str:
+        """The first line of the error that ended it, else how it ended."""
+        return self.error.partition("\n")[0] or self.ended.value

@@ -58,6 +58,11 @@ class Reads:
 def _digest(path: str, facts: os.stat_result) -> str:
     if facts.st_size > _MOST_BYTES:
         return f"{facts.st_size} {facts.st_mtime_ns}"
+    return digest(path)
+
+
+def digest(path: str) -> str:
+    """Return a digest of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

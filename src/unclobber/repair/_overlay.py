@@ -17,6 +17,7 @@ from typing import Any
 
 from ..main_module import first_on_path, run_as_main
 from ._copies import Copy
+from ._job import Job
 
 Compile = Callable[[str | bytes, str], CodeType]
 """Function from a text (or bytes) and the file's name to code."""
@@ -30,10 +31,7 @@ def plainly(source: str | bytes, name: str) -> CodeType:
 
 
 def install(
-    texts: Mapping[str, str],
-    copy: Copy,
-    compiled: Compile = plainly,
-    always: frozenset[str] = frozenset(),
+    texts: Mapping[str, str], copy: Copy, compiled: Compile = plainly, always: frozenset[str] = frozenset()
 ) -> None:
     """Let imports compile the edited texts and tracebacks show them.
 
@@ -72,34 +70,22 @@ def show(path: str, text: str) -> None:
     linecache.cache[path] = (len(text), None, io.StringIO(text, newline=None).readlines(), path)
 
 
-def run_script(
-    script: str,
-    arguments: tuple[str, ...],
-    texts: Mapping[str, str],
-    copy: Copy,
-    folder: str,
-    compiled: Compile = plainly,
-) -> None:
-    """Run the script to the end of its body; its exceptions pass through.
+def run_script(job: Job, compiled: Compile = plainly) -> None:
+    """Run a job's script to the end of its body; its exceptions pass through.
 
-    Args:
-        script: Its path, relative to ``folder`` if it isn't absolute.
-        arguments: Its command line; paths into a copied folder are mapped to the copy.
-        texts: Real paths to edited texts.
-        copy: The copy of the program's folder.
-        folder: The user's working directory.
-        compiled: Makes code of a text.
+    Arguments that are paths into a copied folder are mapped to the copy.
     """
-    path = os.path.join(folder, script)
+    script, copy = job.program.script, job.at.copy
+    path = os.path.join(job.at.folder or os.getcwd(), script)
     real = os.path.realpath(path)
-    if real in texts:
-        source: str | bytes = texts[real]
-        show(path, texts[real])
+    if real in job.texts:
+        source: str | bytes = job.texts[real]
+        show(path, job.texts[real])
     else:
         with io.open_code(path) as stream:
             source = stream.read()
     code = compiled(source, path)
     first_on_path(copy.there(os.path.dirname(real)))
-    sys.argv = [copy.there(script), *map(copy.there, arguments)]
+    sys.argv = [copy.there(script), *map(copy.there, job.program.arguments)]
     file = copy.there(os.path.abspath(path))
     run_as_main(code, file=file, loader=SourceFileLoader("__main__", file))

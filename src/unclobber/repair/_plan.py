@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ..model import Finding
-from ..parsing import parse
+from ..syntax import parse
 from ._candidate import Candidate
-from .diff import changed_lines
-from .fixers import ALWAYS_IN_DOUBT, FIXERS
+from .fixers import FIXERS
 from .project import Project
 
 MOST = 40
@@ -24,8 +21,8 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
     """
     ranked: list[tuple[int, bool, int, Candidate]] = []
     seen: set[frozenset[tuple[str, str]]] = set()
-    for rank, (name, fixer) in enumerate(FIXERS.items()):
-        if certain and name in ALWAYS_IN_DOUBT:
+    for rank, fixer in enumerate(FIXERS.values()):
+        if certain and fixer.in_doubt:
             continue
         for candidate in fixer(finding, project):
             texts = frozenset(candidate.texts.items())
@@ -34,7 +31,7 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
             elif texts not in seen and _is_change(candidate, project):
                 seen.add(texts)
                 late = candidate.late or bool(candidate.shared_name)
-                ranked.append((_cost(candidate, project), late, rank, candidate))
+                ranked.append((project.lines_changed(candidate.texts), late, rank, candidate))
     ranked.sort(key=lambda item: item[:3])
     return [candidate for *_, candidate in ranked[:MOST]]
 
@@ -56,16 +53,3 @@ def _is_change(candidate: Candidate, project: Project) -> bool:
         except (SyntaxError, ValueError):
             return False
     return bool(candidate.texts)
-
-
-def _cost(candidate: Candidate, project: Project) -> int:
-    return sum(changed_lines(project.text(path) or "", text) for path, text in candidate.texts.items())
-
-
-def total_changed(project: Project, texts: Iterable[str]) -> int:
-    """Return the number of changed lines of a project's overlay against the files on disk."""
-    total = 0
-    for path in texts:
-        encoded = project.encoded(path)
-        total += changed_lines(encoded.text if encoded else "", project.overlay[path])
-    return total

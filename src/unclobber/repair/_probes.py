@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 
+from ..syntax import is_in_place
 from ..torch_internals import views
 
 PLACE = "__unclobber_place__"
@@ -127,7 +128,7 @@ def _is_true(keyword: ast.keyword, name: str) -> bool:
 
 
 def _is_inplace(name: str) -> bool:
-    return name.endswith("_") and not name.endswith("__") and not name.startswith("_")
+    return is_in_place(name) and not name.startswith("_")
 
 
 def _is_path(node: ast.expr) -> bool:

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..agreement import difference, rounding
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall
-from ._agreement import Difference, agree
+from ._job import Comparison, Why
 
 Key = tuple[Any, ...]
 
@@ -85,7 +86,7 @@ class Recorder:
         nodes = _graph(call.roots) if recorded or self.cut else []
         before: list[torch.Tensor] = []
         if recorded:
-            with compat.unseen_by_torch():
+            with compat.dispatcher.unseen_by_torch():
                 before = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
             self._learn(nodes)
         running = _RunningBackward(
@@ -122,7 +123,7 @@ class Recorder:
                 self._leaves[id(leaf)] = leaf, _key(leaf)
 
     def _write(self, roots: list[torch.Tensor], answer: Any) -> None:
-        with compat.unseen_by_torch():
+        with compat.dispatcher.unseen_by_torch():
             leaves = [(key, _copy(leaf.grad)) for leaf, key in self._leaves.values()]
             results = [_copy(t) for t in answer] if isinstance(answer, (tuple, list)) else []
         self.records.append(BackwardRecord(roots, leaves, results))
@@ -160,7 +161,7 @@ def _copy(tensor: Any) -> torch.Tensor | None:
 
 def _key(leaf: torch.Tensor) -> Key:
     """Return the key of a leaf: shape, dtype, and two sums of its current values."""
-    with compat.unseen_by_torch():
+    with compat.dispatcher.unseen_by_torch():
         values = leaf.detach()
         if values.layout is not torch.strided or not values.numel():
             return (tuple(leaf.shape), str(leaf.dtype))
@@ -171,19 +172,12 @@ def _key(leaf: torch.Tensor) -> Key:
 
 def _graph(outputs: Sequence[Any]) -> list[Any]:
     """Return the nodes that backward may visit, each once."""
-    todo = [root for root in map(_node_of, outputs) if root is not None]
-    seen: dict[int, Any] = {}
-    while todo:
-        node = todo.pop()
-        if id(node) not in seen:
-            seen[id(node)] = node
-            todo.extend(child for child, _ in node.next_functions if child is not None)
-    return list(seen.values())
+    return list(compat.graph.nodes_below(map(_node_of, outputs)))
 
 
 def _node_of(root: Any) -> Any:
     if isinstance(root, torch.Tensor):
-        if not root.requires_grad or compat.why_unusable(root) is not None:
+        if not root.requires_grad or compat.graph.why_unusable(root) is not None:
             return None
         return torch.autograd.graph.get_gradient_edge(root).node
     return getattr(root, "node", None)
@@ -192,22 +186,21 @@ def _node_of(root: Any) -> Any:
 # --- comparing ------------------------------------------------------------------------------------
 
 
-def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Difference:
+def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Comparison:
     """Compare backward calls: all up to ``until``, which both must have reached, and later ones that both
-    have. ``why`` stays empty if they agree."""
-    total = Difference()
+    have."""
     if len(reference) < until or len(candidate) < until:
-        total.why = f"backward call {until} was not reached"
-        return total
+        return Comparison(Why.NOT_REACHED, f"backward call {until} was not reached")
+    total = Comparison()
     for number in range(min(len(reference), len(candidate))):
         mine, other = reference[number], candidate[number]
-        total.why = (
+        mismatch = (
             _compare_lists(mine.roots, other.roots, total, "loss")
             or _compare_lists(mine.results, other.results, total, "result of autograd.grad")
             or _compare_leaves(mine, other, total)
         )
-        if total.why:
-            total.why += f" at backward call {number + 1}"
+        if mismatch:
+            total.why, total.mismatch = Why.OTHER_VALUES, f"{mismatch} at backward call {number + 1}"
             return total
         total.compared += 1
         total.gradients += sum(result is not None for result in other.results)
@@ -216,7 +209,7 @@ def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], un
 
 def compare_joined(
     reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int
-) -> Difference:
+) -> Comparison:
     """Compare backward calls of a candidate that may call backward once on the sum of two losses.
 
     Two consecutive calls of the reference then count as one: with the sum of their losses, and the gradients
@@ -233,7 +226,7 @@ def compare_joined(
         groups.append(group)
     left, more = reference[taken:], candidate[len(groups) :]
     if taken < until or (left and more and not _is_first_half(left, more[0])):
-        return Difference(f"another loss or gradient at backward call {taken + 1}")
+        return Comparison(Why.OTHER_VALUES, f"{Why.OTHER_VALUES.value} at backward call {taken + 1}")
     total = compare(groups, candidate, len(groups))
     total.compared = taken
     return total
@@ -241,7 +234,7 @@ def compare_joined(
 
 def _is_first_half(left: Sequence[BackwardRecord], joined: BackwardRecord) -> bool:
     """Return whether the reference may have been recorded up to the first of two joined losses alone."""
-    return len(left) == 1 and bool(_compare_lists(left[0].roots, joined.roots, Difference(), "loss"))
+    return len(left) == 1 and bool(_compare_lists(left[0].roots, joined.roots, Comparison(), "loss"))
 
 
 def _joined(calls: Sequence[BackwardRecord]) -> BackwardRecord:
@@ -252,16 +245,16 @@ def _joined(calls: Sequence[BackwardRecord]) -> BackwardRecord:
     return BackwardRecord(roots, last.leaves, [*first.results, *last.results])
 
 
-def _compare_lists(mine: Sequence[Any], other: Sequence[Any], total: Difference, what: str) -> str:
+def _compare_lists(mine: Sequence[Any], other: Sequence[Any], total: Comparison, what: str) -> str:
     if len(mine) != len(other):
         return f"{len(other)} instead of {len(mine)} of the {what}"
     for a, b in zip(mine, other, strict=True):
-        if (a is None) != (b is None) or (a is not None and not agree(a, b, total)):
+        if not _agree(a, b, total):
             return f"another {what}"
     return ""
 
 
-def _compare_leaves(reference: BackwardRecord, other: BackwardRecord, total: Difference) -> str:
+def _compare_leaves(reference: BackwardRecord, other: BackwardRecord, total: Comparison) -> str:
     """Return the first difference of two calls' leaf gradients, in words; empty if they agree."""
     mine, theirs = _by_key(reference), _by_key(other)
     leaves = gradients = 0
@@ -277,13 +270,24 @@ def _compare_leaves(reference: BackwardRecord, other: BackwardRecord, total: Dif
         # Leaves with equal first values are indistinguishable, so any pairing whose gradients agree will do
         # (tests/unit/repair/test_recorder.py).
         for gradient in a:
-            partner = next((i for i, g in enumerate(b) if agree(gradient, g, total)), None)
+            partner = next((i for i, g in enumerate(b) if _agree(gradient, g, total)), None)
             if partner is None:
                 return f"another gradient of a leaf of shape {list(key[0])}"
             del b[partner]
     total.leaves = max(total.leaves, leaves)
     total.gradients += gradients
     return ""
+
+
+def _agree(first: torch.Tensor | None, other: torch.Tensor | None, total: Comparison) -> bool:
+    """Return whether two tensors agree up to rounding; record the largest difference in ``total``."""
+    if first is None or other is None:
+        return first is other
+    relative = difference(first, other)
+    if relative > rounding(first):
+        return False
+    total.largest_difference = max(total.largest_difference, relative)
+    return True
 
 
 def _by_key(record: BackwardRecord) -> dict[Key, list[torch.Tensor | None]]:

@@ -19,17 +19,17 @@ from typing import Any
 import torch
 
 from ..model import Finding
-from ..session.session import Session
+from ..session import Session
 from ..torch_internals.engine import engine
 from . import _candidate, _end_state, _interpretations, _leftovers, _overlay
-from ._agreement import Difference
+from ._copies import marks
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
-from ._job import Comparison, Different, Job, Ran
+from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
 from ._living import Living
 from ._probes import instrumented
 from ._recorder import Enough, Recorder, compare, compare_joined
-from .project import Project, root_of
+from .project import Project
 
 SEED = 0
 """Seed of every generator before the script starts; a script that sets seeds of its own overrides it."""
@@ -41,25 +41,23 @@ class Run:
     def __init__(self, job: Job) -> None:
         """Load the reference, and prepare the session, the recorder and the audit hooks."""
         self.job = job
-        self.reference: RunRecord | None = None
-        self.problem = ""
-        """The reason why there is no reference to compare with."""
-        self._load()
-        self.project = Project(root_of(os.path.join(job.folder, job.script)))
+        self.reference = None if job.against is None else _loaded(job.against)
+        self.project = Project.of(os.path.join(job.at.folder, job.program.script))
         self.before = frozenset(sys.modules) - {"__main__"}
         """Names of the modules that are loaded before the program begins: thousands, so none is looked at."""
         self.living = Living()
-        self.session = Session(job.policy, strict=True, warn=False)  # type: ignore[arg-type]
+        policy = "watch" if job.interpretations is None else "guard"
+        self.session = Session(policy, strict=True, warn=False)  # type: ignore[arg-type]
         self.holders = Holders(self.session.ledger.saves)
         self.recorder = Recorder(
             job.stop_after,
-            cut=_candidate.CUT in job.interpretations,
+            cut=_candidate.CUT in (job.interpretations or ()),
             after_each=self._after_backward,
             go_on=lambda: job.to_end,
         )
         self.reads = None if job.since is None else _leftovers.Reads(job.since)
         self.events = _Events(job)
-        self.exit_kind, self.error = "finished", ""
+        self.ended, self.error = Ended.FINISHED, ""
         self.code = ""
         self.finding: Finding | None = None
         self.base = _peak()
@@ -70,7 +68,7 @@ class Run:
         job = self.job
         compiled = self._compiled()
         probed = frozenset(write.path for write in job.probes)
-        _overlay.install(job.overlay, job.copy, compiled, probed)
+        _overlay.install(job.texts, job.at.copy, compiled, probed)
         self.began, self.cpu_began = time.perf_counter(), time.process_time()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.session)
@@ -79,28 +77,23 @@ class Run:
             if job.probes:
                 self.holders.install()
             _seed()
-            _interpretations.enter(job.interpretations, stack)
+            _interpretations.enter(job.interpretations or frozenset(), stack)
             if self.reads is not None:
                 sys.addaudithook(self.reads)
             sys.addaudithook(self.events)
             try:
-                _overlay.run_script(
-                    job.script, job.arguments, job.overlay, job.copy, job.folder or os.getcwd(), compiled
-                )
+                _overlay.run_script(job, compiled)
             except BaseException as failure:
                 self._failed(failure)
             generators = _end_state.generators()
-            if self.exit_kind != "stopped":
+            if self.ended is not Ended.STOPPED:
                 _wait_for_threads()
         self.events.off = True
         ran = self._ran()
-        whole = job.to_end and self.exit_kind in ("finished", "error")
+        whole = job.to_end and self.ended in (Ended.FINISHED, Ended.ERROR)
         end_state = self._state_at_end(generators) if whole else None
         self._record(end_state)
-        at_end = None
-        if end_state is not None and self.reference is not None and self.reference.end_state is not None:
-            at_end = self._compared(end_state, self.reference.end_state)
-        self._answer(replace(ran, comparison=self._comparison(), at_end=at_end), "")
+        self._answer(replace(ran, comparison=self._comparison(), at_end=self._compared(end_state)), "")
 
     def _compiled(self) -> Any:
         def compiled(source: str | bytes, name: str) -> CodeType:
@@ -113,12 +106,12 @@ class Run:
     def _failed(self, failure: BaseException) -> None:
         """Record how the program's exception ended the run."""
         if isinstance(failure, Enough):
-            self.exit_kind = "stopped"
+            self.ended = Ended.STOPPED
         elif isinstance(failure, SystemExit):
             self.code = "" if failure.code is None else repr(failure.code)
         else:
             self.finding = self.session.finding_for(failure)
-            self.exit_kind = "error" if self.finding is None else "finding"
+            self.ended = Ended.ERROR if self.finding is None else Ended.FINDING
             self.error = "".join(traceback.format_exception_only(failure)).strip()
 
     # --- on the way ---------------------------------------------------------------------------------
@@ -131,19 +124,20 @@ class Run:
         # Calls after `stop_after` leave no record to compare.
         if len(mine) != nth:
             return False
-        comparable = reference is not None and nth <= len(reference.records) and not self.job.joins
+        joins = self.job.against is not None and self.job.against.joins
+        comparable = reference is not None and nth <= len(reference.records) and not joins
         if comparable and self._compare(1, nth - 1).why:
             return True
-        if self.job.compare_until is not None and nth >= self.job.compare_until:
+        if self.job.until is not None and nth >= self.job.until:
             self._answer_so_far()
         return False
 
     def _answer_so_far(self) -> None:
         """Write an answer that counts if the end does not come in time."""
-        self.exit_kind = "stopped"
+        self.ended = Ended.STOPPED
         self._record(None)
         self._answer(replace(self._ran(), comparison=self._comparison(), too_long=True), ".so-far")
-        self.exit_kind = "finished"
+        self.ended = Ended.FINISHED
 
     # --- the result ---------------------------------------------------------------------------------
 
@@ -152,7 +146,7 @@ class Run:
         session, recorder = self.session, self.recorder
         own = () if self.finding is None or self.finding in session.findings else (self.finding,)
         return Ran(
-            exit_kind=self.exit_kind,
+            ended=self.ended,
             findings=(*session.findings, *own),
             backwards=recorder.started,
             failed_at=recorder.failed_at if recorder.failed_at is not None else recorder.started + 1,
@@ -184,14 +178,14 @@ class Run:
 
     def _here(self, path: str) -> str:
         """Return the user's own path of a file, which may lie in a copy."""
-        return self.job.copy.here(os.path.abspath(path))
+        return self.job.at.copy.here(os.path.abspath(path))
 
     def _answer(self, ran: Ran, suffix: str) -> None:
         """Write the answer in one step, so that the driver never reads half of it."""
-        part = f"{self.job.answer_to}.part"
+        part = f"{self.job.at.answer_to}.part"
         with open(part, "wb") as file:
             pickle.dump(ran, file)
-        os.replace(part, f"{self.job.answer_to}{suffix}")
+        os.replace(part, f"{self.job.at.answer_to}{suffix}")
 
     def _state_at_end(self, generators: dict[str, str]) -> EndState:
         """Run the exit functions and return the end state."""
@@ -202,7 +196,7 @@ class Run:
         _end_state.flush()
         return _end_state.end_state_of(
             f"error {self.error}" if self.error else f"exit {self.code}",
-            printed={name: f"{job.answer_to}.{name}" for name in ("stdout", "stderr")},
+            printed={name: f"{job.at.answer_to}.{name}" for name in ("stdout", "stderr")},
             files=self.events.written(),
             own=self._own_modules(),
             living=self.living,
@@ -211,16 +205,6 @@ class Run:
 
     # --- the reference ------------------------------------------------------------------------------
 
-    def _load(self) -> None:
-        """Load the reference's records, if the job compares with one."""
-        if self.job.compare_with is None:
-            return
-        # written a moment ago by this very code in another child
-        if os.path.exists(self.job.compare_with):
-            self.reference = torch.load(self.job.compare_with, weights_only=False)
-        else:
-            self.problem = "the reference could not be run"
-
     def _record(self, end_state: EndState | None) -> None:
         """Save the records, if the job names a file for them."""
         if self.job.record_to is not None:
@@ -228,42 +212,49 @@ class Run:
             torch.save(RunRecord(self.recorder.records, end_state), part)
             os.replace(part, self.job.record_to)
 
-    def _compare(self, until: int, skipped: int = 0) -> Difference:
+    def _compare(self, until: int, skipped: int = 0) -> Comparison:
         """Compare the recorded backward calls with the reference's from number ``skipped`` on."""
         assert self.reference is not None
-        how = compare_joined if self.job.joins else compare
+        assert self.job.against is not None
+        how = compare_joined if self.job.against.joins else compare
         try:
             return how(self.reference.records[skipped:], self.recorder.records[skipped:], until)
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
-            return Difference(f"gradients could not be compared: {problem}")
+            return Comparison(Why.NOT_COMPARABLE, f"{Why.NOT_COMPARABLE.value}: {problem}")
 
     def _comparison(self) -> Comparison | None:
         """Return the comparison of all records; None if the job compares with no reference."""
-        if self.job.compare_with is None:
+        if self.job.against is None:
             return None
         if self.reference is None:
-            return Comparison(False, self.problem)
-        until = self.job.compare_until
-        total = self._compare(len(self.reference.records) if until is None else until)
-        return Comparison(
-            same=not total.why,
-            mismatch=total.why,
-            compared=total.compared,
-            leaves=total.leaves,
-            gradients=total.gradients,
-            largest_difference=total.largest,
-        )
+            return Comparison(Why.NO_REFERENCE, Why.NO_REFERENCE.value)
+        until = self.job.until
+        return self._compare(len(self.reference.records) if until is None else until)
 
-    def _compared(self, end_state: EndState, reference: EndState) -> tuple[Different, ...]:
+    def _compared(self, end_state: EndState | None) -> tuple[Different, ...] | None:
         """Return the differences of the end states, without those that the original has itself."""
-        job = self.job
+        against, reference = self.job.against, self.reference
+        if end_state is None or against is None or reference is None or reference.end_state is None:
+            return None
         try:
             different = compare_end_states(
-                reference, end_state, never_read_again=job.never_read_again, detaches=job.detaches
+                reference.end_state,
+                end_state,
+                never_read_again=against.never_read_again,
+                detaches=against.detaches,
             )
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
             different = [Different("state", f"the state could not be compared: {problem}")]
-        return tuple(entry for entry in different if entry.what not in job.nondeterministic)
+        return tuple(entry for entry in different if entry.what not in against.nondeterministic)
+
+
+def _loaded(against: Against) -> RunRecord | None:
+    """Return the reference's records; None if it could not be run."""
+    if not os.path.exists(against.file):
+        return None
+    # written a moment ago by this very code in another child
+    record: RunRecord = torch.load(against.file, weights_only=False)
+    return record
 
 
 class _Events:
@@ -271,10 +262,10 @@ class _Events:
     writing, and calls of ``input``."""
 
     def __init__(self, job: Job) -> None:
-        self._copy = job.copy
-        self._own = job.answer_to
+        self._copy = job.at.copy
+        self._own = job.at.answer_to
         self._opened: set[str] = set()
-        self._before = {path: _marks(path) for path in job.copy.files()} if job.to_end else {}
+        self._before = {path: marks(path) for path in self._copy.files()} if job.to_end else {}
         self.called_input = False
         self.off = False
 
@@ -292,7 +283,7 @@ class _Events:
 
     def written(self) -> list[str]:
         """Return the files that are new, changed or gone; no files of unclobber's and no devices."""
-        new = [path for path in self._copy.files() if self._before.get(path) != _marks(path)]
+        new = [path for path in self._copy.files() if self._before.get(path) != marks(path)]
         gone = [path for path in self._before if not os.path.exists(path)]
         outside = [
             path
@@ -300,11 +291,6 @@ class _Events:
             if not path.startswith(("/dev/", "/proc/", self._own)) and os.path.isfile(path)
         ]
         return sorted({*new, *gone, *outside})
-
-
-def _marks(path: str) -> tuple[int, int, int]:
-    facts = os.lstat(path)
-    return facts.st_size, facts.st_mtime_ns, facts.st_ino
 
 
 def _wait_for_threads() -> None:

@@ -8,22 +8,25 @@ disk, never a half-edited one.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import itertools
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..model import Finding, Site
-from . import _hiding, _leftovers, _plan
-from ._candidate import AS_WRITTEN, CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, interpretation_of
-from ._job import HeldBy, Job, Ran
+from . import _hiding, _plan
+from ._candidate import CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, interpretation_of
+from ._job import Against, CommandLine, Ended, HeldBy, Ran
 from ._probes import WriteStatement
+from ._trial import Trial
+from .fixers._sites import sites
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
-from .project import Project, root_of
+from .project import Project
 from .proof import Runner
 
 BEYOND = 2
@@ -68,59 +71,42 @@ class _SearchState:
 
 
 @dataclass
-class _Reference:
-    """The original under one set of interpretations."""
-
-    ran: Ran
-    file: str
-
-
-@dataclass
 class Search:
     """A search for one finding; see ``repair`` for the arguments."""
 
-    script: str
-    arguments: tuple[str, ...]
+    program: CommandLine
     runner: Runner
     first_only: bool = False
     seconds: float = 600.0
     """Time limit of the whole search, in seconds."""
     progress: Callable[[str], None] = lambda _: None
-    _references: dict[frozenset[str], _Reference] = field(default_factory=dict)
-    _failed_at: int = 1
     _tried: int = 0
-    _since: int = 0
-    _held: dict[WriteStatement, HeldBy] = field(default_factory=dict)
+    _held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
     """The holders of the tensors that the first finding's statements write, in the program as it is."""
-    _probes: tuple[WriteStatement, ...] = ()
-    _edited: bool = False
-    """Whether the search begins with edits that are already decided."""
-    _not_to_end: str = ""
-    """The reason why no run can be compared at its end, as a clause."""
-    _nondeterministic: frozenset[str] = frozenset()
     _proposed_first: list[Candidate] = field(default_factory=list)
     """The candidates for the first finding."""
     _rejected: list[str] = field(default_factory=list)
     """Candidates with the right gradients and another end state, each in words."""
 
+    def __post_init__(self) -> None:
+        self._trial = Trial(self.program, self.runner, beyond=BEYOND)
+
     def run(self, project: Project) -> Outcome:
         """Search from a project state, which may already contain edits."""
         began = time.monotonic()
-        self._since = time.time_ns()
         self.progress("running the script as it is")
-        first = self._watch(project, stop_after=None)
+        first = self._trial.watched(project.overlay, whole=True)
         finding = first.finding
         if finding is None:
             return _without_finding(first)
-        self._failed_at = first.failed_at or 1
+        self._trial.until = first.failed_at or 1
         project = replace(project, loaded=first.loaded)
         start = _SearchState(project)
-        self._edited = bool(project.overlay)
         self.progress("running it twice under guard")
         # The fixers parse files while the children run.
         with ThreadPoolExecutor(1) as meanwhile:
             proposed = meanwhile.submit(_plan.candidates, finding, project)
-            problem = self._not_deterministic(finding, first.backwards)
+            problem = self._not_deterministic(finding, first.backwards, edited=bool(project.overlay))
         if problem:
             return Unproved(finding, problem)
         self._proposed_first = proposed.result()
@@ -168,7 +154,7 @@ class Search:
                 break
             self._tried += 1
             self.progress(f"trying: {state.steps[-1].title}")
-            ran = self._watch(state.project, state=state)
+            ran = self._watch(state)
             if ran.finding is not None and not self._is_beyond(ran):
                 if self._helps(state, ran):
                     state = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
@@ -212,76 +198,48 @@ class Search:
                 (*state.steps, candidate),
                 state.interpretations | _interpretations(finding, candidate),
                 seen_findings,
-                _plan.total_changed(project, project.overlay),
+                project.on_disk.lines_changed(project.overlay),
                 (*state.blind_holders, *filter(None, [hidden.note])),
                 state.never_read_again | hidden.never_read_again,
             )
             # The counter decides between equal states, which Python can't compare.
             heapq.heappush(queue, (new.order, len(new.steps), next(order), new))
 
-    def _held_in(self, state: _SearchState, finding: Finding) -> dict[WriteStatement, HeldBy]:
+    def _held_in(self, state: _SearchState, finding: Finding) -> Mapping[WriteStatement, HeldBy]:
         """Return the holders of the tensors that a finding's statements write, in the program with a state's
         edits."""
         if not state.project.overlay:
             return self._held
         interpretations = (state.interpretations | _interpretations(finding, None)) - {None}
-        ran = self.runner.run(
-            self._guarded(
-                interpretations, overlay=dict(state.project.overlay), probes=_hiding.probes_of(finding)
-            )
-        )
-        return dict(ran.held)
+        return self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
 
     def _is_beyond(self, ran: Ran) -> bool:
         """Return whether a run passed everything that is compared before its finding."""
-        return (ran.failed_at or 0) > self._failed_at + BEYOND
+        return ran.failed_at > self._trial.until + BEYOND
 
     def _helps(self, state: _SearchState, ran: Ran) -> bool:
         """Return whether a candidate passed the finding that it was meant to fix, without a finding seen
         before."""
         assert ran.finding is not None
-        return (ran.failed_at or 0) >= self._failed_at and _finding_key(
-            ran.finding
-        ) not in state.seen_findings
+        seen = _finding_key(ran.finding) in state.seen_findings
+        return ran.failed_at >= self._trial.until and not seen
 
     def _proved(self, state: _SearchState, ran: Ran) -> Repair | None:
         """Return the state as a repair: without proof if none can be made; None if the state is wrong."""
-        if ran.exit_kind not in ("finished", "stopped", "error", "finding"):
+        if ran.ended in (Ended.TIMEOUT, Ended.DIED):
             return None
         if None in state.interpretations or not state.interpretations:
-            return None if ran.exit_kind == "error" else _repair(state, None)
-        reference = self._reference(state.interpretations)
-        if ran.exit_kind == "error" and ran.error != reference.ran.error:
+            return None if ran.ended is Ended.ERROR else _repair(state, None)
+        reference = self._trial.reference(state.interpretations)
+        if ran.ended is Ended.ERROR and ran.error != reference.ran.error:
             return None
-        comparison = ran.comparison
-        if comparison is None or not comparison.same or not comparison.gradients:
+        proof = self._trial.proof(ran, reference)
+        if isinstance(proof, str):
             return None
         if ran.at_end:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
             return None
-        mismatch = self._why_not_to_end(ran, reference.ran)
-        proof = Proof(
-            interpretation=" and ".join(sorted(state.interpretations - {AS_WRITTEN})) or AS_WRITTEN,
-            backward=comparison.compared,
-            leaves=comparison.leaves,
-            largest_difference=comparison.largest_difference,
-            seconds=ran.seconds - reference.ran.seconds,
-            cpu_seconds=ran.cpu_seconds - reference.ran.cpu_seconds,
-            extra_bytes=ran.peak_bytes - reference.ran.peak_bytes,
-            to_end=not mismatch,
-            why_not_to_end=mismatch,
-        )
         return _repair(state, proof)
-
-    def _why_not_to_end(self, ran: Ran, reference: Ran) -> str:
-        """Return why a run is no proof to the end; empty if it is one."""
-        if ran.exit_kind == "finding":
-            return "another finding follows"
-        if self._not_to_end:
-            return self._not_to_end
-        if reference.too_long or ran.too_long:
-            return f"it runs longer than {self.runner.seconds_to_end:g} seconds"
-        return "" if ran.at_end is not None else "it was not run to its end"
 
     def _confirmed(self, repairs: list[tuple[Repair, _SearchState]]) -> list[Repair]:
         """Return the repairs, the best one first.
@@ -290,11 +248,11 @@ class Search:
         """
         ordered = sorted(repairs, key=lambda pair: _rank(pair[0]))
         proved = [repair for repair, _ in ordered]
-        if self._not_to_end or self._goes_to_end():
+        if self._trial.not_to_end or self._goes_to_end():
             return proved
         for number, (repair, state) in enumerate(ordered):
             self.progress(f"running to the end: {repair.titles[-1]}")
-            again = self._proved(state, self._watch(state.project, state=state, to_end=True))
+            again = self._proved(state, self._watch(state, to_end=True))
             if again is not None:
                 return [again, *proved[number + 1 :]]
         return []
@@ -316,10 +274,10 @@ class Search:
                     project,
                     (candidate,),
                     _interpretations(finding, candidate) if candidate.joins else frozenset(),
-                    lines=_plan.total_changed(project, project.overlay),
+                    lines=project.on_disk.lines_changed(project.overlay),
                 )
-                ran = self._watch(project, state=state)
-                if ran.finding is not None or ran.exit_kind not in ("finished", "stopped"):
+                ran = self._watch(state)
+                if ran.finding is not None or not ran.ended.well:
                     continue
                 if not candidate.joins:
                     shown.append(replace(_repair(state, None), applicable=False))
@@ -329,113 +287,42 @@ class Search:
 
     # --- running --------------------------------------------------------------------------------
 
-    def _watch(
-        self,
-        project: Project,
-        *,
-        stop_after: int | None = -1,
-        state: _SearchState | None = None,
-        to_end: bool | None = None,
-    ) -> Ran:
-        """Run a project state under ``watch``, compared with the reference if it has one."""
-        job = Job(
-            self.script,
-            self.arguments,
-            overlay=dict(project.overlay),
-            # -1 stands for the usual limit, because None means no limit.
-            stop_after=self._failed_at + BEYOND if stop_after == -1 else stop_after,
-            compare_until=self._failed_at,
+    def _watch(self, state: _SearchState, *, to_end: bool | None = None) -> Ran:
+        """Run a state under ``watch``, compared with the reference if it has one."""
+        if None in state.interpretations or not state.interpretations:
+            return self._trial.watched(state.texts)
+        reference = self._trial.reference(state.interpretations)
+        against = Against(
+            reference.file,
+            never_read_again=state.never_read_again,
+            detaches=bool(state.interpretations & {CUT, VIEW_DETACHED}),
+            joins=any(step.joins for step in state.steps),
         )
-        if state is not None and state.interpretations and None not in state.interpretations:
-            reference = self._reference(state.interpretations)
-            job = replace(
-                job,
-                compare_with=reference.file,
-                to_end=self._goes_to_end() if to_end is None else to_end,
-                nondeterministic=self._nondeterministic,
-                never_read_again=state.never_read_again,
-                detaches=bool(state.interpretations & {CUT, VIEW_DETACHED}),
-                joins=any(step.joins for step in state.steps),
-            )
-        return self.runner.run(job)
+        to_end = self._goes_to_end() if to_end is None else to_end
+        return self._trial.changed(state.texts, reference, against, to_end=to_end)
 
     def _goes_to_end(self) -> bool:
         """Return whether each candidate runs to its end at once."""
         return all(
             not reference.ran.too_long and reference.ran.seconds < QUICK
-            for reference in self._references.values()
+            for reference in self._trial.references.values()
         )
 
-    def _reference(self, interpretations: frozenset[str]) -> _Reference:
-        """Return the guarded program on disk under some interpretations; run once."""
-        if interpretations not in self._references:
-            # With the failed call in its name, because the rounds of a repair share the runner's folder.
-            file = self.runner.file(f"reference-{len(self._references)}-{self._failed_at}")
-            ran = self.runner.run(
-                self._guarded(interpretations, record_to=file, to_end=True, probes=self._probes)
-            )
-            self._references[interpretations] = _Reference(ran, file)
-        return self._references[interpretations]
-
-    def _guarded(self, interpretations: frozenset[str], **more: Any) -> Job:
-        """Return a job that runs the program as it is under ``guard``, with some interpretations."""
-        return Job(
-            self.script,
-            self.arguments,
-            policy="guard",
-            interpretations=tuple(sorted(interpretations - {AS_WRITTEN})),
-            stop_after=self._failed_at + BEYOND,
-            since=self._since,
-            **{"compare_until": self._failed_at, **more},
-        )
-
-    def _not_deterministic(self, finding: Finding, started: int) -> str:
+    def _not_deterministic(self, finding: Finding, started: int, *, edited: bool) -> str:
         """Run the reference twice. Return why no proof can be made; empty if one can.
 
         Args:
             started: Number of backward calls that the very first run started.
+            edited: Whether the search begins with edits that are already decided.
         """
         interpretations = _interpretations(finding, None)
         if None in interpretations:
             return ""
-        if not self._edited:
-            self._probes = _hiding.probes_of(finding)
-        reference = self._reference(interpretations)
-        self._held = dict(reference.ran.held)
-        # A checkpoint of the first run may end the next one early (test_fix.py,
-        # test_a_script_that_its_own_checkpoint_ends).
-        if reference.ran.backwards < self._failed_at:
-            earlier = reference.ran.exit_kind == "finished" and reference.ran.backwards < started
-            left = _leftovers.blame({}, reference.ran.leftovers) if earlier else ""
-            return f"the program ends earlier when it is run again: {left}" if left else ""
-        until = min(self._failed_at, reference.ran.backwards)
-        whole = not reference.ran.too_long
-        again = self.runner.run(
-            self._guarded(interpretations, compare_with=reference.file, compare_until=until, to_end=whole)
-        )
-        comparison = again.comparison
-        if comparison is not None and not comparison.same and "not reached" not in comparison.mismatch:
-            left = _leftovers.blame(reference.ran.leftovers, again.leftovers)
-            return (
-                f"two runs of the program as it is give {comparison.mismatch}, so nothing can be proved"
-                f"{f': {left}' if left else '; give every source of randomness a fixed seed'}"
-            )
-        self._look_at_ends(reference.ran, again)
-        return ""
-
-    def _look_at_ends(self, reference: Ran, again: Ran) -> None:
-        """Find out whether two runs of the program as it is have equal end states, and in which entries they
-        differ."""
-        steady = [entry for entry in again.at_end or () if not entry.plain]
-        if reference.too_long or again.too_long:
-            self._not_to_end = f"it runs longer than {self.runner.seconds_to_end:g} seconds"
-        elif reference.called_input:
-            self._not_to_end = "it asks for input"
-        elif again.at_end is None:
-            self._not_to_end = "it does not come to an end under guard"
-        elif steady:
-            self._not_to_end = f"two runs of it differ: {steady[0].how}"
-        self._nondeterministic = frozenset(entry.what for entry in again.at_end or ())
+        # In an edited program the statements that write may be elsewhere than in the one on disk.
+        probes = () if edited else _hiding.probes_of(finding)
+        reference = self._trial.reference(interpretations, probes)
+        self._held = reference.ran.held
+        return self._trial.why_not_steady(reference, started)
 
     def _reason(self, finding: Finding, unproved: list[Repair], project: Project) -> str:
         """Return the reason why nothing was proved, as a clause."""
@@ -445,14 +332,12 @@ class Search:
         if unproved:
             return "a cure runs clean, but there is nothing to compare its gradients with"
         if not self._tried:
-            sites = [write.site for write in finding.writes]
-            sites += [fact.site for fact in (finding.saved, finding.needed) if fact is not None]
-            closed = project.not_edited(site.path for site in sites if site is not None)
+            places = sites(*finding.writes, finding.saved, finding.needed)
+            closed = project.not_edited(site.path for site in places)
             return closed or "no cure knows what to do at these places"
-        reference = next(iter(self._references.values()), None)
-        if reference is not None and reference.ran.backwards < self._failed_at:
-            why = reference.ran.error.splitlines()[0] if reference.ran.error else reference.ran.exit_kind
-            return f"the program as it is could not be run for comparison ({why})"
+        reference = next(iter(self._trial.references.values()), None)
+        if reference is not None and reference.ran.backwards < self._trial.until:
+            return f"the program as it is could not be run for comparison ({reference.ran.problem})"
         return f"none of {self._tried} candidates runs clean with the same gradients"
 
 
@@ -479,11 +364,10 @@ def repair(
         project: The files, with edits that are already decided.
         progress: Called with the title of each candidate before it runs.
     """
-    project = project or Project(root_of(script))
-    if runner is not None:
-        return _safely(Search(script, arguments, runner, first_only, 10 * timeout, progress), project)
-    with Runner(timeout) as own:
-        return _safely(Search(script, arguments, own, first_only, 10 * timeout, progress), project)
+    project = project or Project.of(script)
+    with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
+        search = Search(CommandLine(script, arguments), used, first_only, 10 * timeout, progress)
+        return _safely(search, project)
 
 
 def _safely(search: Search, project: Project) -> Outcome:
@@ -498,9 +382,9 @@ def _safely(search: Search, project: Project) -> Outcome:
 
 
 def _without_finding(ran: Ran) -> Outcome:
-    if ran.exit_kind in ("finished", "stopped"):
+    if ran.ended.well:
         return Clean()
-    return Failed(f"the program did not get to a finding: {ran.error or ran.exit_kind}")
+    return Failed(f"the program did not get to a finding: {ran.error or ran.ended.value}")
 
 
 def _interpretations(finding: Finding, candidate: Candidate | None) -> frozenset[Any]:

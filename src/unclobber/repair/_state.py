@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from ..agreement import difference, rounding
 from ..torch_internals import compat
-from ._agreement import Difference, agree
 from ._job import Different
 
 _MOST_ROWS = 300_000
@@ -105,7 +105,7 @@ class Walk:
 
     def _finish(self) -> None:
         """Fill the waiting rows, up to the limit of rows."""
-        with compat.unseen_by_torch():
+        with compat.dispatcher.unseen_by_torch():
             while self._todo and len(self._rows) < _MOST_ROWS:
                 row, thing = self._todo.popleft()
                 if issubclass(type(thing), torch.Tensor):
@@ -120,12 +120,12 @@ class Walk:
         # a fix may replace a parameter by a tensor of the same value (tests/unit/repair/test_state.py)
         row.kind = "tensor"
         row.records = tensor.requires_grad
-        if tensor.is_nested or tensor.is_meta or compat.is_functorch_wrapper(tensor):
+        if tensor.is_nested or tensor.is_meta or compat.tensors.is_functorch_wrapper(tensor):
             return
         self._bytes += tensor.nbytes if tensor.layout is torch.strided else 0
         if self._bytes <= _MOST_BYTES:
             row.value = tensor.detach().to("cpu", copy=True)
-        if not compat.has_history(tensor) and tensor.grad is not None:
+        if not compat.graph.has_history(tensor) and tensor.grad is not None:
             row.parts["grad"] = self._row(tensor.grad)
 
     def _parts(self, row: Row, thing: Any) -> Iterable[tuple[str, Any]]:
@@ -215,11 +215,7 @@ def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def differences(
-    reference: State,
-    other: State,
-    *,
-    never_read_again: frozenset[str] = frozenset(),
-    detaches: bool = False,
+    reference: State, other: State, *, never_read_again: frozenset[str] = frozenset(), detaches: bool = False
 ) -> list[Different]:
     """Return the differences of another run's state from the reference's.
 
@@ -316,7 +312,7 @@ class _StateComparison:
                 return ""
             if a.value is not None and a.value.dtype != b.value.dtype:
                 return f"is {str(b.value.dtype)[6:]} instead of {str(a.value.dtype)[6:]}"
-            if a.value is not None and not agree(a.value, b.value, Difference()):
+            if a.value is not None and not _agree(a.value, b.value):
                 return "has another value"
             if a.records != b.records and not (self._detaches and a.records):
                 return "requires grad" if b.records else "does not require grad any more"
@@ -325,6 +321,10 @@ class _StateComparison:
             large = abs(a.value) >= _IDENTITY and abs(b.value) >= _IDENTITY
             return "" if large or a.value == b.value else f"is {b.value} instead of {a.value}"
         if isinstance(a.value, (float, complex)) and isinstance(b.value, (float, complex)):
-            close = agree(torch.tensor(a.value).float(), torch.tensor(b.value).float(), Difference())
+            close = _agree(torch.tensor(a.value).float(), torch.tensor(b.value).float())
             return "" if close else f"is {b.value} instead of {a.value}"
         return "" if repr(a.value) == repr(b.value) else "has another value"
+
+
+def _agree(first: torch.Tensor, other: torch.Tensor) -> bool:
+    return difference(first, other) <= rounding(first)

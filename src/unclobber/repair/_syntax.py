@@ -7,7 +7,7 @@ columns in characters, as in LibCST; ``Site`` columns are 1-based.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -280,7 +280,17 @@ def called_name(func: cst.BaseExpression) -> str:
     return func.value if isinstance(func, cst.Name) else ""
 
 
-def is_name(node: cst.CSTNode, *names: str) -> bool:
+def calls(node: cst.CSTNode, names: Container[str]) -> Iterator[cst.Call]:
+    """Yield the calls of methods or functions of some names anywhere in ``node``."""
+    return (inner for inner in walk(node) if isinstance(inner, cst.Call) and called_name(inner.func) in names)
+
+
+def single_target(node: cst.CSTNode) -> cst.BaseExpression | None:
+    """Return the target of an assignment that has one, else None."""
+    return node.targets[0].target if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
+
+
+def is_name(node: cst.CSTNode | None, *names: str) -> bool:
     """Return whether a node is one of these plain names."""
     return isinstance(node, cst.Name) and node.value in names
 

@@ -6,50 +6,45 @@ fixer has no doubts about it, and if the files still hold the text that ran.
 
 from __future__ import annotations
 
-import difflib
 import io
 import os
 import shlex
-import time
 import tokenize
-from collections.abc import Mapping
 from dataclasses import replace
 
 from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
-from ..parsing import text_of
+from ..syntax import text_of
 from . import _plan
 from ._candidate import Candidate
-from .diff import unified
+from .fixers._sites import sites
 from .project import Project, root_of
 
-SECONDS = 2.0
-"""Time after which no further finding gets a candidate, in seconds."""
 MOST = 8
 """Limit of findings that get a candidate."""
+MOST_READ = 240_000
+"""Number of characters parsed after which no further finding gets a candidate. It stands for two seconds;
+a limit of time would let the same report differ between two runs."""
 LONGEST = 60_000
 """Size limit of a file that is parsed for a report, in characters: LibCST takes half a second for it."""
 _LONGEST_COMMAND = 60
 
 
-def with_candidates(
-    report: Report, script: str | None = None, *, most: int | None = None, seconds: float | None = None
-) -> Report:
-    """Return the report with candidates in its findings, as far as time allows. Never raises.
+def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:
+    """Return the report with candidates in its first findings. Never raises.
 
     Args:
         report: The report of a run that has ended, or of sources.
         script: Absolute path of the script that ``report.command`` ran; None for a module.
-        most: Limit of findings that get a candidate; ``MOST`` if None.
-        seconds: Time after which no further finding gets one, in seconds; ``SECONDS`` if None.
+        every: Whether each finding may get one, however many there are and however long their files.
     """
-    until = time.monotonic() + (SECONDS if seconds is None else seconds)
+    read = 0
     command = None if script is None else _command(report.command)
     findings = list(report.findings)
     unknown: Fix | bool = False
-    for at, finding in enumerate(findings[: MOST if most is None else most]):
-        # The first finding gets its candidate, however late it is.
-        if finding.repaired or (at and time.monotonic() > until):
+    for at, finding in enumerate(findings if every else findings[:MOST]):
+        if finding.repaired or (read > MOST_READ and not every):
             continue
+        read += sum(_length(path) for path in {site.path for site in _places(finding) if not site.library})
         best = or_default(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]
         if isinstance(best, Fix):
             findings[at] = _carrying(finding, replace(best, proved_by=command))
@@ -65,20 +60,25 @@ def _command(words: tuple[str, ...]) -> str:
 
 def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     """Return the best candidate without a doubt; if there is none, whether ``fix`` would have any to try."""
-    sites = _sites(finding)
-    own = [site.path for site in sites if not site.library]
+    places = _places(finding)
+    own = [site.path for site in places if not site.library]
     if not own:
         return False
     project = Project(root_of(script or own[0]), _cells(own))
     if not all(_may_be_parsed(project, path) for path in dict.fromkeys(own)):
         return False
     # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
-    if not all(_is_as_it_ran(project, site) for site in sites if project.owns(site.path)):
+    if not all(_is_as_it_ran(project, site) for site in places if project.owns(site.path)):
         return False
     for candidate in _plan.candidates(finding, project, certain=True):
-        if edits := edits_of(project, candidate.texts):
-            return _fix(candidate, edits, unified(project, candidate.texts), own[0])
+        if edits := project.edits(candidate.texts):
+            return _fix(candidate, edits, project.diff(candidate.texts), own[0])
     return script is not None and _plan.has_any(finding, project)
+
+
+def _places(finding: Finding) -> tuple[Site, ...]:
+    """Return the sites of a finding, the offending ones first."""
+    return tuple(sites(*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed))
 
 
 def _cells(paths: list[str]) -> dict[str, str]:
@@ -87,10 +87,11 @@ def _cells(paths: list[str]) -> dict[str, str]:
     return {path: "".join(text.lines) for path, text in cells.items() if text is not None}
 
 
-def _sites(finding: Finding) -> list[Site]:
-    """Return the sites of a finding, the offending ones first."""
-    facts = [*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed]
-    return [fact.site for fact in facts if fact is not None and fact.site is not None]
+def _length(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:  # a cell, or a file that is gone
+        return 0
 
 
 def _may_be_parsed(project: Project, path: str) -> bool:
@@ -104,32 +105,6 @@ def _is_as_it_ran(project: Project, site: Site) -> bool:
     held = lines[site.statement_line - 1 : site.statement_end_line]
     ran = site.statement.split("\n")
     return len(held) == len(ran) and all(a.strip() in b for a, b in zip(ran, held, strict=True))
-
-
-def edits_of(project: Project, texts: Mapping[str, str]) -> tuple[Edit, ...]:
-    """Return new texts of files as edits of whole lines.
-
-    Args:
-        project: The project with the old texts.
-        texts: Absolute path to new text.
-    """
-    edits: list[Edit] = []
-    for path in sorted(texts):
-        old, new = (project.text(path) or "").split("\n"), texts[path].split("\n")
-        # autojunk would take lines that are frequent in a long file for noise.
-        codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-        for tag, a, b, c, d in codes:
-            if tag == "equal":
-                continue
-            # pure insertions and deletions include the neighbouring line, which locates them
-            if a == b or c == d:
-                a, c, b, d = (a - 1, c - 1, b, d) if a else (a, c, b + 1, d + 1)
-            edits.append(Edit(path, a + 1, _lines(old[a:b]), _lines(new[c:d])))
-    return tuple(edits)
-
-
-def _lines(lines: list[str]) -> str:
-    return "\n".join(lines).removesuffix("\r")
 
 
 def _fix(candidate: Candidate, edits: tuple[Edit, ...], diff: str, offending: str) -> Fix:
@@ -189,7 +164,7 @@ def together(report: Report) -> str:
         for edit in sorted(changes, key=lambda edit: -edit.line):
             lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
         texts.setdefault(root, {})[path] = "\n".join(lines)
-    return "".join(unified(Project(root), texts[root]) for root in sorted(texts))
+    return "".join(Project(root).diff(texts[root]) for root in sorted(texts))
 
 
 def _meet(edit: Edit, other: Edit) -> bool:

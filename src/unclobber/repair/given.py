@@ -6,59 +6,54 @@ reference is the script as written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 
+from ..model import SpanEdit
 from ._candidate import AS_WRITTEN
-from ._job import Job
+from ._job import Against, CommandLine
+from ._trial import Trial
 from .outcome import Proof
 from .project import Project
 from .proof import Runner
 
-Place = tuple[int, int, int, int, str]
-"""First line, first column, last line, the column after the last character (1-based), and the new text."""
 
-
-def edited(project: Project, edits: Mapping[str, Sequence[Place]]) -> dict[str, str] | None:
-    """Return whole new texts of the files, by their real paths.
-
-    Args:
-        project: Decides which files may be edited.
-        edits: By file; ranges may not overlap.
-    Returns:
-        None if a file isn't the project's, or two edits overlap.
-    """
+def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None:
+    """Return whole new texts of the files, by their real paths; None if a file isn't the project's, or two
+    edits overlap."""
+    by_path: dict[str, list[SpanEdit]] = {}
+    for edit in edits:
+        by_path.setdefault(os.path.realpath(edit.path), []).append(edit)
     texts = {}
-    for path, places in edits.items():
+    for path, places in by_path.items():
         text = project.text(path)
-        if text is None:
-            return None
-        new = _with(text, places)
+        new = None if text is None else _replaced(text, places)
         if new is None:
             return None
         texts[path] = new
     return texts
 
 
-def _with(text: str, places: Sequence[Place]) -> str | None:
-    """Return the text with the ranges replaced, last one first; None if two overlap."""
+def _replaced(text: str, edits: Iterable[SpanEdit]) -> str | None:
+    """Return a file's text with edits made in it; None if two of them overlap."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     last = len(text) + 1
-    for first, column, end_line, end_column, new in sorted(set(places), reverse=True):
-        begin = starts[first - 1] + column - 1
-        end = min(starts[min(end_line, len(starts)) - 1] + end_column - 1, len(text))
+    for edit in sorted(set(edits), reverse=True):
+        begin = starts[edit.line - 1] + edit.column - 1
+        end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, len(text))
         if end > last:
             return None
-        text = f"{text[:begin]}{new}{text[end:]}"
-        last = begin
+        text, last = f"{text[:begin]}{edit.text}{text[end:]}", begin
     return text
 
 
 class Prover:
-    """Comparison of edits with the script as written.
+    """Takes edits as long as the script as written has the same gradients.
 
     Args:
+        project: The script's project.
         script: Its path, from the working directory.
         arguments: Its command line.
         runner: The driver process.
@@ -66,50 +61,44 @@ class Prover:
             optimizer amplifies rounding differences.
     """
 
-    def __init__(self, script: str, arguments: tuple[str, ...], runner: Runner, until: int = 1) -> None:
-        self._script = script
-        self._arguments = arguments
-        self._runner = runner
-        self._until = until
-        self._file = runner.file("reference-of-edits")
-        self._reference = runner.run(self._job({}, "guard", record_to=self._file))
+    def __init__(
+        self, project: Project, script: str, arguments: tuple[str, ...], runner: Runner, until: int
+    ) -> None:
+        """Run the script as written."""
+        self.texts: Mapping[str, str] = {}
+        """The new texts of the files, with all edits that were taken."""
+        self._project = project
+        self._edits: Sequence[SpanEdit] = ()
+        self._trial = Trial(CommandLine(script, arguments), runner, until)
+        self._reference = self._trial.reference(frozenset({AS_WRITTEN}))
 
-    def prove(self, texts: Mapping[str, str]) -> Proof | str:
-        """Run the script with new texts of its files.
+    def take(self, ways: Iterable[Sequence[SpanEdit]]) -> Proof | str:
+        """Take the first of several ways to make a change that is proved together with the edits before.
+
+        Together and not by itself, because two edits can be right alone and wrong in one file.
 
         Returns:
             The proof; else the reason why there is none, as a clause.
         """
-        reference = self._reference
-        if reference.backwards < self._until:
-            why = reference.error or reference.exit_kind
-            return f"the script as it is could not be run for comparison ({why})"
-        ran = self._runner.run(self._job(texts, "watch", compare_with=self._file))
-        if ran.finding is not None or ran.exit_kind not in ("finished", "stopped"):
-            return f"with it the script fails ({(ran.error or ran.exit_kind).partition(chr(10))[0]})"
-        comparison = ran.comparison
-        if comparison is None or not comparison.same or not comparison.gradients:
-            return (comparison and comparison.mismatch) or "there are no gradients to compare"
-        return Proof(
-            interpretation=AS_WRITTEN,
-            backward=comparison.compared,
-            leaves=comparison.leaves,
-            largest_difference=comparison.largest_difference,
-            seconds=ran.seconds - reference.seconds,
-            cpu_seconds=ran.cpu_seconds - reference.cpu_seconds,
-            extra_bytes=ran.peak_bytes - reference.peak_bytes,
-            to_end=False,
-            why_not_to_end="what is compared is one step",
-        )
+        why = "its place is no file of this project, or is edited already"
+        for way in ways:
+            together = (*self._edits, *way)
+            texts = edited(self._project, together)
+            if texts is None:
+                continue
+            proof = self._proof(texts)
+            if not isinstance(proof, str):
+                self.texts, self._edits = texts, together
+                return proof
+            why = proof
+        return why
 
-    def _job(self, texts: Mapping[str, str], policy: str, **more: str) -> Job:
-        """Return a job that compares up to the last backward call."""
-        return Job(
-            self._script,
-            self._arguments,
-            overlay=dict(texts),
-            policy=policy,
-            stop_after=self._until,
-            compare_until=self._until,
-            **more,  # type: ignore[arg-type]
-        )
+    def _proof(self, texts: Mapping[str, str]) -> Proof | str:
+        """Run the script with new texts; return the proof, else the reason why there is none."""
+        reference = self._reference
+        if reference.ran.backwards < self._trial.until:
+            return f"the script as it is could not be run for comparison ({reference.ran.problem})"
+        ran = self._trial.changed(texts, reference, Against(reference.file))
+        if ran.finding is not None or not ran.ended.well:
+            return f"with it the script fails ({ran.problem})"
+        return self._trial.proof(ran, reference)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
-from ..model import Finding
+from ..model import Edit, Finding
+from ..model.text import listing, size
+from .project import Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,10 @@ class Proof:
         return self.largest_difference == 0.0
 
 
+_NOTABLE = 16_000_000
+"""Peak bytes of a run that exceed the measurement's noise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Repair:
     """Edits that belong together, with their proof if there is one."""
@@ -63,6 +70,41 @@ class Repair:
     applicable: bool = True
     """False for edits that change the result: they are shown, never written."""
 
+    @property
+    def title(self) -> str:
+        return ", then ".join(dict.fromkeys(self.titles))
+
+    def places(self, project: Project) -> str:
+        """Return the changed lines, as ``in line 7``; empty if they are in several files."""
+        edits = project.edits(self.texts)
+        if len({edit.path for edit in edits}) != 1:
+            return ""
+        lines = [str(line) for line in dict.fromkeys(map(_line, edits))]
+        return f"in line{'s' if len(lines) > 1 else ''} {listing(lines)}"
+
+    def difference_from(self, best: Repair) -> str:
+        """Return the difference from the best repair, in one clause: what it keeps, copies or moves."""
+        from .fixers import FIXERS
+
+        assert self.proof is not None
+        assert best.proof is not None
+        clauses = [FIXERS[fixer].apart for fixer in dict.fromkeys(self.fixers) if fixer not in best.fixers]
+        if not clauses:
+            same = self.titles == best.titles
+            clauses = ["the same at another place" if same else "another form of the same"]
+        clauses += [note for note in self.notes if note not in best.notes]
+        more = self.proof.extra_bytes - best.proof.extra_bytes
+        if abs(more) >= _NOTABLE:
+            clauses.append(f"{size(abs(more))} {'more' if more > 0 else 'less'} memory at its peak")
+        if best.proof.to_end and not self.proof.to_end:
+            clauses.append(f"proved up to backward {self.proof.backward} only")
+        return "; ".join(clauses)
+
+
+def _line(edit: Edit) -> int:
+    """Return the first changed line; for inserted lines, the line before which they are inserted."""
+    return edit.end_line + 1 if edit.new.startswith(f"{edit.old}\n") else edit.line
+
 
 @dataclass(frozen=True, slots=True)
 class Proved:
@@ -83,6 +125,7 @@ class Proved:
 class Unproved:
     """There is a finding, and no candidate could be proved."""
 
+    repairs: ClassVar[tuple[Repair, ...]] = ()
     finding: Finding
     reason: str
     """The reason in one sentence, without a trailing full stop."""

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from ..model import PACKAGE
+from ..model import PACKAGE, Edit
+from . import _diff
 from ._syntax import Source, parse, why_not_parsed
 from ._text import Encoded, decode
+from ._writing import ApplyError, write_all
 
 _MARKERS = (".git", "pyproject.toml", "setup.py", "setup.cfg", ".hg")
 _INSTALLED = ("site-packages", "dist-packages")
@@ -29,7 +31,8 @@ def root_of(script: str) -> str:
         folder = parent
 
 
-def _within(path: str, folder: str) -> bool:
+def within(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or in it."""
     return os.path.commonpath([folder, path]) == folder
 
 
@@ -50,12 +53,21 @@ class Project:
     originals: dict[str, bytes] = field(default_factory=dict, compare=False)
     """The content of each file when it was first read, for which edits are made and proved."""
 
+    @classmethod
+    def of(cls, script: str) -> Project:
+        """Return the project that a script belongs to, as it is on disk."""
+        return cls(root_of(script))
+
+    @property
+    def on_disk(self) -> Project:
+        return replace(self, overlay={})
+
     def owns(self, path: str) -> bool:
         """Return whether ``path`` is a file of the project itself, so that it may be edited."""
         real = os.path.realpath(path)
         relative = os.path.relpath(real, self.root).split(os.sep)
-        installed = any(part in _INSTALLED for part in relative) or _within(real, _OURS)
-        return _within(real, self.root) and not installed and os.path.isfile(real)
+        installed = any(part in _INSTALLED for part in relative) or within(real, _OURS)
+        return within(real, self.root) and not installed and os.path.isfile(real)
 
     def encoded(self, path: str) -> Encoded | None:
         """Return the file on disk; None if it may not be edited or can't be decoded as Python."""
@@ -101,6 +113,71 @@ class Project:
         for path in dict.fromkeys(os.path.realpath(path) for path in (*near, *self.loaded)):
             if word in (self.text(path) or "") and (source := self.source(path)) is not None:
                 yield path, source
+
+    # --- edits ------------------------------------------------------------------------------------
+
+    def lines_changed(self, texts: Mapping[str, str]) -> int:
+        """Return how many lines new texts of files change."""
+        return sum(_diff.changed_lines(self.text(path) or "", text) for path, text in texts.items())
+
+    def edits(self, texts: Mapping[str, str]) -> tuple[Edit, ...]:
+        """Return new texts of files as edits of whole lines."""
+        files = ((path, self.text(path) or "", texts[path]) for path in sorted(texts))
+        return tuple(edit for file in files for edit in _diff.edits(*file))
+
+    def diff(self, texts: Mapping[str, str], *, relative_to: str | None = None) -> str:
+        """Return the diff from the files on disk to new texts.
+
+        Args:
+            texts: Absolute path to new text.
+            relative_to: The folder in which the diff is to be applied; the working directory if None. ``git
+                apply`` and ``patch -p0`` both take the paths without a prefix of their own
+                (``git apply -p0``).
+        """
+        folder = os.path.realpath(relative_to or os.getcwd())
+        parts = []
+        for path in sorted(texts):
+            encoded = self.encoded(path)
+            if encoded is not None and encoded.text != texts[path]:
+                name = os.path.relpath(path, folder).replace(os.sep, "/")
+                mark = encoded.mark.decode("utf-8")
+                parts.append(_diff.unified(mark + encoded.text, mark + texts[path], name))
+        return "".join(parts)
+
+    def write(self, texts: Mapping[str, str]) -> list[str]:
+        """Write new texts to the files, which must hold what they held when they were first read.
+
+        Encoding, newlines, byte order mark and permissions stay. A symbolic link stays a link.
+
+        Returns:
+            The paths that were written.
+
+        Raises:
+            ApplyError: A file has changed since, isn't the project's, or can't be written.
+        """
+        # The target of a link, so that the link itself stays (test_apply.py,
+        # test_permissions_and_links_stay).
+        return write_all([self._ready(os.path.realpath(path), text) for path, text in texts.items()])
+
+    def _ready(self, path: str, text: str) -> tuple[str, bytes]:
+        """Return a file with the bytes of its new text."""
+        if not self.owns(path):
+            raise ApplyError(f"{path} is not a file of the project {self.root}, so it is left as it is.")
+        try:
+            with open(path, "rb") as stream:
+                current = stream.read()
+        except OSError as error:
+            raise ApplyError(f"can't read {path}: {error.strerror}.") from None
+        if current != self.originals.get(path):
+            raise ApplyError(f"{path} has changed since the fix was proved. Run `unclobber fix` again.")
+        encoded = decode(current)
+        if encoded is None:
+            raise ApplyError(f"{path} can't be decoded, so it is left as it is.")
+        try:
+            return path, encoded.encode(text)
+        except UnicodeEncodeError as error:
+            lacking = error.object[error.start]
+            raise ApplyError(f"{path} is {encoded.encoding}, which has no {lacking!r}.") from None
 
     def with_texts(self, texts: Mapping[str, str]) -> Project:
         """Return this project with further edits."""

@@ -13,11 +13,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
-from types import TracebackType
+from typing import Any
 
 from ..model import PACKAGE
 from ._copies import Copy, Filler, copy_for
-from ._job import INTERRUPTED, Job, Ran
+from ._job import INTERRUPTED, Ended, Job, Ran, Surroundings
 
 
 class Runner:
@@ -45,10 +45,8 @@ class Runner:
         self._driver()  # so that it imports torch while this process parses
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._end(in_the_middle=kind is not None)
+    def __exit__(self, *error: Any) -> None:
+        self._end(in_the_middle=error[0] is not None)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -82,24 +80,23 @@ class Runner:
         """Run one job. Never raises because of the program.
 
         Returns:
-            The result; ``exit_kind`` is ``timeout`` or ``died`` if nothing more is known.
+            The result, which may say only that the run took too long or died.
 
         Raises:
             KeyboardInterrupt: The driver process was interrupted before it could run anything.
         """
         self.runs += 1
         answer = self.file(f"answer-{self.runs}")
-        wanted = (os.path.realpath(job.script), os.getcwd())
+        script = job.program.script
+        wanted = (os.path.realpath(script), os.getcwd())
         if self._copied_for != wanted:
-            self._copied_for, self.copy = wanted, copy_for(job.script, self.file("copies"))
+            self._copied_for, self.copy = wanted, copy_for(script, self.file("copies"))
             self._filler = Filler(self.copy)
         assert self.copy is not None
         assert self._filler is not None
-        self._filler.fill(job.overlay)
-        job = replace(
-            job, answer_to=answer, timeout=self.timeout, seconds_to_end=self.seconds_to_end,
-            copy=self.copy, folder=os.getcwd(),
-        )  # fmt: skip
+        self._filler.fill(job.texts)
+        at = Surroundings(os.getcwd(), self.copy, answer, self.timeout, self.seconds_to_end)
+        job = replace(job, at=at)
         process = self._driver()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -117,15 +114,17 @@ class Runner:
         if line == "timeout" and os.path.exists(so_far):
             answer, line = so_far, "done"
         if line == "timeout":
-            return Ran("timeout", error=f"no end after {self.timeout:g} seconds", seconds=self.timeout)
+            return Ran(Ended.TIMEOUT, error=f"no end after {self.timeout:g} seconds", seconds=self.timeout)
         if not line:
             self._process = None
             process.communicate()  # wait for its end and close the pipes
             if process.returncode == INTERRUPTED:
                 raise KeyboardInterrupt
-            return Ran("died", error="the process that runs it ended before it began (can it import torch?)")
+            return Ran(
+                Ended.DIED, error="the process that runs it ended before it began (can it import torch?)"
+            )
         if line != "done" or not os.path.exists(answer):
-            return Ran("died", error=f"the process ended ({line})")
+            return Ran(Ended.DIED, error=f"the process ended ({line})")
         with open(answer, "rb") as file:
             ran: Ran = pickle.load(file)
         for name in glob.glob(f"{glob.escape(self.file('answer-'))}*"):

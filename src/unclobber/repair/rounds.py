@@ -6,12 +6,10 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ..model import Finding, Fix
+from ..model import Finding, Fix, Report
 from ._search import repair
-from .candidates import edits_of
-from .diff import unified
-from .outcome import Outcome, Proved, Repair, Unproved
-from .project import Project, root_of
+from .outcome import Clean, Failed, Outcome, Proved, Repair, Unproved
+from .project import Project
 from .proof import Runner
 
 MOST_ROUNDS = 20
@@ -36,8 +34,45 @@ class Rounds:
     def proved(self) -> tuple[Proved, ...]:
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, Proved))
 
+    @property
+    def explained(self) -> tuple[Proved | Unproved, ...]:
+        """The outcomes with a finding."""
+        return tuple(outcome for outcome in self.outcomes if isinstance(outcome, (Proved, Unproved)))
 
-def run(
+    @property
+    def clean(self) -> bool:
+        """True if the script runs clean, with the proved edits if there are any."""
+        return isinstance(self.last, Clean)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the last round proved nothing, without a full stop; None if it did or had nothing to prove."""
+        return None if isinstance(self.last, (Proved, Clean)) else self.last.reason
+
+    @property
+    def failure(self) -> Failed | None:
+        """The script's own failure, if no round came to more."""
+        return self.last if isinstance(self.last, Failed) and not self.proved else None
+
+    @property
+    def diff(self) -> str:
+        """The diff of all proved edits."""
+        return self.project.diff(self.project.overlay)
+
+    def write(self) -> list[str]:
+        """Write all proved edits to the files; see ``Project.write``."""
+        return self.project.write(self.project.overlay)
+
+    def report(self, command: tuple[str, ...]) -> Report:
+        """Return the findings of all rounds as one report, with the repairs as their fixes."""
+        findings = tuple(_with_fixes(outcome, self.project.on_disk) for outcome in self.explained)
+        if not findings:
+            return Report("clean", command=command)
+        refused = any(finding.torch_message for finding in findings)
+        return Report("refused" if refused else "silent", findings, command=command, exit_code=1)
+
+
+def fix(
     script: str,
     arguments: tuple[str, ...] = (),
     *,
@@ -63,7 +98,7 @@ def run(
         progress: Called with each step.
         runner: A driver process to use and leave open; its own time limits apply then.
     """
-    project = Project(root_of(script))
+    project = Project.of(script)
     project.encoded(script)  # remember the script's content before the first run
     outcomes: list[Outcome] = []
     with contextlib.nullcontext(runner) if runner else Runner(timeout, seconds_to_end) as used:
@@ -88,23 +123,20 @@ def run(
         return Rounds(tuple(outcomes), project, used.runs - runs, in_place)
 
 
-def with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:
+def _with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:
     """Return the finding with the repairs as its fixes, proved ones first."""
-    repairs = (*(outcome.repairs if isinstance(outcome, Proved) else ()), *outcome.offered)
-    fixes = tuple(_fix(repair, project) for repair in repairs)
-    return replace(outcome.finding, fixes=fixes)
+    repairs = (*outcome.repairs, *outcome.offered)
+    return replace(outcome.finding, fixes=tuple(_fix(repair, project) for repair in repairs))
 
 
 def _fix(repair: Repair, project: Project) -> Fix:
     """Return a repair as a fix."""
-    title = ", then ".join(dict.fromkeys(repair.titles))
-    if repair.notes:
-        title = f"{title} ({'; '.join(repair.notes)})"
+    title = f"{repair.title} ({'; '.join(repair.notes)})" if repair.notes else repair.title
     if not repair.applicable:
         title = f"or, if that is what is meant, {title}: it changes what is computed"
     return Fix(
         title,
-        diff=unified(project, repair.texts),
-        edits=edits_of(project, repair.texts),
+        diff=project.diff(repair.texts),
+        edits=project.edits(repair.texts),
         verified=False if repair.proof is None else repair.proof.verified,
     )

@@ -1,7 +1,7 @@
 """Reports for people and for programs: one file per format.
 
 A format is a function of a report; a new one is one file here and one line in ``FORMATS``. Nothing here
-prints, decides anything or imports torch, because ``judge`` has settled the facts.
+prints, decides anything or imports torch, because ``explain`` has settled the facts.
 """
 
 from __future__ import annotations
@@ -9,39 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..model import Report
-from ._ahead import ahead_to_text
+from ._boundary import error_of, line_of, rendered, text_of
 from ._display import ReportDisplay
 from ._github import to_github
-from ._guarded import guard_line, guard_places
-from ._html import to_html, to_html_fragment
+from ._guarded import guard_lines
+from ._html import to_html
 from ._json import to_json, to_json_text
 from ._options import RenderOptions
-from ._sarif import to_sarif, to_sarif_text
+from ._sarif import to_sarif_text
 from ._summary import summary_line
 from ._suppressed import suppressed_line
 from ._terminal import options_for
 from ._text import report_to_text, to_text
+from .story import offending
 
 __all__ = [
     "FORMATS",
     "RenderOptions",
     "ReportDisplay",
-    "ahead_to_text",
-    "guard_line",
-    "guard_places",
+    "error_of",
+    "guard_lines",
+    "line_of",
+    "offending",
     "options_for",
-    "render",
-    "report_to_text",
-    "story",
+    "rendered",
     "summary_line",
     "suppressed_line",
-    "to_github",
-    "to_html",
-    "to_html_fragment",
+    "text_of",
     "to_json",
-    "to_json_text",
-    "to_sarif",
-    "to_sarif_text",
     "to_text",
 ]
 
@@ -53,22 +48,3 @@ FORMATS: dict[str, Callable[[Report, RenderOptions], str]] = {
     "html": to_html,
 }
 """Functions that render a report, by the name that ``--format`` takes."""
-
-
-def render(report: Report, format: str, options: RenderOptions | None = None) -> str:
-    """Return the report in one of ``FORMATS``, without a newline at its end.
-
-    Raises:
-        ValueError: There is no such format; the message lists those there are.
-
-    Example:
-        >>> render(Report("clean"), "text")
-        'no findings: 0 saves, 0 writes to saved memory'
-
-    Example:
-        >>> render(Report("clean"), "text")
-        'no findings: 0 saves, 0 writes to saved memory'
-    """
-    if format not in FORMATS:
-        raise ValueError(f"no format {format!r}: there are {', '.join(FORMATS)}")
-    return FORMATS[format](report, options or RenderOptions())

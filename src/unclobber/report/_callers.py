@@ -9,7 +9,7 @@ from collections import Counter
 from functools import lru_cache
 
 from ..model import Finding, Frame, Site
-from ..parsing import NotParsedError, parse
+from ..syntax import NotParsedError, parse
 from . import _words as words
 from ._sources import read_lines
 
@@ -22,6 +22,8 @@ def callers(finding: Finding) -> list[str]:
     """Return ``` `renorm` was called from model.py:14 (`u = renorm(x)`) ``` for each site whose line alone
     doesn't identify the call."""
     saved = None if finding.saved is None else finding.saved.site
+    # Both kinds together: if one call saved and another one overwrote, both are named
+    # (test_saved_in_one_overwritten_in_another).
     events = [("saved", _call(saved)), *(("overwritten", _call(write.site)) for write in finding.writes)]
     calls = list(dict.fromkeys(call for _, call in events if call is not None))
     shown = {(site.path, site.line) for site in (saved, *(write.site for write in finding.writes)) if site}
@@ -53,6 +55,7 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
     if site is None or site.library:
         return None
     frames = list(site.stack)
+    # A stack may begin in a library that the site's line called.
     while frames and (frames[0].path, frames[0].function) != (site.path, site.function):
         del frames[0]
     decorated: list[tuple[str, str]] = []

@@ -24,6 +24,7 @@ _UNSEEN = "\N{REPLACEMENT CHARACTER}"
 _STAND_INS = {"…": "...", "ᵀ": "^T", "′": "'"}
 """ASCII replacements of the report's own characters, for encodings that lack them."""
 
+# A context variable, because threads may render for different streams.
 _encoding: ContextVar[str | None] = ContextVar("encoding of the stream that is written for", default=None)
 
 
@@ -74,6 +75,7 @@ def _harmless(char: str) -> str:
 
 def char_width(char: str) -> int:
     """Return the cells that one character takes: 0, 1 or 2."""
+    # Without rich, which a report of plain text never loads (test_importing_reports_is_cheap).
     if " " <= char <= "~":
         return 1
     from rich.cells import get_character_cell_size
@@ -94,6 +96,16 @@ def width(text: str) -> int:
 def clean(text: str) -> str:
     """Return the text with every control character replaced; tabs and newlines become spaces."""
     return "".join(_safe(" " if char in "\t\n\r" else char) for char in text)
+
+
+def clean_line(text: str) -> str:
+    """Return the text as :func:`clean` does, with usual spaces, for formats that break no lines."""
+    return clean(text).replace(SOLID_SPACE, " ")
+
+
+def clean_source(text: str) -> str:
+    """Return the text as :func:`clean` does, but keep tabs, because a page lays them out."""
+    return "\t".join(clean(part) for part in text.split("\t"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +131,7 @@ class Measured:
         low = start + 1 if start > 0 else 0
         high = end - 1 if end < self.total else self.total
         inside = [(c, at, n) for c, at, n in self.glyphs if at >= low and at + n <= high]
+        # One cell like `…` itself: `...` would shift the underlines.
         more = "~" if _lacks("…") else "…"
         text = more if start > 0 else ""
         if inside:
@@ -158,6 +171,7 @@ def measure(line: str) -> Measured:
 
 def _tokens(text: str) -> Iterator[str]:
     """Yield the words; text in backticks stays together, with the punctuation that touches it."""
+    # The last alternative: a backtick without its pair, as in a message of the program's own.
     for match in re.finditer(r"(?:`[^`]*`|[^ `]|`)+", text):
         yield match.group()
 

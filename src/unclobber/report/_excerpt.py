@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from . import _words as words
-from ._cells import clean
-from ._snippet import Mark, shown_lines, visible
+from ._cells import clean, clean_source
+from ._snippet import Mark, heading, shown_lines, visible
 from ._sources import Sources
 from .story import FindingPlace, Kind
 
@@ -87,9 +86,6 @@ def _excerpt(
     inside = [(event, place) for event, place in numbered if place.span.path == path]
     at = first if first.span.path == path else inside[0][1]
     marks = [visible(Mark(place.span, place.label, place.primary), sources) for _, place in inside]
-    where = f"{words.path(path)}:{at.span.line}"
-    if sources.line(path, at.span.line) is None:
-        where += " (source not available)"
     lines: list[ExcerptLine] = []
     previous: int | None = None
     for number in shown_lines(marks, sources):
@@ -98,7 +94,7 @@ def _excerpt(
         here = [(e, p.kind, m) for (e, p), m in zip(inside, marks, strict=True) if m.covers(number)]
         lines.append(_line(number, sources.line(path, number), here))
         previous = number
-    return Excerpt(path, clean(where), tuple(lines))
+    return Excerpt(path, clean(heading(at.span, sources)), tuple(lines))
 
 
 def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> ExcerptLine:
@@ -121,7 +117,7 @@ def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> 
             for item in over
             for _, _, event, kind, mark in [item]
         )
-        pieces.append(UnderlinedText(_shown(shown[low:high]), underlines))
+        pieces.append(UnderlinedText(clean_source(shown[low:high]), underlines))
     return ExcerptLine(number, tuple(pieces), labels)
 
 
@@ -140,10 +136,6 @@ def _columns(mark: Mark, number: int, line: str, *, known: bool) -> tuple[int, i
     span = mark.span
     start = span.column - 1 if number == span.line else len(line) - len(line.lstrip())
     end = span.end_column - 1 if number == span.end_line else len(line)
+    # A line may be shorter than it was when it ran; its last character is marked then.
     start = min(start, max(len(line) - 1, 0))
     return start, min(max(end, start + 1), max(len(line), 1))
-
-
-def _shown(text: str) -> str:
-    """Return the text as :func:`clean` does, but keep tabs, because a page lays them out."""
-    return "\t".join(clean(part) for part in text.split("\t"))

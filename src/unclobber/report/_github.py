@@ -10,12 +10,12 @@ import os
 from ..model import Finding, Report
 from . import _repository
 from . import _words as words
-from ._cells import clean
+from ._cells import clean, clean_line
 from ._notes import helps, notes
 from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import Sources
-from .story import FindingPlace, in_stable_order, offending, places, shown_writes
+from .story import FindingPlace, in_stable_order, offending_place, places, shown_writes
 
 
 def to_github(report: Report, options: RenderOptions | None = None) -> str:
@@ -33,10 +33,8 @@ def to_github(report: Report, options: RenderOptions | None = None) -> str:
 def _annotation(finding: Finding) -> str:
     """Return the workflow command of one finding, at its offending line."""
     shown = places(finding, Sources())
-    site = offending(finding)
-    main = next((place for place in shown if place.site is site), None)
     level = "notice" if finding.repaired else finding.severity
-    properties = {**_position(main), "title": f"{finding.code} {finding.name}"}
+    properties = {**_position(offending_place(finding, shown)), "title": f"{finding.code} {finding.name}"}
     fields = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
     return f"::{level} {fields}::{_data(_message(finding, shown))}"
 
@@ -68,11 +66,8 @@ def _message(finding: Finding, shown: list[FindingPlace]) -> str:
     lines = [finding.message]
     lines += [f"{_path(place.site.path)}:{place.span.line}: {place.label}" for place in shown]
     lines += [f"note: {text}" for text in notes(finding, shown_writes(finding)[1])]
-    for fix in helps(finding):
-        code = f": {words.tick(fix.code)}" if fix.code else ""
-        reliability = words.reliability(fix)
-        lines.append(f"help: {fix.title}{code}{f' ({reliability})' if reliability else ''}")
-    return "\n".join(clean(line).replace(words.SOLID_SPACE, " ") for line in lines)
+    lines += [f"help: {words.advice(fix)}" for fix in helps(finding)]
+    return "\n".join(map(clean_line, lines))
 
 
 def _data(text: str) -> str:

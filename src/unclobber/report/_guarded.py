@@ -9,13 +9,26 @@ from .story import offending_write, place
 _MOST_PLACES = 5
 
 
-def guard_line(report: Report) -> str:
-    """Return one line on guard's work: how many values it restored for backward, and how much memory it kept.
+def guard_lines(report: Report) -> list[str]:
+    """Return one line on guard's work, one per repaired place, and one that counts the places left out.
+
+    The first line says how many values were restored for backward and how much memory was kept. Places follow
+    by the number of their values, largest first.
 
     Example:
-        >>> guard_line(Report("clean"))
-        'guard: nothing had to be restored, nothing was kept'
+        >>> guard_lines(Report("clean"))
+        ['guard: nothing had to be restored, nothing was kept']
     """
+    repaired = [finding for finding in report.findings if finding.repaired]
+    repaired.sort(key=lambda finding: -finding.times)
+    lines = [_restored(finding) for finding in repaired[:_MOST_PLACES]]
+    if more := len(repaired) - len(lines):
+        lines.append(f"and {plural(more, 'more place')}: --format json names them all")
+    return [_total(report), *(f"  {line}" for line in lines)]
+
+
+def _total(report: Report) -> str:
+    """Return the line on all places together."""
     overwritten = [finding for finding in report.findings if finding.entry.stage == "backward"]
     places = sum(finding.repaired for finding in overwritten)
     most = size(report.totals.kept_bytes) if report.totals.kept_bytes else ""
@@ -32,18 +45,8 @@ def guard_line(report: Report) -> str:
     return f"guard: {restored}{kept}"
 
 
-def guard_places(report: Report) -> list[str]:
-    """Return one line per repaired place, most frequent first, and one that counts the places left out."""
-    repaired = [finding for finding in report.findings if finding.repaired]
-    repaired.sort(key=lambda finding: -finding.times)
-    lines = [f"  {_restored(finding)}" for finding in repaired[:_MOST_PLACES]]
-    if more := len(repaired) - len(lines):
-        lines.append(f"  and {plural(more, 'more place')}: --format json names them all")
-    return lines
-
-
 def _restored(finding: Finding) -> str:
-    """Return a sentence on one repaired place: the write, the tensor, its save and the number of times."""
+    """Return a line on one repaired place: the write, the tensor, its save and the number of times."""
     saved, write = finding.saved, offending_write(finding)
     times = plural(finding.times, "time")
     if saved is None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..model import VERSION, Finding, Fix, Report
 from . import _words as words
-from ._cells import clean
+from ._cells import clean, clean_line, clean_source
 from ._excerpt import Excerpt, excerpts
 from ._notes import helps, notes
 from ._options import RenderOptions
@@ -78,6 +78,7 @@ def _story(finding: Finding) -> _FindingPage:
     numbered = [(events[id(place.fact)], place) for place in places(finding, sources)]
     return _FindingPage(
         finding,
+        # From the finding and not from its position, so that a link to a story holds in a later report.
         anchor="uc-" + hashlib.sha256(repr(finding).encode("utf-8", "replace")).hexdigest()[:8],
         timeline=line,
         excerpts=excerpts(numbered, sources),
@@ -126,7 +127,7 @@ def _ticks(text: str) -> list[tuple[str, bool]]:
         >>> _ticks("`d` was overwritten")
         [('d', True), (' was overwritten', False)]
     """
-    parts = re.split(r"`([^`]*)`", clean(text).replace(words.SOLID_SPACE, " "))
+    parts = re.split(r"`([^`]*)`", clean_line(text))
     return [(part, i % 2 == 1) for i, part in enumerate(parts) if part]
 
 
@@ -135,13 +136,9 @@ def _diff(diff: str) -> list[tuple[str, str]]:
     kinds = {"+": "added", "-": "removed", "@": "hunk"}
     lines = diff.rstrip("\n").split("\n")
     return [
-        ("file" if line[:4] in ("--- ", "+++ ") else kinds.get(line[:1], ""), _tabs_kept(line))
+        ("file" if line[:4] in ("--- ", "+++ ") else kinds.get(line[:1], ""), clean_source(line))
         for line in lines
     ]
-
-
-def _tabs_kept(text: str) -> str:
-    return "\t".join(clean(part) for part in text.split("\t"))
 
 
 @lru_cache(maxsize=1)
@@ -152,6 +149,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("unclobber.report"),
         autoescape=True,
+        # A misspelt name in a template must fail a test, not leave a gap in the page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

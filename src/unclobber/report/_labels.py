@@ -18,6 +18,7 @@ def tensor_name(save: Save) -> str | None:
     """Return the user's name for the saved tensor, for a parameter its module path; None if there is none."""
     if save.name:
         return words.tick(save.name)
+    # The whole underlined expression is no name: the label would repeat the line above it.
     if save.expression and (save.site is None or save.expression != save.site.source):
         return words.tick(save.expression)
     return None
@@ -27,6 +28,7 @@ def saved_label(finding: Finding, save: Save) -> str:
     """Return ``matmul saved `d` (1x1 float32) here: grad of `w2` is dᵀ @ grad``."""
     if (text := override(finding, "saved")) is not None:
         return text
+    # torch refuses such a write itself, before backward: the place is where the leaf or the view was made.
     if finding.entry.stage == "write":
         made = finding.entry.label
         expression = words.tick(save.expression) if save.expression else None
@@ -71,6 +73,7 @@ def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
         text = "changed in shape or strides here, not in any element"
     elif not write.overlaps_needed:
         text = f"written here, {_UNNEEDED[write.reached]}"
+    # One write that changed nothing differs from several that restored what they changed.
     elif finding.harmless and overwrites(finding.writes) == 1:
         text = "written here, without a change to a needed value"
     elif finding.harmless:

@@ -44,6 +44,7 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
     if finding.repaired:
         kept = f" ({words.size(finding.kept_bytes)} kept)" if finding.kept_bytes else ""
         texts.append(f"guard handed backward the value as it was saved, so this gradient is right{kept}")
+    # Several writes by one way, or two places in one library function, give equal sentences.
     return list(dict.fromkeys(texts))
 
 
@@ -115,6 +116,7 @@ def _chain(below: Sequence[Frame]) -> str:
         return f"code that torch.compile made of {words.tick(made.function)} ({where}); its line is not known"
     inner = below[-1]
     text = f"{words.path(inner.path)}:{inner.line}, in {inner.function}"
+    # The innermost function may serve half of the library; its caller says what was computed.
     through = [f for f in below[:-1] if not f.function.split(".")[-1].startswith(_PLUMBING)]
     return f"{text}, called by {through[-1].function}" if through else text
 
@@ -140,6 +142,7 @@ def helps(finding: Finding) -> list[Fix]:
     fixes = [replace(fix, title=fix.title + cost) if fix.guard else fix for fix in finding.fixes]
     offered = finding.entry.guard
     curable = offered == "offered" or (offered == "offered where kept" and finding.kept_bytes > 0)
+    # Guard can't help where the program forbade the write, saved unobserved, or itself reads the memory.
     curable = curable and finding.variant not in ("frozen", "unwatched", "aliased", "self-overlap")
     if curable and not finding.repaired and not any(fix.guard for fix in fixes):
         start = "or keep" if fixes else "keep"

@@ -13,6 +13,7 @@ def root() -> str:
     """
     here = os.getcwd()
     workspace = os.environ.get("GITHUB_WORKSPACE")
+    # A job may run in a folder outside of its checkout; paths in it are no repository's then.
     if workspace and below(here, workspace) is not None:
         return os.path.abspath(workspace)
     folder = here

@@ -55,7 +55,9 @@ def to_string(rows: Iterable[Row], *, colour: bool, links: bool = False) -> str:
     styles = {name: Style.parse(words) for name, words in STYLES.items()}
 
     def ansi(row: Row) -> str:
+        """Return one row with its escapes."""
         kept = list(row)
+        # As `plain` does, so that colour changes no character (test_colour_changes_no_character).
         while kept and not kept[-1][0].rstrip():
             kept.pop()
         if kept:

@@ -15,12 +15,12 @@ from urllib.parse import quote
 from ..model import CODES, VERSION, Edit, Finding, Fix, Report, Save, Site, Stage, SuppressedBy, Write
 from . import _repository
 from . import _words as words
-from ._cells import clean
+from ._cells import clean_line
 from ._notes import helps, notes
 from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import SourceRange, Sources
-from .story import FindingPlace, Kind, in_stable_order, offending, places, shown_writes
+from .story import FindingPlace, Kind, in_stable_order, offending_place, places, shown_writes
 
 Object = dict[str, Any]
 
@@ -106,7 +106,7 @@ def _invocation(report: Report) -> Object:
         invocation["arguments"] = list(report.command)
     if said := remarks(report):
         invocation["toolExecutionNotifications"] = [
-            {"level": "note", "message": {"text": _text(text)}} for text in said
+            {"level": "note", "message": {"text": clean_line(text)}} for text in said
         ]
     return invocation
 
@@ -115,7 +115,7 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
     """Return the SARIF result of one finding."""
     sources = Sources()
     shown = places(finding, sources)
-    main = _main(finding, shown)
+    main = offending_place(finding, shown)
     result: Object = {
         "ruleId": finding.code,
         "ruleIndex": codes.index(finding.code),
@@ -158,31 +158,19 @@ _WHY: dict[SuppressedBy, str] = {
 }
 
 
-def _main(finding: Finding, shown: list[FindingPlace]) -> FindingPlace | None:
-    site = offending(finding)
-    return next((place for place in shown if place.site is site), None)
-
-
 def _message(finding: Finding) -> str:
     """Return the sentence, then notes and fixes, one a line."""
     lines = [finding.message]
     lines += [f"Note: {text}" for text in notes(finding, shown_writes(finding)[1])]
-    for fix in helps(finding):
-        lines.append(f"Help: {_way_out(fix)}")
-    return "\n".join(_text(line) for line in lines)
-
-
-def _way_out(fix: Fix) -> str:
-    reliability = words.reliability(fix)
-    code = f": {words.tick(fix.code)}" if fix.code else ""
-    return f"{fix.title}{code}{f' ({reliability})' if reliability else ''}"
+    lines += [f"Help: {words.advice(fix)}" for fix in helps(finding)]
+    return "\n".join(map(clean_line, lines))
 
 
 def _fix(fix: Fix, root: str) -> Object:
     """Return the SARIF fix: one artifact change for each file."""
     paths = dict.fromkeys(edit.path for edit in fix.edits)
     return {
-        "description": {"text": _text(_way_out(fix))},
+        "description": {"text": clean_line(words.advice(fix))},
         "artifactChanges": [
             {
                 "artifactLocation": _artifact(path, root),
@@ -205,11 +193,6 @@ def _replacement(edit: Edit) -> Object:
         },
         "insertedContent": {"text": edit.new},
     }
-
-
-def _text(text: str) -> str:
-    """Return the text without control characters and without the report layout's solid spaces."""
-    return clean(text).replace(words.SOLID_SPACE, " ")
 
 
 def _step(order: int, place: FindingPlace, sources: Sources, root: str) -> Object:
@@ -243,7 +226,7 @@ def _state(place: FindingPlace) -> list[tuple[str, str]]:
 
 def _location(place: FindingPlace, sources: Sources, root: str) -> Object:
     """Return the SARIF location of a place; without a file if the code is in none."""
-    location: Object = {"message": {"text": _text(place.label)}}
+    location: Object = {"message": {"text": clean_line(place.label)}}
     artifact = _artifact(place.site.path, root)
     if artifact is not None:
         location["physicalLocation"] = {
@@ -262,6 +245,7 @@ def _region(span: SourceRange, sources: Sources) -> Object:
         "endLine": span.end_line,
         "endColumn": span.end_column,
     }
+    # The text is shown where the file can't be opened; half of it would mislead.
     lines = [sources.line(span.path, number) for number in range(span.line, span.end_line + 1)]
     known = [line for line in lines if line is not None]
     if len(known) == len(lines):
@@ -291,6 +275,7 @@ def _uri(path: str) -> str:
 def _quoted(path: str) -> str:
     # A relative reference must not look like one with a scheme: `a:b.py` becomes `a%3Ab.py`
     # (tests/unit/report/test_report_sarif.py).
+    # Bytes, because `quote` refuses the surrogates of a path that is no UTF-8.
     return quote(os.fsencode(path), safe="/~")
 
 

@@ -87,13 +87,14 @@ def snippet(
 
 def _header(mark: Mark, sources: Sources, width: int, gutter: int, *, arrow: str) -> Row:
     """Return the row above a file's lines: arrow, path and line."""
-    where = f"{words.path(mark.span.path)}:{mark.span.line}"
-    if sources.line(mark.span.path, mark.span.line) is None:
-        where += " (source not available)"
-    return [
-        (f"{'':{gutter}}{arrow} ", "gutter"),
-        (clip_left(where, width - gutter - 4), link_to(mark.span.path)),
-    ]
+    where = clip_left(heading(mark.span, sources), width - gutter - 4)
+    return [(f"{'':{gutter}}{arrow} ", "gutter"), (where, link_to(mark.span.path))]
+
+
+def heading(span: SourceRange, sources: Sources) -> str:
+    """Return ``train.py:14``, with a remark if the source can't be read."""
+    missing = " (source not available)" if sources.line(span.path, span.line) is None else ""
+    return f"{words.path(span.path)}:{span.line}{missing}"
 
 
 def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:
@@ -101,6 +102,7 @@ def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:
     numbers: set[int] = set()
     for mark in marks:
         first, last = mark.span.line, mark.span.end_line
+        # Of a long expression the ends say enough: a story has to fit a screen (test_one_screen).
         inside = range(first, last + 1)
         numbers.update(inside if len(inside) <= _TALL else [first, first + 1, last - 1, last])
     path = marks[0].span.path
@@ -113,6 +115,7 @@ def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:
 def visible(mark: Mark, sources: Sources) -> Mark:
     """Return the mark; a tall one whose last line isn't known shrinks to its first."""
     span = mark.span
+    # A file that is gone may have left the first line only, and a bracket would lead nowhere.
     if mark.tall and sources.line(span.path, span.end_line) is None:
         end = len(sources.line(span.path, span.line) or "") + 1
         return replace(mark, span=replace(span, end_line=span.line, end_column=end))
@@ -165,8 +168,11 @@ class _Block:
             slash = {i for i, a, _ in group if self._opens(i, number) and self._at_margin(i, line, a, here)}
             body = line.window(start, self.room)
             rows.append(self._row(str(number), body, corners=slash))
+            # After the row: next to its first line a bracket has a corner, and only below it a bar.
             self.open |= slash
+            # Those that open come first, because their bars run through the rows of the other marks.
             for i, a, b in sorted(group, key=lambda item: not self._opens(item[0], number)):
+                # A mark wider than the window is underlined as far as the line is shown.
                 a, b = min(max(a - start, 0), self.room - 1), min(b - start, self.room)
                 rows += self._underline(i, number, a, max(b, a + 1), is_open=i in slash)
         return rows
@@ -287,6 +293,7 @@ class _Block:
 def _lanes(marks: Sequence[Mark]) -> dict[int, int]:
     """Assign a column at the left to each tall mark; marks without a common line share one."""
     lanes: dict[int, int] = {}
+    # From the top, so that a bracket which starts first has the leftmost free lane.
     for i, mark in sorted(enumerate(marks), key=lambda item: item[1].span.line):
         if mark.tall:
             taken = {

@@ -10,7 +10,7 @@ import ast
 from dataclasses import dataclass, field
 
 from ..model import Extent, Site
-from ..parsing import parse, text_of
+from ..syntax import parse, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ class Sources:
     def _expression(self, site: Site) -> SourceRange:
         """Return the range of the site's expression; of the whole recorded line if the expression isn't found
         in it."""
+        # Nothing could be read when the program ran, so a file that is there now is another one.
         if not site.source and not site.statement:
             self.unknown.add(site.path)
         line = self.line(site.path, site.line)
@@ -86,6 +87,7 @@ class Sources:
 
     def _record(self, site: Site) -> str:
         """Use the site's own text for its lines from now on; return its first line's."""
+        # The whole statement, because other places of the finding may be on its lines.
         for i, text in enumerate(site.statement.split("\n")):
             self.own[site.path, site.statement_line + i] = text
         kept = self.own.get((site.path, site.line), "")
@@ -141,6 +143,7 @@ def _find(line: str, site: Site) -> tuple[int, int] | None:
         return _all_of(line) if line.strip() else None
     if line[site.column - 1 : site.column - 1 + len(source)] == source:
         return site.column, site.column + len(source)
+    # Moved within its line, as by a formatter. Two occurrences would be a guess.
     if line.count(source) == 1:
         start = line.index(source) + 1
         return start, start + len(source)

@@ -30,6 +30,7 @@ def summary_line(finding: Finding) -> str:
         (name,) = re.findall(r"\{(\w+)\}", part[1])
         return part[1] if sites[name] else ""
 
+    # First the brackets: a part of the sentence without its place would name an unknown line.
     sentence = re.sub(r"\[(.*)\]", known, _wording(finding))
     sentence = sentence.format(**{key: place(site) for key, site in sites.items()})
     return clean(f"SUMMARY: {finding.code} {finding.name} {sentence}")

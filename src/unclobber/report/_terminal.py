@@ -28,6 +28,7 @@ def options_for(stream: TextIO | None) -> RenderOptions:
             width = os.get_terminal_size(stream.fileno()).columns
         except (OSError, ValueError, AttributeError):
             width = 0
+    # Editors' shells set it; they would print the escapes of links even where colour is forced.
     able = os.environ.get("TERM") != "dumb"
     colour = (able or forced) and not no_colour
     return RenderOptions(width=width or 80, colour=colour, links=colour and able, encoding=encoding)

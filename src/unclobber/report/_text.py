@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from itertools import pairwise
 
-from ..model import CheckedSources, Finding, Fix, Report
+from ..model import CheckedSources, Finding, Report
 from . import _words as words
 from ._ahead import ahead_to_text
 from ._cells import clip, shown_in, wrap
@@ -98,12 +98,8 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
 
 
 def _clean_sentence(checked: CheckedSources) -> str:
-    """Return a clean check's one sentence, which promises nothing."""
-    files, lines = words.plural(checked.files, "file"), words.plural(checked.lines, "line")
-    return (
-        f"no findings in {files} ({lines}), which proves nothing: nothing was run, and much can't be seen "
-        "without that; `unclobber run` decides"
-    )
+    """Return a clean check's one sentence; that it proves nothing stands in the help and the docs."""
+    return f"no findings in {words.plural(checked.files, 'file')} ({words.plural(checked.lines, 'line')})"
 
 
 def _remark(text: str, width: int) -> str:
@@ -163,12 +159,20 @@ class _FindingText:
     def _helps(self) -> list[Row]:
         """Return the fixes, each with its proof or its diff, and the number of fixes left out."""
         fixes = helps(self.finding)
-        column = max((cells(_help_text(f)) for f in fixes if f.verified and not f.diff), default=0) + 4
+        column = (
+            max(
+                (cells(words.code_after(f.title, f.code)) for f in fixes if f.verified and not f.diff),
+                default=0,
+            )
+            + 4
+        )
         marks = [words.verified(fix) for fix in fixes]
         room = self.width - self.gutter - len(" = help: ") - max(map(len, marks), default=0)
         rows: list[Row] = []
         for fix, mark in list(zip(fixes, marks, strict=True))[:_MOST_FIXES]:
-            rows += self._item("help", _help_text(fix), mark, column if column <= room else 0)
+            rows += self._item(
+                "help", words.code_after(fix.title, fix.code), mark, column if column <= room else 0
+            )
             if fix.edits and not fix.verified:
                 indent = self.gutter + len(" = help: ")
                 said = wrap(words.reliability(fix), self.width - indent)
@@ -183,9 +187,11 @@ class _FindingText:
         """Return the diff, indented; without the file's name if it has only one file."""
         lines = diff.rstrip("\n").split("\n")
         heads = [i for i, (a, b) in enumerate(pairwise(lines)) if a[:4] == "--- " and b[:4] == "+++ "]
+        # The header of the story has named the only file already.
         if heads == [0]:
             lines = lines[2:]
         indent = " " * (self.gutter + 5)
+        # One line short of the limit, because the row that counts the others takes the last.
         shown = lines if len(lines) <= _MOST_DIFF_LINES else lines[: _MOST_DIFF_LINES - 1]
         rows: list[Row] = []
         for line in shown:
@@ -194,7 +200,3 @@ class _FindingText:
         if len(shown) < len(lines):
             rows.append([(f"{indent}… {words.plural(len(lines) - len(shown), 'more line')}", "dim")])
         return rows
-
-
-def _help_text(fix: Fix) -> str:
-    return f"{fix.title}: {words.tick(fix.code)}" if fix.code else fix.title

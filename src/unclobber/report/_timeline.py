@@ -91,6 +91,7 @@ def _facts(finding: Finding) -> list[tuple[Kind, Save | Write | Need]]:
         facts.append(("made", finding.made))
     if finding.saved:
         facts.append(("saved", finding.saved))
+    # The page has room for as many events as MOST_EVENTS; the notes count the other writes.
     hidden = {id(write) for write in shown_writes(finding)[1]}
     facts += [("write", write) for write in finding.writes if id(write) not in hidden]
     if finding.freed:
@@ -183,6 +184,7 @@ def _stack(site: Site | None) -> tuple[str, ...]:
     """Return the callers of the line, innermost first; library frames only if there are no others."""
     if site is None:
         return ()
+    # Library frames explain nothing, unless there are no others.
     frames = [frame for frame in site.stack if not frame.library] or list(site.stack)
     return tuple(clean(f"{words.path(f.path)}:{f.line} in {f.function}") for f in frames)
 

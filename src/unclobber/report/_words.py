@@ -51,6 +51,17 @@ def reliability(fix: Fix) -> str:
     return f"a candidate: {tick(fix.proved_by)} proves it or finds another"
 
 
+def advice(fix: Fix) -> str:
+    """Return a fix on one line, as formats without room for marks show it: title, code, reliability."""
+    how = reliability(fix)
+    return code_after(fix.title, fix.code) + (f" ({how})" if how else "")
+
+
+def code_after(title: str, code: str | None) -> str:
+    """Return ``title: `code` ``; the title alone if there is no code to write."""
+    return f"{title}: {tick(code)}" if code else title
+
+
 def severities(findings: Sequence[Finding]) -> list[str]:
     """Return the number of errors and of warnings in words, without zeros."""
     errors = sum(finding.severity == "error" for finding in findings)
@@ -68,6 +79,7 @@ def tensor(sizes: Sequence[int], dtype: str) -> str:
     return f"{shape(sizes)} {dtype}" if sizes else f"{dtype} scalar"
 
 
+# Packages of pip and of Debian, and the interpreter's own modules.
 _LIBRARY_ROOT = re.compile(r"^.*[/\\](?:site|dist)-packages[/\\]|^.*[/\\]lib[/\\]python3\.\d+[/\\]")
 
 

@@ -47,6 +47,12 @@ def offending(finding: Finding) -> Site | None:
     return None
 
 
+def offending_place(finding: Finding, shown: list[FindingPlace]) -> FindingPlace | None:
+    """Return the place among those of ``places`` that has the offending line; None if it is unknown."""
+    site = offending(finding)
+    return next((place for place in shown if place.site is site), None)
+
+
 def place(site: Site | None) -> str:
     """Return ``train.py:14``, or ``an unknown line``."""
     return f"{words.path(site.path)}:{site.line}" if site else "an unknown line"
@@ -73,6 +79,7 @@ def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
     if len(known) <= _MOST_WRITES:
         return known, []
     main = offending_write(finding)
+    # By identity, because a loop's writes may be equal, and the first of them is the one to show.
     shown = {id(known[0]), id(main), id(known[-1])}
     return [w for w in known if id(w) in shown], [w for w in known if id(w) not in shown]
 
@@ -95,6 +102,7 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
         assert write.site is not None
         span = sources.locate(write.site, statement=True)
         label = labels.write_label(finding, write, again=i > 0)
+        # If no write hit a needed element, the first is underlined as the offending one.
         primary = write.overlaps_needed or write is main
         shown.append(FindingPlace("write", write, write.site, span, label, primary))
     if (freed := finding.freed) and freed.site:
@@ -112,6 +120,7 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
 def marks(finding: Finding, sources: Sources) -> list[Mark]:
     """Return the places as an excerpt marks them, without repeated labels at one place."""
     all_marks = [Mark(place.span, place.label, place.primary) for place in places(finding, sources)]
+    # Of two writes by one line one may hit and one miss: the same words twice would be two rows.
     loud = {(mark.span, mark.label) for mark in all_marks if mark.primary}
     return list(
         dict.fromkeys(mark for mark in all_marks if mark.primary or (mark.span, mark.label) not in loud)
@@ -125,6 +134,7 @@ def in_stable_order(findings: tuple[Finding, ...]) -> list[Finding]:
     def key(finding: Finding) -> tuple[str, int, int, str, str]:
         site = offending(finding)
         where = (words.path(site.path), site.line, site.column) if site else ("", 0, 0)
+        # `repr` last, so that even two findings of one line and code have an order.
         return (*where, finding.code, repr(finding))
 
     return sorted(findings, key=key)

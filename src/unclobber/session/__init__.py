@@ -1,16 +1,11 @@
-"""The stages joined inside a running program: ``watch``, ``guard``, ``audit`` and ``freeze``.
+"""The stages joined inside a running program: ``watch``, ``guard``, ``audit`` and ``freeze``."""
 
-``story_boundary`` is the boundary behind which every explanation is built: an internal error there costs the
-explanation, never the gradient. The package imports nothing, because the command line needs that module
-without torch.
-"""
+from .contexts import Watching, audit, guard, watch
+from .freezing import freeze, frozen
+from .program import LoadedFiles, depth, settings_here
+from .session import Session, finding_of, put_back
 
 __all__ = [
-    "contexts",
-    "entered",
-    "freeze",
-    "inside",
-    "loaded",
-    "session",
-    "story_boundary",
-]
+    "LoadedFiles", "Session", "Watching", "audit", "depth", "finding_of", "freeze", "frozen", "guard",
+    "put_back", "settings_here", "watch",
+]  # fmt: skip

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..hooks import saves
-from ..hooks.graph import reachable
-from ..hooks.mechanisms import Off
-from ..judge import judge_without_story
+from ..explain import KnownFacts
+from ..observe.hooks import saves
+from ..observe.hooks.graph import reachable
+from ..observe.hooks.mechanisms import Off
+from ..report import error_of
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
-from .story_boundary import error_of
 
 _CODES = {"functions": "UC103", "checkpoint": "UC105"}
 
@@ -42,17 +40,14 @@ class Unseen:
             return
         graph = reachable(call)
         for mechanism in self._off:
-            if graph is None or any(_goes_through(node, mechanism) for node in graph.values()):
-                raise error_of(
-                    judge_without_story(_CODES[mechanism.name], mechanism.sentence, message=_MESSAGE)
-                )
+            at_checkpoint = mechanism.name == "checkpoint"
+            passes = compat.entries.is_checkpoint if at_checkpoint else compat.entries.is_programs_function
+            if graph is None or any(map(passes, graph.values())):
+                known = KnownFacts(_CODES[mechanism.name], message=_MESSAGE)
+                raise error_of(known.finding(mechanism.sentence))
 
     def end(self, state: None, call: EngineCall) -> None:
         """Do nothing, because ``begin`` changes nothing."""
 
 
 _MESSAGE = "whether a tensor that backward needs was overwritten can't be known on this torch"
-
-
-def _goes_through(node: Any, mechanism: Off) -> bool:
-    return compat.is_checkpoint(node) if mechanism.name == "checkpoint" else compat.is_programs_function(node)

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from ..model import Finding, SilentWriteWarning, Site, cell_name, culprit, or_default
-from .story_boundary import text_of
+from ..report import text_of
 
 _MOST_PLACES = 1000
 

@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Any
 
 from ..model import Finding, InplaceError, Report
+from ..report import error_of
 from ..settings import Suppression
-from .entered import settings_here
+from .program import settings_here
 from .session import Policy, Session
-from .story_boundary import error_of
 
 
 class Watching(ContextDecorator):

@@ -7,45 +7,34 @@ backward unpacks a saved tensor that was overwritten. ``watch`` refuses as torch
 
 from __future__ import annotations
 
-import atexit
+import contextlib
 import functools
-import itertools
+import sys
 import threading
-import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 
-from ..evidence import ahead, describe, reads, sentence
-from ..evidence import refused as _refused
-from ..evidence.notices import notices
-from ..evidence.refusals import kind_of
-from ..hooks import (
-    backward,
-    batch_norm,
-    checkpoint,
-    conflicts,
-    fallback,
-    functions,
-    gradients,
-    kernels,
-    mechanisms,
-    module_hooks,
-    pause,
-    registered,
-    registrations,
-    undispatched,
-    unmarked,
-    write_log,
+from ..explain import (
+    KnownFacts,
+    Occurrence,
+    is_detached,
+    is_own_result,
+    is_unpacking,
+    never_read,
+    notices,
+    now,
+    of_conflict,
+    of_refusal,
+    of_unpack,
+    refused_too,
+    shortest,
 )
-from ..hooks import saves as _saves
-from ..judge import judge, judge_without_story, outcome
-from ..judge.refusals import judge_refusal
 from ..model import (
     Finding,
     InplaceError,
@@ -53,20 +42,28 @@ from ..model import (
     Suppressed,
     Totals,
     UnclobberError,
+    internal_error_in,
     or_default,
+    outcome,
 )
-from ..native import core
-from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, SavedTensor, SaveState, ViewWrites
+from ..observe.hooks import backward, conflicts, fallback, mechanisms
+from ..observe.hooks import saves as _saves
+from ..observe.hooks.installation import installation
+from ..observe.native import core
+from ..observe.record import SavedTensor, SaveState
+from ..report import error_of
 from ..settings import Suppression
-from ..source import compiled, sites
+from ..source import OURS
 from ..torch_internals import compat, versions
-from ..torch_internals.engine import engine
-from ..torch_internals.patches import Patches
-from ._silent import UNSURE, SilentConflicts, unplaced
 from ._suppressing import Suppressing
 from ._unseen import Unseen
 from ._warning import warn
-from .story_boundary import KnownFacts, error_of, finding_or_fallback, internal_error_in
+
+_UNSURE = "whether a tensor that backward needs was overwritten is not known"
+"""Message of a refusal if an internal error leaves no more to be said."""
+
+_CODES = {"ctx": "UC103", "recompute": "UC105"}
+"""Codes of conflicts that torch doesn't check, by the holder of the tensor."""
 
 Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
@@ -122,16 +119,9 @@ class Session:
         self.fingerprint = fingerprint
         self.command = command
         self.warn = warn
-        originals = policy != "guard"
-        # The native queue makes no Python object at a save, which fingerprints and byte counts need.
-        plain = not fingerprint and policy != "audit"
-        self.ledger = Ledger(keeps_originals=originals, queue=_saves.new_queue() if plain else None)
-        if fingerprint:
-            fingerprints = Fingerprints(fingerprint, write_log.storage_of)
-            self.ledger = FingerprintedLedger(fingerprints, keeps_originals=originals)
-        self.ledger.view_writes = _installation.view_writes
-        if policy == "audit":
-            self.ledger.saved_bytes = SavedBytes()
+        self.ledger = installation.new_ledger(
+            keeps_originals=policy != "guard", fingerprint=fingerprint, counts_bytes=policy == "audit"
+        )
         self.findings: list[Finding] = []
         self.on_finding: Callable[[Finding], None] | None = None
         """Called with each new finding, unless suppression lets it pass."""
@@ -150,12 +140,11 @@ class Session:
         self._unseen: Unseen | None = None
         """Refuses backwards through mechanisms that don't work on this torch; None if all work."""
         self._lock = threading.RLock()
-        self._silent = SilentConflicts(self)
-        self.ledger.on_self_overlap = lambda operation, stack: self._silent.on(
+        self.ledger.on_self_overlap = lambda operation, stack: self.on(
             conflicts.SelfOverlap(operation, stack)
         )
         self.ledger.unrecorded = self._unrecorded
-        self._started_at = compiled.now()
+        self._started_at = now()
         self.backwards_before = 0
         """Number of backward calls in the process before this session."""
         self._counted_before = (0, 0)
@@ -169,23 +158,21 @@ class Session:
         Raises:
             UnclobberError: the policy is ``guard``, which can't work on this torch.
         """
-        with compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             self._enter()
         return self
 
     def _enter(self) -> None:
-        self._begin_where(_installation.off())
-        _installation.acquire(self.ledger)
+        self._begin_where(installation.off())
+        installation.acquire(self.ledger)
         self.backwards_before = backward.count()
-        self._started_at = compiled.now()
+        self._started_at = now()
         try:
-            self._hooks = _saves.SavedTensorHooks(
-                self.ledger, self._need, self._silent, self.ledger.fingerprints
-            )
+            self._hooks = _saves.SavedTensorHooks(self._need, self)
             self._hooks.enter()
         # Not `Exception` alone: Ctrl-C here would leave the kernels installed without a session.
         except BaseException:
-            _installation.release(self.ledger)
+            installation.release(self.ledger)
             raise
         self.active = True
         if self._unseen is not None:
@@ -216,7 +203,7 @@ class Session:
     ) -> None:
         """Pop the hooks, and leave the graphs' saves to their version counters."""
         self.active = False
-        with compat.unseen_by_functions():
+        with compat.unseen.unseen_by_functions():
             try:
                 if self._unseen is not None:
                     self._unseen.leave()
@@ -224,7 +211,7 @@ class Session:
                     self._hooks.leave()
             finally:
                 self.ledger.seal()
-                _installation.release(self.ledger)
+                installation.release(self.ledger)
 
     def reset_in_child(self) -> None:
         """Forget findings and counts in a forked child, because they are the parent's. Keep the saves."""
@@ -238,7 +225,7 @@ class Session:
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
         self.ledger.account.peak = self.ledger.account.kept
         self.ledger.transform = self.ledger.replay = None
-        self._started_at = compiled.now()
+        self._started_at = now()
 
     def leave_unwatched(self) -> None:
         """Stop watching in a forked child that doesn't train, unless other hooks were pushed after these."""
@@ -246,7 +233,7 @@ class Session:
         if self._hooks is not None and self._hooks.alone():
             self.active = False
             self._hooks.leave()
-            _installation.release(self.ledger)
+            installation.release(self.ledger)
 
     # --- called at unpack -----------------------------------------------------------------------
 
@@ -256,7 +243,7 @@ class Session:
         Raises:
             InplaceError: backward is refused.
         """
-        if reads.is_unpacking():  # unclobber itself unpacks, to learn a history: no backward reads the values
+        if is_unpacking():  # unclobber itself unpacks, to learn a history: no backward reads the values
             return saved.alias
         fault = None if saved.entry is None else saved.entry.lost
         if fault is None:
@@ -271,14 +258,14 @@ class Session:
     def _verdict(self, saved: SavedTensor) -> _Verdict:
         """Return the verdict on a saved tensor, without reading any source file."""
         entry = saved.entry
-        if entry is not None and entry.storage_swap is not None and reads.is_own_result(saved):
+        if entry is not None and entry.storage_swap is not None and is_own_result(saved):
             # torch keeps a result apart from the tensor that the program got:
             # tests/programs/allowed/a_result_is_kept_apart_from_the_tensor_that_data_changes.py.
             entry.storage_swap = None
         state = self.ledger.state_of(saved)
         now = state.now
         # Only `watch` refuses as torch does; guard needs no history (test_right_under_guard).
-        if self.policy == "watch" and _is_detached(saved):
+        if self.policy == "watch" and is_detached(saved):
             return _Verdict(state, now, refused=True)
         # Writes after the session's end went unseen: test_graph_passed_from_guard_to_guard.
         sealed = entry.sealed if entry is not None else None
@@ -287,7 +274,7 @@ class Session:
         if not dirty and not written_after_exit:
             return _Verdict(state, now)
         # A failed query counts as a read: better one finding too many than a wrong gradient.
-        if not state.refused and or_default(lambda: reads.never_read(saved, self.ledger), False):
+        if not state.refused and or_default(lambda: never_read(saved, self.ledger), False):
             return _Verdict(state, now)
         if self.policy == "watch":
             # If torch would go on with the present value, so does `watch`, which only reports it.
@@ -308,7 +295,7 @@ class Session:
         if verdict.refused:
             raise self._refusal(verdict.state)
         if verdict.reported:
-            finding = self._note(verdict.state, repaired=self.policy == "guard")
+            finding = self.keep(of_unpack(verdict.state, self, repaired=self.policy == "guard"))
             if self.policy == "watch":
                 self.warn_or_raise(finding)
         return verdict.value
@@ -322,16 +309,15 @@ class Session:
         """
         version, entry = saved.alias._version, saved.entry
         self.note_internal_error(fault)
-        torch_message = sentence.shortest(saved, version)
-        if torch_message is None and self.policy == "watch" and _is_detached(saved):
-            torch_message = compat.DETACHED_SENTENCE
+        torch_message = shortest(saved, version)
+        if torch_message is None and self.policy == "watch" and is_detached(saved):
+            torch_message = compat.Sentence.DETACHED
         written = version != saved.version or (entry is not None and entry.written)
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
-        message = UNSURE if torch_message is None else None
-        raise error_of(
-            self._kept(judge_without_story("UC101", fault, message=message, torch_message=torch_message))
-        )
+        message = _UNSURE if torch_message is None else None
+        known = KnownFacts("UC101", torch_message=torch_message, message=message)
+        raise error_of(self._kept(known.finding(fault)))
 
     def note_internal_error(self, fault: str) -> None:
         """Note the sentence about an internal error for the report, once."""
@@ -345,7 +331,7 @@ class Session:
 
     def _refusal(self, state: SaveState) -> InplaceError:
         """Return the error that refuses a tensor, with the findings that backward would have raised next."""
-        finding = self._note(state, repaired=False, again=True)
+        finding = self.keep(of_unpack(state, self, repaired=False, again=True))
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
         nothing: tuple[Finding, ...] = ()
@@ -359,89 +345,79 @@ class Session:
         if self.policy != "watch":
             return ()
         refused: dict[int, Finding] = {}
-        for saved, node in ahead.refused_too(state.saved, self.ledger):
-            finding = self._note(self.ledger.state_of(saved), repaired=False, node=node)
+        for saved, node in refused_too(state.saved, self.ledger):
+            finding = self.keep(of_unpack(self.ledger.state_of(saved), self, repaired=False, node=node))
             if finding is not None and finding.ahead:
                 refused[id(finding)] = finding
             if len(refused) >= _MOST_AHEAD:
                 break
         return tuple(refused.values())
 
-    def _note(
-        self, state: SaveState, *, repaired: bool, again: bool = False, node: Any = None
-    ) -> Finding | None:
-        """Judge a conflict, and keep its finding unless its places have one already.
+    # --- what torch doesn't check: the interface `Conflicts` of the hooks -------------------------
 
-        One line may save two tensors, of which torch sees only one overwritten: these are two findings.
+    @property
+    def repairs(self) -> bool:
+        """Return whether code gets the values as they were: under ``guard`` and ``audit``."""
+        return self.policy != "watch" and self.active
 
-        Args:
-            state: The save state of the tensor.
-            repaired: Whether backward gets the value as it was saved.
-            again: Make a new finding even for known places, for an error that is about to be raised.
-            node: The node that would have unpacked the tensor, if backward was refused before it came there.
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
+        """Return the save state of ``saved`` if its values are known to have changed, else None.
+
+        Raises:
+            InplaceError: an internal error hides whether they have, and the policy isn't ``watch``.
         """
-        # Part of the key, so it must be known without an explanation.
-        refused = state.refused or (state.moved and not state.changed)
+        if not self.active:
+            return None
+        entry = saved.entry
+        # Without an entry no write was seen; a bump without one still needs the ledger's look.
+        if entry is None and saved.alias._version == saved.version:
+            return None
+        fault = None if entry is None else entry.lost
+        if fault is None:
+            try:
+                state = self.ledger.state_of(saved)
+            except Exception as error:
+                fault = internal_error_in("what became of a tensor could not be told", error)
+            else:
+                return state if state.changed else None
+        self.note_internal_error(fault)
+        written = saved.alias._version != saved.version or (entry is not None and entry.written)
+        if written and self.policy != "watch":
+            known = KnownFacts(_CODES[held], message=_UNSURE)
+            finding = known.finding(fault)
+            occurrence = Occurrence(lambda: (known.code, fault), lambda: finding, lambda: known, again=True)
+            self.warn_or_raise(self.keep(occurrence), refuse=True)
+        return None
 
-        def key() -> Any:
-            # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
-            last = self.ledger.last_write(state.saved)
-            written = None if last is None else sites.user_place(last.stack)
-            return refused, sites.user_place(state.saved.stack), written
+    def on(self, conflict: conflicts.Conflict) -> None:
+        """Keep the finding for a conflict that the hooks saw, and report it."""
+        occurrence = of_conflict(conflict, self)
+        if occurrence is None:
+            return
+        # Decided before `keep`, which calls `on_finding`: code of the caller, which may end the session.
+        repaired = self.repairs and occurrence.can_be_repaired
+        finding = self.keep(occurrence)
+        if not repaired:
+            self.warn_or_raise(finding, refuse=occurrence.refused, cause=occurrence.cause)
 
-        def make() -> Finding | None:
-            """Describe and judge the conflict."""
-            finding = judge(
-                describe.evidence(
-                    state,
-                    self.ledger,
-                    repaired=repaired,
-                    backwards_before=self.backwards_before,
-                    goes_on=not again,
-                    node=node,
-                )
-            )
-            if finding is None and again:
-                raise AssertionError("what is refused is always a finding")
-            return finding if finding is None or node is None else replace(finding, ahead=True)
+    # --- findings -------------------------------------------------------------------------------
 
-        return self.keep(
-            key,
-            make,
-            lambda: _known_facts(state, refused=refused, repaired=repaired, goes_on=not again),
-            again=again,
-            reached=node is None,
-        )
-
-    def keep(
-        self,
-        key: Callable[[], Any],
-        make: Callable[[], Finding | None],
-        known_facts: Callable[[], KnownFacts],
-        *,
-        again: bool = False,
-        reached: bool = True,
-    ) -> Finding | None:
+    def keep(self, occurrence: Occurrence) -> Finding | None:
         """Count a conflict, and keep its finding unless its key is known already. Raise no internal error.
 
-        Args:
-            key: Returns the key under which two conflicts count as one: their places.
-            make: Describes and judges the conflict; slow, so not called for a known key.
-            known_facts: Returns the facts that are known if ``make`` fails.
-            again: Make a new finding even for a known key, for an error that is about to be raised.
-            reached: Whether backward has come to the conflict.
         Returns:
             The finding; None if nothing is wrong.
         """
+        again, reached = occurrence.again, occurrence.reached
         with self._lock:
             self.conflicts += reached
-            place = or_default(key, None)
+            place = or_default(occurrence.key, None)
             known = None if place is None else self._seen.get(place)
             if known is not None and reached:
                 self._times[known] += 1
             if known is not None and not again:
                 return self.findings[known] if known < len(self.findings) else None
-            finding = finding_or_fallback(make, known_facts)
+            finding = occurrence.finding()
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
@@ -503,17 +479,7 @@ class Session:
         if isinstance(error, InplaceError):
             return finding
         if finding is None:
-            # If the query fails, the error stays as it is
-            # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
-            kind = or_default(lambda: kind_of(error), None)
-            if kind is None:
-                return None
-
-            def make() -> Finding | None:
-                refusal = _refused.evidence(error, self.backwards_before, self.ledger.view_writes)
-                return None if refusal is None else judge_refusal(refusal)
-
-            finding = finding_or_fallback(make, lambda: KnownFacts(kind.code, torch_message=str(error)))
+            finding = of_refusal(error, self.backwards_before, self.ledger.view_writes)
             if finding is None:
                 return None
             finding = self._suppressing.noted(finding)
@@ -587,185 +553,13 @@ class Session:
         )
 
 
-_BEYOND_SAVES = (write_log, functions, gradients, module_hooks, checkpoint)
-"""Hooks that see conflicts which no saved tensor shows, in the order in which they are installed."""
-
-
-class InstallationClient(kernels.Listener, Protocol):
-    """Client of the installation, notified of writes and storage changes: a ledger or the freezer."""
-
-    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None: ...
-    def after_detach(self, tensor: torch.Tensor, node: Any) -> None: ...
-    def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None: ...
-    def before_replay(self) -> None: ...
-    def before_export(self) -> None: ...
-    def anything_alive(self) -> bool: ...
-    def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]: ...
-
-
-_DORMANT_FOR = 10.0
-"""Seconds after the last context, beyond which an unwatched backward puts torch's own functions back."""
-
-
-class _Installation:
-    """Kernels and wrapped entry points that all sessions of the process share.
-
-    The first session installs them. The last one deactivates them, so that the next one need only activate
-    them. ``put_back`` removes them, as does the end of the process, because a running torch thread must
-    not enter a Python kernel then. So does an unwatched backward some seconds after the last
-    context was left: a program that watches every hundredth step finds them dormant.
-    """
-
-    def __init__(self) -> None:
-        """Make an installation that is not installed yet, without clients."""
-        # A tuple, so that a hook in another thread iterates over a whole one while this thread replaces it.
-        self._ledgers: tuple[InstallationClient, ...] = ()
-        self._patches = Patches()
-        self._installed = False
-        self.view_writes = ViewWrites()
-        self._off: tuple[mechanisms.Off, ...] | None = None
-        self._dormant_since = 0.0
-        self._lock = threading.RLock()
-
-    def off(self) -> tuple[mechanisms.Off, ...]:
-        """Return the mechanisms that do not work on this torch, tested once per process."""
-        with self._lock:
-            if self._off is None:
-                self._off = mechanisms.off(self.acquire, self.release)
-            return self._off
-
-    def acquire(self, ledger: InstallationClient) -> None:
-        """Notify ``ledger`` of writes from now on. Install the kernels and wrappers if they are missing."""
-        with self._lock:
-            if self._installed and not self._ledgers and not self._patches.intact():
-                # The program has replaced a wrapper since: install again, to wrap the replacement.
-                self._take_away()
-            if not self._installed:
-                gradients.unshared_counts()  # before anything is installed, so that its probes run plain
-                self._install()
-            fallback.listen(ledger)
-            if not self._ledgers:
-                self._patches.activate()
-            self._ledgers = (*self._ledgers, ledger)
-
-    def release(self, ledger: InstallationClient) -> None:
-        """Stop notifying ``ledger``. Deactivate the wrappers after the last client."""
-        with self._lock:
-            self._ledgers = tuple(other for other in self._ledgers if other is not ledger)
-            if not self._ledgers:
-                self._patches.deactivate()
-                self._dormant_since = time.monotonic()
-            fallback.unlisten(ledger)
-
-    def put_back(self) -> None:
-        """Restore torch's and Python's own functions, unless a client is still notified."""
-        with self._lock:
-            if not self._ledgers:
-                self._take_away()
-
-    def _on_unwatched(self) -> None:
-        """Restore torch's own functions before an unwatched backward, if no context was left for a while."""
-        # Not blocking: the program's backward must not wait for a thread that enters or leaves a context.
-        if time.monotonic() - self._dormant_since > _DORMANT_FOR and self._lock.acquire(blocking=False):
-            try:
-                self.put_back()
-            finally:
-                self._lock.release()
-
-    def _install(self) -> None:
-        """Register the kernels and replace torch's entry points, or restore everything if one fails."""
-        patches = self._patches = Patches()
-        self._installed = True
-        atexit.register(self._take_away)
-        try:
-            # Before any kernel is registered, so that every operation defined later gets one.
-            registrations.install(patches)
-            engine.install(patches)
-            engine.on_unwatched = self._on_unwatched
-            # Order matters: the engine notifies its newest subscriber first, so `backward` comes after its
-            # clients.
-            _saves.install(patches)
-            unmarked.install(patches)
-            registered.install(patches)
-            pause.install(
-                patches, self._anything_alive, self._saves, self._can_pause_observation, self.view_writes
-            )
-            backward.install(patches)
-            undispatched.install(
-                patches,
-                self._before_storage_swap,
-                self._after_detach,
-                self._before_shrink,
-                self._before_replay,
-                self._before_write,
-                self._before_export,
-            )
-            batch_norm.install(patches)
-            for stage in _BEYOND_SAVES:
-                stage.install(patches)
-            patches.while_active(lambda: self.view_writes.forget)
-        except BaseException:
-            self._take_away()
-            raise
-
-    def _take_away(self) -> None:
-        atexit.unregister(self._take_away)
-        self._installed = False
-        self._patches.undo()
-        kernels.take_away()
-
-    def _can_pause_observation(self) -> Any:
-        """Return the queue's answer to whether backward may run unobserved (``SaveQueue``).
-
-        None if several clients are installed, or if the only one is no ledger.
-        """
-        only = self._ledgers[0] if len(self._ledgers) == 1 else None
-        return only.can_pause_observation() if isinstance(only, Ledger) else None
-
-    def _saves(self, *, queued: bool = True) -> list[SavedTensor]:
-        if len(self._ledgers) == 1:  # the usual case, without a generator: each backward calls this
-            return list(self._ledgers[0].saves(queued=queued))
-        return list(itertools.chain.from_iterable(ledger.saves(queued=queued) for ledger in self._ledgers))
-
-    def _before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
-        for ledger in self._ledgers:
-            ledger.before_shrink(storage, size)
-
-    def _before_replay(self) -> None:
-        for ledger in self._ledgers:
-            ledger.before_replay()
-
-    def _before_export(self) -> None:
-        for ledger in self._ledgers:
-            ledger.before_export()
-
-    def _before_write(self, tensor: torch.Tensor, method: str) -> None:
-        for ledger in self._ledgers:
-            ledger.before_write(tensor, method, False, (), {})
-
-    def _after_detach(self, tensor: torch.Tensor, node: Any) -> None:
-        for ledger in self._ledgers:
-            ledger.after_detach(tensor, node)
-
-    def _before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
-        for ledger in self._ledgers:
-            ledger.before_storage_swap(tensor, new)
-
-    def _anything_alive(self) -> bool:
-        for ledger in self._ledgers:  # noqa: SIM110  (runs in each step: a generator is two calls more)
-            if ledger.anything_alive():
-                return True
-        return False
-
-
-_installation = _Installation()
-put_back = _installation.put_back
+put_back = installation.put_back
 
 
 def _of_this_torch() -> tuple[str, ...]:
     """Return a sentence for each mechanism that doesn't work on this torch, and one for an untested torch."""
     said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
-    return (*said, *(mechanism.sentence for mechanism in _installation.off()))
+    return (*said, *(mechanism.sentence for mechanism in installation.off()))
 
 
 def finding_of(error: BaseException) -> Finding | None:
@@ -776,25 +570,11 @@ def finding_of(error: BaseException) -> Finding | None:
     return finding
 
 
-def _is_detached(saved: SavedTensor) -> bool:
-    """Return whether torch refuses a tensor because ``detach_`` removed its history. True if unknown."""
-    if saved.entry is None or saved.entry.detached is None or saved.unchecked:
-        return False
-    return or_default(lambda: reads.detached(saved) is not None, True)
-
-
-def _known_facts(state: SaveState, *, refused: bool, repaired: bool, goes_on: bool) -> KnownFacts:
-    """Return the facts that the ledger alone knows of a conflict."""
-    saved = state.saved
-    seen = refused or (not repaired and _is_detached(saved))
-    return KnownFacts(
-        "UC101" if seen else "UC102",
-        torch_message=sentence.in_any_case(state, goes_on=goes_on),
-        saved=unplaced(saved),
-        repaired=repaired,
-    )
-
-
 @functools.cache
 def _warn_once(sentence: str) -> None:
-    warnings.warn(sentence, RuntimeWarning, stacklevel=5)
+    """Warn of a mechanism that fails on this torch, at the line that entered the session."""
+    # Counted, because `watch`, a decorated function and the trainers enter a session at different depths.
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith((OURS, contextlib.__file__)):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(sentence, RuntimeWarning, stacklevel=level)

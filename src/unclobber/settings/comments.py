@@ -6,14 +6,15 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from ..model import Site
-from ..parsing import text_of
+from ..syntax import text_of
 from .codes import covers, prefix_of, unknown
 
-_COMMENT = re.compile(r"#\s*unclobber:\s*ignore\b\s*(?:\[([^\]]*)\]|(\[.*|UC\d.*))?")
-"""Codes in brackets, or a malformed list of codes."""
+_COMMENT = re.compile(r"#\s*unclobber:\s*([\w-]+)\s*(?:\[([^\]]*)\]|(\[.*|UC\d.*))?")
+"""A word, then codes in brackets or a malformed list of codes."""
 
 
 class IgnoreComment(NamedTuple):
@@ -52,7 +53,10 @@ def _read(path: str, lines: Sequence[str]) -> Iterator[IgnoreComment]:
     tokens = tokenize.generate_tokens(io.StringIO("".join(lines)).readline)
     try:
         for token in tokens:
-            if token.type == tokenize.COMMENT and (match := _COMMENT.search(token.string)):
+            if token.type != tokenize.COMMENT or (match := _COMMENT.search(token.string)) is None:
+                continue
+            # Prose after `unclobber:` is the author's own.
+            if match[1].startswith("ignore") or get_close_matches(match[1].lower(), ["ignore"]):
                 yield _comment(path, token.start[0], match)
     except (tokenize.TokenError, SyntaxError):  # what follows is no Python, so none of it has run
         return
@@ -60,9 +64,11 @@ def _read(path: str, lines: Sequence[str]) -> Iterator[IgnoreComment]:
 
 def _comment(path: str, line: int, match: re.Match[str]) -> IgnoreComment:
     """Parse one comment; codes that don't exist become its problem."""
-    text, listed, malformed = match[0].rstrip(), match[1], match[2]
-    if malformed is not None:
+    text, word, listed, malformed = match[0].rstrip(), match[1], match[2], match[3]
+    if word != "ignore" or malformed is not None:
         problem = "codes stand in brackets, as in `# unclobber: ignore[UC102]`"
+        if word != "ignore":
+            problem = f"there is no `{word}`: did you mean `ignore`?"
         # Without codes it suppresses nothing: test_what_is_not_understood_is_told_and_suppresses_nothing.
         return IgnoreComment(path, line, text, (), problem)
     if listed is None:

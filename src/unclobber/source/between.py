@@ -17,9 +17,10 @@ from collections.abc import Iterable
 from types import CodeType, FrameType
 from typing import Any
 
+from ..syntax import last_name
 from .frames import Stack, code_of
 from .sites import innermost_user, is_library, is_own, is_plumbing
-from .syntax import Located, locate
+from .syntax import locate
 from .values import UNKNOWN, attribute_of, is_a, of_class, value_of
 
 _QUIET = re.compile(
@@ -98,25 +99,15 @@ def _innermost(code: CodeType) -> FrameType | None:
 
 def _calls(stack: Stack, name: str) -> bool:
     """Return whether the program's own instruction calls a torch function, rather than a library that calls
-    it: in Python, or in C, which leaves no frame.
-    """
+    it: in Python, or in C, which leaves no frame."""
     *below, code, lasti = stack
     if any(not is_own(other) and not is_plumbing(other) for other in below[::2]):
         return False
     located = locate(code, lasti)
     if located is None:
         return False
-    return name == called(located) if isinstance(located.node, ast.Call) else name not in HAND_OUT
-
-
-def called(located: Located | None) -> str | None:
-    """Return the last name of the called function as the program writes it; None if the node isn't a call."""
-    if located is None or not isinstance(located.node, ast.Call):
-        return None
-    function = located.node.func
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else None
+    node = located.node
+    return name == last_name(node.func) if isinstance(node, ast.Call) else name not in HAND_OUT
 
 
 def _is_quiet(name: str) -> bool:
@@ -153,8 +144,7 @@ def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
 
 def _successors(code: CodeType, instructions: list[dis.Instruction]) -> dict[int, list[int]]:
     """Return the offsets that may run right after each instruction: the next one, jump targets and exception
-    handlers.
-    """
+    handlers."""
     jumps = {*dis.hasjrel, *dis.hasjabs}
     read: Any = dis.Bytecode(code)
     entries = read.exception_entries

@@ -14,12 +14,13 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ..model import PACKAGE
 from ..torch_internals.engine import CODE
-from ._stack import Stack as Stack
-from ._stack import frame_key as frame_key
+from .sites import Stack as Stack
+from .sites import frame_key as frame_key
+from .sites import is_library
 
 OURS = PACKAGE + os.sep
 """The path prefix of this package's files."""
@@ -46,8 +47,7 @@ newest = _Newest()
 
 def newest_save() -> tuple[int, Stack]:
     """Return this thread's newest save, noted by the Python or native core: (sequence number of the next
-    node, stack).
-    """
+    node, stack)."""
     if _Native.newest_save is None:
         return newest.save
     return max(newest.save, _Native.newest_save(), key=lambda save: save[0])
@@ -126,10 +126,7 @@ def of_program() -> Stack:
 
 def go_deeper(frame: FrameType | None, out: list[Any]) -> None:
     """Extend ``out`` to the program's innermost frame if all its frames are a library's; ``frame`` comes
-    next.
-    """
-    from .sites import is_library
-
+    next."""
     if any(not is_library(code) for code in out[::2]):
         return
     room = _DEEPEST
@@ -148,31 +145,28 @@ def actor(depth: int = 1) -> weakref.ref[Any] | None:
     Called only for writes that hit a watched storage, because reading a frame's locals is slow. Inspects
     torch's own calling code alone (``Module.__call__``, ``Optimizer.step``), never the user's frames.
     """
-    calls, steps = _calling_codes()
+    calls = _calling_codes()
     try:
-        frame: FrameType | None = sys._getframe(depth)
+        innermost = frame = sys._getframe(depth)
     except ValueError:
         return None
-    inside: list[CodeType] = []
     for _ in range(_DEEPEST):
-        if frame is None:
-            return None
-        code = frame.f_code
         # by id, because hashing a code object hashes all its contents
-        if id(code) in calls or id(code) in steps:
+        if id(frame.f_code) in calls:
             owner = frame.f_locals.get("self")
-            if id(code) in steps and _in_closure(frame, inside):
+            if calls[id(frame.f_code)].is_step and _in_closure(frame, innermost):
                 return None
             try:
                 return None if owner is None else weakref.ref(owner)
             except TypeError:
                 return None
-        inside.append(code)
+        if frame.f_back is None:
+            return None
         frame = frame.f_back
     return None
 
 
-def _in_closure(step: FrameType, inside: list[CodeType]) -> bool:
+def _in_closure(step: FrameType, innermost: FrameType) -> bool:
     """Return whether ``Optimizer.step`` is running the closure that it was given, which is the user's code.
 
     Lightning runs every training step in such a closure. A callable without Python code counts as the running
@@ -181,6 +175,11 @@ def _in_closure(step: FrameType, inside: list[CodeType]) -> bool:
     own = step.f_locals
     given = [*own.get("args", ())[1:], *own.get("kwargs", {}).values()]
     codes = [code_of(value) for value in given if callable(value)]
+    inside: list[CodeType] = []
+    frame: FrameType | None = innermost
+    while frame is not None and frame is not step:
+        inside.append(frame.f_code)
+        frame = frame.f_back
     return any(code is None or any(code is running for running in inside) for code in codes)
 
 
@@ -195,8 +194,15 @@ def code_of(function: Any) -> CodeType | None:
     return code if isinstance(code, CodeType) else None
 
 
+class _CallingCode(NamedTuple):
+    """Code of torch's that calls a module, or an optimizer's step."""
+
+    code: CodeType
+    is_step: bool
+
+
 @functools.cache
-def _calling_codes() -> tuple[dict[int, CodeType], dict[int, CodeType]]:
+def _calling_codes() -> dict[int, _CallingCode]:
     """Return the code objects of ``Module._call_impl`` and of the wrapper of ``Optimizer.step``, by
     ``id``."""
     from torch.nn import Module
@@ -209,7 +215,8 @@ def _calling_codes() -> tuple[dict[int, CodeType], dict[int, CodeType]]:
             yield from (const for const in code.co_consts if isinstance(const, CodeType))
 
     calls, steps = named(Module, "_call_impl"), named(Optimizer, "profile_hook_step")
-    return {id(code): code for code in calls}, {id(code): code for code in steps}
+    codes = [_CallingCode(code, False) for code in calls] + [_CallingCode(code, True) for code in steps]
+    return {id(calling.code): calling for calling in codes}
 
 
 def ran_below(stack: Stack) -> bool:

@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..parsing import SharedLock
+from ..syntax import SharedLock
 from ..torch_internals import compat
 from .sites import is_library
+from .values import contents, is_a
 
 _DEEPEST = 3
 """Limit of steps from a variable to a module: ``agents["a"].critic`` is two."""
@@ -96,12 +97,12 @@ def gradient_owner(
             (module, name)
             for module in modules.values()
             for name, own in _tensors(module)
-            if not compat.has_history(own) and own.grad is not None and _place(own.grad) == place
+            if not compat.graph.has_history(own) and own.grad is not None and _place(own.grad) == place
         ]
         path = _best(_paths(owned, modules, frames))
         if path is None:
             return None
-        parallel = [m for m in modules.values() if _contents(m).get("gradient_as_bucket_view") is True]
+        parallel = [m for m in modules.values() if contents(m).get("gradient_as_bucket_view") is True]
         within = {id(module) for wrapper in parallel for module in wrapper.modules()}
         return path, any(id(module) in within for module, _ in owned)
     finally:
@@ -124,7 +125,9 @@ def variable_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = Non
         return None
     for frame in _frames(frames):
         variables = variables_of(frame)
-        names = {name for name, value in variables.items() if _is_tensor(value) and _place(value) == place}
+        names = {
+            name for name, value in variables.items() if is_a(value, torch.Tensor) and _place(value) == place
+        }
         variables.clear()
         names -= {name for name in names if name.startswith("_")}
         if len(names) == 1:
@@ -136,8 +139,7 @@ def variable_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = Non
 
 def module_label(module: torch.nn.Module, frames: Sequence[FrameType] | None = None) -> str:
     """Return the name of a module for a report: path and class, ``trunk.2 (Dropout)``; the class alone if no
-    path is found.
-    """
+    path is found."""
     kind = type(module).__name__
     modules = _live_modules()
     try:
@@ -149,8 +151,7 @@ def module_label(module: torch.nn.Module, frames: Sequence[FrameType] | None = N
 
 def object_name(wanted: object, frames: Sequence[FrameType] | None = None) -> str | None:
     """Return the variable, or a short path from one, that leads to an object such as an optimizer; None if
-    none does.
-    """
+    none does."""
     return _search([wanted], frames).get(id(wanted))
 
 
@@ -239,8 +240,7 @@ def _module_classes() -> set[type]:
 
 def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list[tuple[torch.nn.Module, str]]:
     """Return (module, attribute) of each tensor with extent ``place``; else of all in its storage if they
-    have one extent.
-    """
+    have one extent."""
     exact: list[tuple[torch.nn.Module, str]] = []
     sharing: list[tuple[torch.nn.Module, str]] = []
     distinct: set[_MemoryPlace] = set()
@@ -261,17 +261,17 @@ def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield a module's own parameters and buffers by name, without running code of its class."""
-    contents = _contents(module)
+    own = contents(module)
     for registry in ("_parameters", "_buffers"):
-        entries = contents.get(registry)
+        entries = own.get(registry)
         if isinstance(entries, dict):
             for name, tensor in list(entries.items()):
-                if isinstance(name, str) and _is_tensor(tensor):
+                if isinstance(name, str) and is_a(tensor, torch.Tensor):
                     yield name, tensor
 
 
 def _children(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
-    entries = _contents(module).get("_modules")
+    entries = contents(module).get("_modules")
     if isinstance(entries, dict):
         for name, child in list(entries.items()):
             if isinstance(name, str) and child is not None:
@@ -365,8 +365,7 @@ def _reachable(frames: Sequence[FrameType] | None, deepest: int) -> Iterator[tup
 
 def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dict[int, str]:
     """Return the best name that leads to each wanted object, by id; objects that no variable leads to are
-    missing.
-    """
+    missing."""
     ids = {id(target) for target in wanted}
     best_names: dict[int, str] = {}
     for name, value in _reachable(frames, _DEEPEST):
@@ -389,7 +388,7 @@ def named_tensors(deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
     """
     named: dict[int, tuple[str, torch.Tensor]] = {}
     for name, value in _reachable(None, deepest):
-        if _is_tensor(value):
+        if is_a(value, torch.Tensor):
             known = named.get(id(value))
             if known is None or (known[0].isidentifier() and not name.isidentifier()):
                 named[id(value)] = name, value
@@ -407,7 +406,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         for index, inner in enumerate(value[:200]):
             yield f"{name}[{index}]", inner
     elif _holds_things(kind):
-        for key, inner in list(_contents(value).items())[:200]:
+        for key, inner in list(contents(value).items())[:200]:
             if type(key) is str and key.isidentifier() and key not in _REGISTRIES and key[:2] != "__":
                 yield f"{name}.{key}", inner
 
@@ -418,15 +417,6 @@ def _holds_things(kind: type) -> bool:
     if kind.__flags__ & _HEAP_TYPE == 0:
         return False
     return not issubclass(kind, (torch.Tensor, type, types.ModuleType, types.FunctionType))
-
-
-def _contents(value: object) -> dict[str, Any]:
-    """Return the instance's own ``__dict__``, without running code of its class; empty if it has none."""
-    try:
-        contents = object.__getattribute__(value, "__dict__")
-    except Exception:
-        return {}
-    return contents if type(contents) is dict else {}
 
 
 def _frames(frames: Sequence[FrameType] | None) -> list[FrameType]:
@@ -478,20 +468,13 @@ def _plain(scope: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # --- tensors -----------------------------------------------------------------------------------
-def _is_tensor(value: object) -> bool:
-    try:
-        return issubclass(type(value), torch.Tensor)
-    except Exception:
-        return False
-
-
 def _place(tensor: torch.Tensor) -> _MemoryPlace | None:
     """Return the tensor's memory extent; None if it has no storage of its own (sparse, lazy, wrapper)."""
     try:
-        if not compat.is_plain(tensor):
+        if not compat.tensors.is_plain(tensor):
             return None
         return _MemoryPlace(
-            compat.storage_key(tensor),
+            compat.tensors.storage_key(tensor),
             int(tensor.storage_offset()),
             tuple(tensor.shape),
             tuple(tensor.stride()),

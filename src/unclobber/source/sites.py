@@ -15,27 +15,27 @@ import site
 import sys
 import sysconfig
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
+from operator import attrgetter
 from types import CodeType
 from typing import Any
 
 from ..model import PACKAGE, Frame, Site
+from ..syntax import Span, characters, node_span, segment
 from ..torch_internals import compat
-from ._stack import Stack, frame_key
 from .syntax import (
     Located,
     ParsedSource,
-    Span,
-    characters,
-    extent_of,
     header,
     line_of,
     lines_of,
     locate,
-    segment,
     statement_at,
-    statement_text,
 )
+
+Stack = tuple[Any, ...]
+"""Alternating code objects and instruction offsets, innermost frame first."""
 
 # Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this path shape too. A plain
 # folder called site-packages does not make a user's project a library: tests/unit/source/test_sites.py.
@@ -70,7 +70,7 @@ _known: dict[str, bool] = {}
 def is_library(code: CodeType) -> bool:
     """Return whether ``code`` is torch's, an installed package's, the standard library's or this package's.
 
-    Code that ``torch.compile`` made counts as a library's, because it has no lines (see ``compiled``).
+    Code that ``torch.compile`` made counts as a library's: it has no lines (``explain/unobserved.py``).
 
     Example:
         >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))
@@ -80,7 +80,7 @@ def is_library(code: CodeType) -> bool:
     answer = _known.get(name)
     if answer is None:
         answer = _known[name] = is_library_path(name)
-    return answer or compat.is_compiled_code(code)
+    return answer or compat.compilers.is_compiled_code(code)
 
 
 def is_own(code: CodeType) -> bool:
@@ -95,8 +95,7 @@ def starts_program(code: CodeType) -> bool:
 
 def is_plumbing(code: CodeType) -> bool:
     """Return whether every module call or operator passes through ``code``: torch's, or a relay of the
-    program's between its line and the operation.
-    """
+    program's between its line and the operation."""
     return (
         code.co_qualname in _PLUMBING
         or code.co_name in _RELAYS
@@ -175,6 +174,26 @@ def user_frame(stack: Stack) -> tuple[CodeType, int] | None:
     return (inner[0], inner[1]) if inner else None
 
 
+def user_expression(stack: Stack) -> tuple[Located, list[CodeType]] | None:
+    """Return the innermost expression of the user's own code on a stack, and the library code below it,
+    outermost first, without plumbing and unclobber's own; None if the expression isn't certain."""
+    index = innermost_user(stack)
+    located = None if index is None else locate(stack[2 * index], stack[2 * index + 1])
+    if index is None or located is None:
+        return None
+    # The library's own frames say which of its functions ran the operation: `F.relu` for `self.act(x)`.
+    below = [code for code in stack[: 2 * index : 2] if not is_plumbing(code) and not is_own(code)]
+    return located, below[::-1]
+
+
+def frame_key(stack: Stack) -> tuple[Any, ...]:
+    """Return a hashable key for the innermost instruction; empty if the stack is empty.
+
+    The file name is part of the key, because equal code in two files makes equal code objects.
+    """
+    return (stack[0].co_filename, *stack[:2]) if stack else ()
+
+
 def user_place(stack: Stack) -> tuple[Any, ...] | None:
     """Return a hashable key for the innermost user frame of ``stack``, or None if there is none."""
     place = user_frame(stack)
@@ -183,8 +202,7 @@ def user_place(stack: Stack) -> tuple[Any, ...] | None:
 
 def _passes_on(code: CodeType, lasti: int) -> bool:
     """Return whether the instruction of a relay calls the function that the relay was given, or the relay of
-    its superclass.
-    """
+    its superclass."""
     located = locate(code, lasti)
     if located is None or not isinstance(located.node, ast.Call):
         return False
@@ -195,18 +213,13 @@ def _passes_on(code: CodeType, lasti: int) -> bool:
     return isinstance(function, ast.Name) and function.id == given
 
 
-def whole_span(located: Located) -> Span:
-    """Return the span of the whole expression or statement."""
-    return located.span
-
-
-def resolve(stack: Stack, part: Callable[[Located], Span] = whole_span) -> Site | None:
+def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) -> Site | None:
     """Return the site of the innermost expression of the user's code on ``stack``, with its statement and
     stack.
 
     Args:
         stack: ``(code, lasti, code, lasti, …)``, innermost first.
-        part: Picks the span that the site covers.
+        part: Picks the span that the site covers; else the whole expression or statement.
     Returns:
         None for an empty stack. If every frame is a library's, the innermost one that isn't this package's,
         with ``library`` true.
@@ -224,7 +237,10 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = whole_span) -> Site 
         if not is_plumbing(code) and not is_own(code)
     )
     whole = tuple(_frame(code, lasti) for code, lasti in _programs(frames))
-    return _site(*frames[chosen], part, library=library, below=below, stack=whole)
+    code, lasti = frames[chosen]
+    located = locate(code, lasti)
+    site = _line_site(code, lasti) if located is None else _expression_site(code, located, part(located))
+    return replace(site, library=library, below=below, stack=whole)
 
 
 def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
@@ -242,15 +258,12 @@ def right_side(located: Located) -> Span:
             pass
         case _:
             return located.span
-    if value.end_lineno is None or value.end_col_offset is None:
-        return located.span
-    return Span(value.lineno, value.end_lineno, value.col_offset, value.end_col_offset)
+    return node_span(value)
 
 
 def path_of(code: CodeType) -> str:
     """Return the absolute path of the code's file without detours (``a/../b``), or the interpreter's name for
-    it, such as ``<stdin>``.
-    """
+    it, such as ``<stdin>``."""
     name = code.co_filename
     absolute = name if name.startswith("<") else os.path.abspath(name)
     if absolute == name:
@@ -264,7 +277,7 @@ def path_of(code: CodeType) -> str:
 
 def _frame(code: CodeType, lasti: int) -> Frame:
     line = line_of(code, lasti)
-    compiled = compat.is_compiled_code(code)
+    compiled = compat.compilers.is_compiled_code(code)
     return Frame(path_of(code), line, code.co_qualname, _line_text(code, line), is_library(code), compiled)
 
 
@@ -273,20 +286,9 @@ def _line_text(code: CodeType, line: int) -> str:
     return lines[line - 1].strip() if 1 <= line <= len(lines) else ""
 
 
-def _site(
-    code: CodeType,
-    lasti: int,
-    part: Callable[[Located], Span],
-    *,
-    library: bool,
-    below: tuple[Frame, ...],
-    stack: tuple[Frame, ...],
-) -> Site:
-    """Return the site of an instruction: of its expression if that is certain, else of its line."""
-    located = locate(code, lasti)
-    if located is None:
-        return _line_site(code, lasti, library=library, below=below, stack=stack)
-    span, lines = part(located), located.source.lines
+def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
+    """Return the site of an expression, or of the part of it at ``span``."""
+    lines = located.source.lines
     first, last = header(located.statement)
     return Site(
         path=path_of(code),
@@ -298,25 +300,19 @@ def _site(
         source=segment(lines, span),
         statement_line=first,
         statement_end_line=last,
-        statement=statement_text(located.statement, located.source),
-        library=library,
-        below=below,
-        stack=stack,
+        statement=located.source.statement_text(located.statement),
         statement_column=_column(located.statement, located.source),
     )
 
 
 def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
     """Return the 1-based column where a statement starts; None for a decorated one, which starts at its
-    ``@``.
-    """
-    extent = extent_of(statement, source) if header(statement)[0] == statement.lineno else None
+    ``@``."""
+    extent = source.extent(statement) if header(statement)[0] == statement.lineno else None
     return None if extent is None else extent[1]
 
 
-def _line_site(
-    code: CodeType, lasti: int, *, library: bool, below: tuple[Frame, ...], stack: tuple[Frame, ...]
-) -> Site:
+def _line_site(code: CodeType, lasti: int) -> Site:
     """Return a site of which only the line is known."""
     line = line_of(code, lasti)
     lines = lines_of(code)
@@ -328,7 +324,7 @@ def _line_site(
     around = statement_at(code, lasti)
     if around is not None:
         first, last = header(around[0])
-        statement, start = statement_text(*around), _column(*around)
+        statement, start = around[1].statement_text(around[0]), _column(*around)
     return Site(
         path=path_of(code),
         line=line,
@@ -340,8 +336,5 @@ def _line_site(
         statement_line=first,
         statement_end_line=last,
         statement=statement,
-        library=library,
-        below=below,
-        stack=stack,
         statement_column=start,
     )

@@ -15,25 +15,25 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from types import CodeType
-from typing import NamedTuple
 
 from ..model import Extent
-from ..parsing import texts
+from ..syntax import (
+    NotParsedError,
+    Span,
+    compiled,
+    extent,
+    node_span,
+    parse,
+    parse_expression,
+    segment,
+)
+from ..syntax import text_of as file_text
 
 _STARTED = time.time() - time.process_time()
 """Start of the process, in seconds since the epoch, or a little later. A file older than this can't have
 changed since the program read it. At most the time of import; subtracting the CPU time already spent moves it
 back towards the start.
 """
-
-
-class Span(NamedTuple):
-    """The source range of an instruction: 1-based lines, 0-based columns in UTF-8 bytes."""
-
-    line: int
-    end_line: int
-    column: int
-    end_column: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,31 @@ class ParsedSource:
     """Whether the text can't have changed under the program: a notebook cell, a doctest, an old file."""
     codes: dict[tuple[str, int], list[CodeType]] = field(default_factory=dict)
     """Code objects of this text by name and first line, to recognise the one that ran."""
+
+    def text(self, node: ast.AST) -> str:
+        """Return a node's text as the user wrote it; a node over several lines is unparsed to one line."""
+        text = segment(self.lines, node_span(node))
+        return text if "\n" not in text else ast.unparse(node)
+
+    def extent(self, node: ast.AST) -> Extent | None:
+        """Return a node's place in 1-based characters; None if the text has no such lines."""
+        return extent(self.lines, node_span(node))
+
+    def statement_text(self, statement: ast.stmt) -> str:
+        """Return the statement's text, dedented; of a compound one, its header."""
+        first, last = header(statement)
+        column = statement.col_offset if first == statement.lineno else 0
+        end: int | None = None
+        body = getattr(statement, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+            if body[0].lineno == last:
+                end = body[0].col_offset
+        elif last == statement.end_lineno:
+            end = statement.end_col_offset
+        text = segment(self.lines, Span(first, last, column, -1 if end is None else end))
+        indent = len(self.lines[first - 1]) - len(self.lines[first - 1].lstrip())
+        head, *tail = text.split("\n")
+        return "\n".join([head.strip(), *(_dedent(line, indent) for line in tail)]).rstrip()
 
 
 @dataclass(frozen=True)
@@ -102,7 +127,9 @@ def source_of(code: CodeType) -> ParsedSource | None:
     source = _parse(code.co_filename, *entry)
     if source is None:
         return None
-    return source if source.fixed or _compiled_here(source, code) else None
+    # Several lambdas of one line share the key.
+    alike = source.codes.get((code.co_name, code.co_firstlineno), ())
+    return source if source.fixed or code in alike else None
 
 
 def tree_of(filename: str, word: str) -> ast.Module | None:
@@ -117,8 +144,7 @@ def tree_of(filename: str, word: str) -> ast.Module | None:
 
 def locate(code: CodeType, lasti: int) -> Located | None:
     """Return the expression or statement that the instruction at ``lasti`` belongs to; None if it isn't
-    certain.
-    """
+    certain."""
     span = span_of(code, lasti)
     source = source_of(code) if span is not None else None
     if span is None or source is None:
@@ -179,12 +205,6 @@ def header(statement: ast.stmt) -> tuple[int, int]:
     body = getattr(statement, "body", None)
     if not isinstance(body, list) or not body or isinstance(statement, ast.Match):
         return statement.lineno, statement.end_lineno or statement.lineno
-    first = statement.lineno
-    decorators = getattr(statement, "decorator_list", [])
-    if decorators:
-        first = min(first, *(d.lineno for d in decorators))
-    body_first = body[0]
-    body_line = min([body_first.lineno, *(d.lineno for d in getattr(body_first, "decorator_list", []))])
     heads = [
         node.end_lineno or node.lineno
         for child in ast.iter_child_nodes(statement)
@@ -193,72 +213,23 @@ def header(statement: ast.stmt) -> tuple[int, int]:
         if isinstance(node, (ast.expr, ast.arg, ast.keyword))
     ]
     last = max([statement.lineno, *heads])
-    return first, min(last, body_line)
+    return first_line(statement), min(last, first_line(body[0]))
 
 
-def statement_text(statement: ast.stmt, source: ParsedSource) -> str:
-    """Return the statement's text, dedented; of a compound one, its header."""
-    first, last = header(statement)
-    column = statement.col_offset if first == statement.lineno else 0
-    end: int | None = None
-    body = getattr(statement, "body", None)
-    if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-        if body[0].lineno == last:
-            end = body[0].col_offset
-    elif last == statement.end_lineno:
-        end = statement.end_col_offset
-    text = segment(source.lines, Span(first, last, column, -1 if end is None else end))
-    indent = len(source.lines[first - 1]) - len(source.lines[first - 1].lstrip())
-    head, *tail = text.split("\n")
-    return "\n".join([head.strip(), *(_dedent(line, indent) for line in tail)]).rstrip()
+def first_line(node: ast.expr | ast.stmt) -> int:
+    """Return the first line of a node: of a decorated definition, its first decorator's."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def _dedent(line: str, by: int) -> str:
     return line[by:] if not line[:by].strip() else line.lstrip()
 
 
-def characters(line: str, column: int) -> int:
-    """Convert a column in UTF-8 bytes to one in characters, both 0-based.
-
-    Example:
-        >>> characters("αβ = x", 5)
-        3
-    """
-    return len(line.encode()[:column].decode(errors="ignore"))
-
-
-def segment(lines: tuple[str, ...], span: Span) -> str:
-    """Return the text of a span, lines joined by newlines; ``end_column`` -1 means the end of the line."""
-    if not 1 <= span.line <= span.end_line <= len(lines):
-        return ""
-    picked = [line.rstrip("\r\n") for line in lines[span.line - 1 : span.end_line]]
-    if span.end_column >= 0:
-        picked[-1] = picked[-1][: characters(picked[-1], span.end_column)]
-    picked[0] = picked[0][characters(picked[0], span.column) :]
-    return "\n".join(picked)
-
-
-def text_of(node: ast.AST, source: ParsedSource) -> str:
-    """Return a node's text as the user wrote it; a node over several lines is unparsed to one line."""
-    line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
-    column, end_column = getattr(node, "col_offset", 0), getattr(node, "end_col_offset", 0)
-    text = segment(source.lines, Span(line, end, column, end_column))
-    return text if "\n" not in text else ast.unparse(node)
-
-
-def extent_of(node: ast.expr | ast.stmt, source: ParsedSource) -> Extent | None:
-    """Return a node's place in 1-based characters; None if the text has no such lines."""
-    end_line, end_column = node.end_lineno, node.end_col_offset
-    if end_line is None or end_column is None or not 1 <= node.lineno <= end_line <= len(source.lines):
-        return None
-    first, last = source.lines[node.lineno - 1], source.lines[end_line - 1]
-    return node.lineno, characters(first, node.col_offset) + 1, end_line, characters(last, end_column) + 1
-
-
 # --- reading -----------------------------------------------------------------------------------
 def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
     """Return the file's lines, and whether they can't have changed since the program started."""
-    text = texts.text_of(filename, recheck=True)
+    text = file_text(filename, recheck=True)
     if text is None:
         return None
     return text.lines, text.modified is None or text.modified <= _STARTED
@@ -268,7 +239,7 @@ def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource |
     """Return the parsed text; None if it isn't Python or can't be parsed at this moment."""
     try:
         return _parsed(filename, lines, fixed)
-    except texts.NotParsedError:
+    except NotParsedError:
         return None
 
 
@@ -278,11 +249,11 @@ def _parsed(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource 
     text = "".join(lines)
     codes: dict[tuple[str, int], list[CodeType]] = {}
     try:
-        tree = texts.parse(text)
+        tree = parse(text)
         if not fixed:
-            for code in _nested(texts.compiled(text, filename)):
+            for code in _nested(compiled(text, filename)):
                 codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
-    except texts.NotParsedError:
+    except NotParsedError:
         raise
     except (SyntaxError, ValueError):
         return None
@@ -296,10 +267,6 @@ def _nested(code: CodeType) -> Iterator[CodeType]:
             yield from _nested(constant)
 
 
-def _compiled_here(source: ParsedSource, code: CodeType) -> bool:
-    return any(code == known for known in source.codes.get((code.co_name, code.co_firstlineno), ()))
-
-
 def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr | ast.stmt, ast.stmt]]:
     """Yield nodes whose lines overlap the given ones, outermost first, each with its innermost statement."""
     stack: list[tuple[ast.AST, ast.stmt | None]] = [(tree, None)]
@@ -308,10 +275,8 @@ def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr 
         for child in ast.iter_child_nodes(node):
             inner = child if isinstance(child, ast.stmt) else statement
             if isinstance(child, (ast.expr, ast.stmt)):
-                # `lineno` of a decorated definition is its `def`; its decorators are above
-                # (tests/unit/source/test_sites.py).
-                first = min([child.lineno, *(d.lineno for d in getattr(child, "decorator_list", []))])
-                if not first <= end_line or not line <= (child.end_lineno or child.lineno):
+                # `lineno` of a decorated definition is its `def` (tests/unit/source/test_sites.py).
+                if not first_line(child) <= end_line or not line <= (child.end_lineno or child.lineno):
                     continue
                 assert inner is not None
                 yield child, inner
@@ -336,16 +301,13 @@ def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
 def _text_is_node(source: ParsedSource, span: Span, node: ast.expr | ast.stmt) -> bool:
     """Return whether the text at the node's place really is the node; inside f-strings it may not be
     (tests/unit/source/test_sites.py)."""
-    assert node.end_lineno is not None
-    assert node.end_col_offset is not None
-    place = Span(node.lineno, node.end_lineno, node.col_offset, node.end_col_offset)
-    text = segment(source.lines, place)
+    text = segment(source.lines, node_span(node))
     try:
         if isinstance(node, ast.stmt):
             return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) or _same(
-                texts.parse(_dedented(text)).body[0], node
+                parse(_dedented(text)).body[0], node
             )
-        return _same(texts.parse_expression(f"({text}\n)"), node)
+        return _same(parse_expression(f"({text}\n)"), node)
     except (SyntaxError, ValueError, IndexError):
         # A starred target or a slice is no expression of its own, so the agreeing spans must suffice.
         return isinstance(node, (ast.Starred, ast.Slice, ast.stmt))
@@ -364,9 +326,3 @@ def _same(a: ast.AST, b: ast.AST) -> bool:
 
 def _shape(node: ast.AST) -> str:
     return ast.dump(node).replace("ctx=Store()", "ctx=Load()").replace("ctx=Del()", "ctx=Load()")
-
-
-def last_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""

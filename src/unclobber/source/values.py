@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import torch
 
+from ..syntax import is_in_place
 from ..torch_internals import compat
 
 
@@ -75,11 +76,6 @@ def is_a(value: Any, kind: type | tuple[type, ...]) -> bool:
     return issubclass(type(value), kind)
 
 
-def is_in_place(name: str) -> bool:
-    """Return whether a method of this name changes its tensor, by torch's convention."""
-    return name.endswith("_") and not name.endswith("__")
-
-
 def name_in(name: str, frame: FrameType) -> Any:
     """Return a variable of the frame: local, global or builtin; ``UNKNOWN`` if there is none."""
     for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
@@ -97,7 +93,11 @@ def attribute_of(value: Any, name: str) -> Any:
     if is_a(value, type):
         return of_class(value, name)
     # Reading `.grad` of a tensor that is no leaf would warn: tests/unit/source/test_lookup.py.
-    if name == "grad" and is_a(value, torch.Tensor) and (value.retains_grad or not compat.has_history(value)):
+    if (
+        name == "grad"
+        and is_a(value, torch.Tensor)
+        and (value.retains_grad or not compat.graph.has_history(value))
+    ):
         return value.grad
     own = contents(value)
     if name in own:
@@ -121,7 +121,7 @@ def contents(value: Any) -> dict[str, Any]:
     """Return the instance's own ``__dict__``, without running code of its class; empty if it has none."""
     try:
         attributes = object.__getattribute__(value, "__dict__")
-    except AttributeError:
+    except Exception:  # AttributeError, or what an object of C raises
         return {}
     # A subclass of dict may run its own code at a lookup.
     return attributes if type(attributes) is dict else {}
@@ -129,8 +129,7 @@ def contents(value: Any) -> dict[str, Any]:
 
 def of_class(kind: type, name: str) -> Any:
     """Return the class attribute ``name`` from the first base that has it, static and class methods
-    unwrapped; else ``UNKNOWN``.
-    """
+    unwrapped; else ``UNKNOWN``."""
     # Past the metaclass, which may run code for each attribute of the class.
     for base in type.__dict__["__mro__"].__get__(kind):
         if name in vars(base):

@@ -7,56 +7,40 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 
+from ..syntax import dotted, imported_by
+
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-
-_OFF = ("no_grad", "inference_mode")
-
-
-def dotted(node: ast.AST) -> str:
-    """Return ``self.net.weight`` for such an expression, empty for any other.
-
-    Example:
-        >>> dotted(ast.parse("a.b.c", mode="eval").body), dotted(ast.parse("a[0].b", mode="eval").body)
-        ('a.b.c', '')
-    """
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        base = dotted(node.value)
-        return f"{base}.{node.attr}" if base else ""
-    return ""
 
 
 class FileIndex:
     """The names at the top of one file."""
 
     def __init__(self, tree: ast.Module, path: str = "") -> None:
-        """Collect functions and classes of the file's top, and imports anywhere in it."""
+        """Collect functions and classes of the file's top, and imports and assignments anywhere in it."""
         self.tree = tree
         self.path = path
         self.functions: dict[str, FunctionNode] = {}
         self.classes: dict[str, ast.ClassDef] = {}
         self.imports: dict[str, str] = {}
+        self.assigned: Counter[str] = Counter()
+        """The number of assignments of each name in the file."""
+        self.assigned_attributes: Counter[str] = Counter()
+        """The number of assignments of each attribute in the file."""
+        self._defined: Counter[str] = Counter()
         for node in ast.walk(tree):
-            if isinstance(node, ast.Import):
-                self._plain(node)
-            elif isinstance(node, ast.ImportFrom):
-                for alias in node.names:
-                    base = "." * node.level + (node.module or "")
-                    self.imports[alias.asname or alias.name] = f"{base}.{alias.name}"
+            if isinstance(node, ast.Name):
+                self.assigned[node.id] += isinstance(node.ctx, ast.Store)
+            elif isinstance(node, ast.Attribute):
+                self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
+            elif isinstance(node, FunctionNode):
+                self._defined[node.name] += 1
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                self.imports |= imported_by(node)
         for statement in _top(tree.body):
             if isinstance(statement, FunctionNode):
                 self.functions[statement.name] = statement
             elif isinstance(statement, ast.ClassDef):
                 self.classes[statement.name] = statement
-
-    def _plain(self, node: ast.Import) -> None:
-        for alias in node.names:
-            if alias.asname:
-                self.imports[alias.asname] = alias.name
-            else:
-                head = alias.name.partition(".")[0]
-                self.imports[head] = head
 
     def full(self, node: ast.AST) -> str:
         """Return the dotted name with its head replaced by the imported name:
@@ -90,27 +74,10 @@ class FileIndex:
         return False
 
     @cached_property
-    def assigned(self) -> Counter[str]:
-        """The number of assignments of each name in the file."""
-        stores = (
-            n.id for n in ast.walk(self.tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-        )
-        return Counter(stores)
-
-    @cached_property
-    def assigned_attributes(self) -> Counter[str]:
-        """The number of assignments of each attribute in the file."""
-        return Counter(
-            n.attr
-            for n in ast.walk(self.tree)
-            if isinstance(n, ast.Attribute) and isinstance(n.ctx, (ast.Store, ast.Del))
-        )
-
-    @cached_property
     def never_recorded(self) -> frozenset[str]:
         """The bare names of functions and methods that this file calls, and only under no_grad."""
         calls = list(_calls(self.tree, "", off=False))
-        defined = Counter(n.name for n in ast.walk(self.tree) if isinstance(n, FunctionNode))
+        defined = self._defined
         unrecorded: set[str] = set()
         while True:
             more = {
@@ -179,3 +146,16 @@ def mode_of(node: ast.expr) -> int | None:
     if name == "set_grad_enabled":
         return 0 if switch else 1
     return None
+
+
+def is_static(function: FunctionNode) -> bool:
+    """Return whether a method gets no object."""
+    return any(
+        isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
+        for decorator in function.decorator_list
+    )
+
+
+def is_property(function: FunctionNode) -> bool:
+    """Return whether a method is read as an attribute."""
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)

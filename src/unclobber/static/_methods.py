@@ -6,293 +6,305 @@ import ast
 import re
 from dataclasses import replace
 
-from ._arguments import Arguments, retains_graph
-from ._core import HIGH
-from ._modules import CONTAINERS
+from ..operations import only_tensors_have, torch_table
+from ._attributes import attribute
+from ._binding import bind, data_written, rebind_view
+from ._call import FollowedCall
+from ._calls import call_value
+from ._engine import FileRun
 from ._names import TRAINED
+from ._operations import operation, unknown_result
+from ._rules import HIGH, CheckRule
 from ._state import FlowState
-from ._tensor_writes import TensorWrites
+from ._transfers import transferred, transfers
 from ._values import (
+    CONTAINERS,
     PLAIN,
     Constant,
     Grad,
     Leaf,
     Value,
     ViewOrigin,
+    leaf_of,
     named,
     sequence,
     shared,
 )
-from .torch_table import only_tensors_have, torch_table
+from ._writes import WriteEffect, backward, hold, updated, write
 
-_KEEPS_MODULE = frozenset(
-    {"to", "cuda", "cpu", "train", "eval", "requires_grad_", "double", "float", "half", "type"}
+_KEEPS_MODULE = "to cuda cpu train eval requires_grad_ double float half type"
+_FILLS_FROM_LAST = frozenset(
+    {"scatter_", "index_copy_", "index_add_", "scatter_add_", "masked_fill_", "index_put_"}
 )
+"""In-place methods whose last tensor argument is the source; of the others it is the first argument."""
 _OWN_WORDS = re.compile(r"optimi[sz]ers?|optim|opt|self|_|\W|for", re.I)
 _MODEL_WORDS = re.compile(r"net|model|self|_|\W", re.I)
 
 
-class Methods(TensorWrites):
-    """The interpreter's part for methods."""
+def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the result of a method call: by the receiver's kind and the method, by the method alone, or by
+    the kind alone."""
+    kind = call.receiver.kind
+    for key in ((kind, call.name), ("any", call.name), (kind, "")):
+        known = transferred(run, *key, call, state)
+        if known is not None:
+            return known
+    return PLAIN
 
-    def method_call(
-        self, receiver: Value, function: ast.Attribute, node: ast.Call, given: Arguments, state: FlowState
-    ) -> Value:
-        """Return the result of a method call, by the receiver's kind."""
-        name = function.attr
-        if name == "backward" and receiver.may_be_tensor:
-            self.backward(state, receiver, node, retain=retains_graph(given) or len(given.values) > 1)
-            return PLAIN
-        if name == "step" and self._step(receiver, node, state):
-            return PLAIN
-        if name in ("parameters", "named_parameters", "buffers", "named_buffers"):
-            parameters = self._parameters(receiver, name, state)
-            if parameters is not None:
-                return parameters
-        if name in ("append", "extend", "insert", "add_module", "register_buffer", "register_parameter"):
-            return self._append(receiver, function, node, given, state)
-        if receiver.kind in ("object", "class"):
-            return self._of_own_class(receiver, name, function, node, given, state)
-        if receiver.kind == "module":
-            return self._of_module(receiver, name, given, state)
-        if receiver.kind in ("plain", "optimizer"):
-            return PLAIN
-        if receiver.kind == "sequence":
-            return self._of_sequence(receiver, name, given, state)
-        return self._of_tensor(receiver, name, function, node, given, state)
 
-    def _step(self, receiver: Value, node: ast.Call, state: FlowState) -> bool:
-        """Return whether this is an optimizer's step; record the parameters that it changes."""
-        if receiver.kind == "optimizer":
-            if receiver.owners:
-                # A fused optimizer changes no version counter, so torch does not notice
-                # (tests/torch_facts/test_version_check.py).
-                fused = receiver.data == "fused"
-                self.step(state, receiver.owners, node, "data" if fused else "step", HIGH - fused)
-            return True
-        name = receiver.name
-        # A scheduler is often named after its optimizer, and its `step` changes no parameter.
-        if receiver.kind != "unknown" or not re.search("opt", name, re.I) or re.search("sched", name, re.I):
-            return False
-        # An optimizer that the function was given is matched with its model by name: `opt_d` and `D`.
-        stem = _OWN_WORDS.sub("", name).lower()
-        owners = {
-            use.owner
-            for value in state.names.values()
-            for element in (value, *value.items)
-            for use in element.uses
-            if stem
-            and (key := _MODEL_WORDS.sub("", use.owner).lower())
-            and (key.startswith(stem) or stem.startswith(key))
-        }
-        if owners:
-            self.step(state, frozenset(owners), node, "step", HIGH - 1)
-        return True
+@transfers("tensor unknown", "backward")
+def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    retain = call.retains_graph or len(call.values) > 1
+    backward(run, state, call.receiver, call.node, retain=retain)
+    return PLAIN
 
-    def _parameters(self, receiver: Value, name: str, state: FlowState) -> Value | None:
-        """Return the parameters or buffers of a module; None if the receiver can't be named."""
-        if not receiver.name and receiver.kind not in ("object", "module"):
-            return None
-        if name.endswith("buffers"):
-            prefix = f"{receiver.name}."
-            buffers = [
-                v for key, v in state.attributes.items() if key.startswith(prefix) and v.data == "buffer"
-            ]
-            items = tuple(
-                sequence((PLAIN, buffer), "tuple") if name.startswith("named") else buffer
-                for buffer in buffers
-            )
-            return sequence(items, "list") if items else Value(places=self.new_place(), grad=Grad.NO)
-        return Value(grad=Grad.NO, owners=frozenset([receiver.name]), data=name)
 
-    def _append(
-        self, receiver: Value, function: ast.Attribute, node: ast.Call, given: Arguments, state: FlowState
-    ) -> Value:
-        """Record a list's new element, or a module's new part, buffer or parameter."""
-        name = function.attr
-        if name in ("register_buffer", "register_parameter", "add_module") and len(given.values) > 1:
-            key = given.values[0].data
-            if isinstance(key, Constant) and isinstance(key.value, str) and receiver.name:
-                value = given.values[1]
-                if name == "register_buffer" and value.kind == "tensor":
-                    value = replace(value, data="buffer", grad=Grad.NO, name=f"{receiver.name}.{key.value}")
-                state.attributes[f"{receiver.name}.{key.value}"] = named(
-                    value, f"{receiver.name}.{key.value}"
-                )
-            return PLAIN
-        if not given.values or name.startswith(("register", "add_")):
-            return PLAIN
-        value = given.values[-1]
-        if name == "append" and receiver.kind in ("sequence", "unknown") and node.args:
-            self.hold(state, function.value, node.args[0], value, node)
-        if receiver.kind == "sequence" and receiver.data in ("list", "tuple"):
-            more = value.items if name == "extend" and value.kind == "sequence" else (value,)
-            items = receiver.items + more if len(receiver.items) < 12 else (*receiver.items[:11], *more)[:12]
-            self.bind(function.value, replace(sequence(items), owners=receiver.owners | value.owners), state)
-        elif receiver.kind == "module" and receiver.data.kind in CONTAINERS:
-            data = receiver.data._replace(parts=(*receiver.data.parts, value))
-            self.bind(function.value, replace(receiver, data=data), state)
+@transfers("optimizer", "step")
+def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Record an update of the parameters that the optimizer was given."""
+    if call.receiver.owners:
+        # A fused optimizer changes no version counter, so torch does not notice
+        # (tests/torch_facts/test_version_check.py).
+        fused = call.receiver.data == "fused"
+        rule = CheckRule.DATA if fused else CheckRule.STEP
+        updated(run, state, call.receiver.owners, call.node, rule, HIGH - fused)
+    return PLAIN
+
+
+@transfers("unknown", "step")
+def _step_by_name(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Match an optimizer that the function was given with its model by name: ``opt_d`` and ``D``."""
+    name = call.receiver.name
+    # A scheduler is often named after its optimizer, and its `step` changes no parameter.
+    if not re.search("opt", name, re.I) or re.search("sched", name, re.I):
+        return None
+    stem = _OWN_WORDS.sub("", name).lower()
+    owners = {
+        use.owner
+        for value in state.names.values()
+        for element in (value, *value.items)
+        for use in element.uses
+        if stem
+        and (key := _MODEL_WORDS.sub("", use.owner).lower())
+        and (key.startswith(stem) or stem.startswith(key))
+    }
+    if owners:
+        updated(run, state, frozenset(owners), call.node, CheckRule.STEP, HIGH - 1)
+    return PLAIN
+
+
+@transfers("any", "parameters named_parameters")
+def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    receiver = call.receiver
+    if not receiver.name and receiver.kind not in ("object", "module"):
+        return None
+    return Value(grad=Grad.NO, owners=frozenset([receiver.name]), data=call.name)
+
+
+@transfers("any", "buffers named_buffers")
+def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return a list of the registered buffers; None if the receiver can't be named."""
+    receiver, prefix = call.receiver, f"{call.receiver.name}."
+    if not receiver.name and receiver.kind not in ("object", "module"):
+        return None
+    buffers = [v for key, v in state.attributes.items() if key.startswith(prefix) and v.data == "buffer"]
+    if not buffers:
+        return Value(places=run.new_place(), grad=Grad.NO)
+    if call.name == "buffers":
+        return sequence(tuple(buffers))
+    return sequence(tuple(sequence((PLAIN, buffer), "tuple") for buffer in buffers))
+
+
+@transfers("any", "register_buffer register_parameter add_module")
+def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Record a module's new part, buffer or parameter."""
+    key = getattr(call.first.data, "value", None)
+    if len(call.values) > 1 and isinstance(key, str) and call.receiver.name:
+        name, value = f"{call.receiver.name}.{key}", call.values[1]
+        if call.name == "register_buffer" and value.kind == "tensor":
+            value = replace(value, data="buffer", grad=Grad.NO, name=name)
+        state.attributes[name] = named(value, name)
+    return PLAIN
+
+
+@transfers("any", "append extend insert")
+def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Record a list's new element, or a container's new module."""
+    if not call.values:
         return PLAIN
+    receiver, value = call.receiver, call.values[-1]
+    if call.name == "append" and receiver.kind in ("sequence", "unknown") and call.node.args:
+        hold(run, state, call.holder, call.node.args[0], value, call.node)
+    if receiver.kind == "sequence" and receiver.data in ("list", "tuple"):
+        more = value.parts if call.name == "extend" else (value,)
+        items = receiver.items + more if len(receiver.items) < 12 else (*receiver.items[:11], *more)[:12]
+        made = replace(sequence(items), owners=receiver.owners | value.owners)
+        bind(run, call.holder, made, state)
+    elif receiver.kind == "module" and receiver.data.kind in CONTAINERS:
+        data = receiver.data._replace(parts=(*receiver.data.parts, value))
+        bind(run, call.holder, replace(receiver, data=data), state)
+    return PLAIN
 
-    def _of_own_class(
-        self,
-        receiver: Value,
-        name: str,
-        function: ast.Attribute,
-        node: ast.Call,
-        given: Arguments,
-        state: FlowState,
-    ) -> Value:
-        """Return the result of a method of the file's own class, or of a custom Function's ``apply``."""
-        cls = self.index.classes.get(receiver.data)
-        if (
-            receiver.kind == "class"
-            and name == "apply"
-            and cls is not None
-            and self.index.is_a(cls, frozenset({"Function"}))
-        ):
-            return self._custom_function(cls, node, given, state)
-        if name in _KEEPS_MODULE and (cls is None or self.index.method(cls, name) is None):
-            return receiver
-        if cls is not None and self.index.method(cls, name) is None and name in ("zero_grad", "state_dict"):
-            return PLAIN
-        callee = self.attribute(receiver, name, state, function)
-        return self.call_value(callee, node, given, state, name)
 
-    def _custom_function(
-        self, cls: ast.ClassDef, node: ast.Call, given: Arguments, state: FlowState
-    ) -> Value:
-        """Evaluate ``Function.apply``. If ``forward`` returns an input, the result is a view that must not be
-        written."""
-        result = replace(self.unknown_result(state, given.values, strong=True), kind="tensor", sure=True)
-        result = replace(
-            result, grad=Grad.NO if state.mode else max((v.grad for v in given.values), default=Grad.NO)
-        )
-        forward = self.index.method(cls, "forward")
-        if forward is None or state.mode:
-            return result
-        names = {argument.arg for argument in forward.args.args}
-        stored = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-        # torch returns a marked input itself, but an unmarked one as a view that must not be written.
-        if "mark_dirty" in ast.unparse(forward):
-            return result
-        for statement in ast.walk(forward):
-            if isinstance(statement, ast.Return) and statement.value is not None:
-                value = _viewed(statement.value)
-                if isinstance(value, ast.Name) and value.id in names - stored:
-                    grad = max(result.grad, Grad.MAYBE)
-                    return replace(result, grad=grad, origin=ViewOrigin("function", self.span(node)))
+# --- objects and modules -----------------------------------------------------------------------------
+@transfers("object class", _KEEPS_MODULE)
+def _kept_object(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    return None if _own_method(run, call) else call.receiver
+
+
+@transfers("object class", "zero_grad state_dict")
+def _plain_of_object(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    return None if call.receiver.data not in run.index.classes or _own_method(run, call) else PLAIN
+
+
+def _own_method(run: FileRun, call: FollowedCall) -> bool:
+    """Return whether the receiver's class in the file has the method."""
+    cls = run.index.classes.get(call.receiver.data)
+    return cls is not None and run.index.method(cls, call.name) is not None
+
+
+@transfers("object class", "")
+def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    callee = attribute(run, call.receiver, call.name, state, call.node.func)
+    return call_value(run, callee, call, state)
+
+
+@transfers("class", "apply")
+def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return the result of a custom Function. If ``forward`` returns an input, it is a view that must not be
+    written."""
+    cls = run.index.classes.get(call.receiver.data)
+    if cls is None or not run.index.is_a(cls, frozenset({"Function"})):
+        return None
+    grad = Grad.NO if state.mode else max((value.grad for value in call.values), default=Grad.NO)
+    result = unknown_result(run, state, call.values, strong=True)
+    result = replace(result, kind="tensor", sure=True, grad=grad)
+    forward = run.index.method(cls, "forward")
+    # torch returns a marked input itself, but an unmarked one as a view that must not be written.
+    if forward is None or state.mode or "mark_dirty" in ast.unparse(forward):
         return result
+    names = {argument.arg for argument in forward.args.args}
+    stored = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for statement in ast.walk(forward):
+        if isinstance(statement, ast.Return) and statement.value is not None:
+            value = _viewed(statement.value)
+            if isinstance(value, ast.Name) and value.id in names - stored:
+                origin = ViewOrigin("function", run.span(call.node))
+                return replace(result, grad=max(result.grad, Grad.MAYBE), origin=origin)
+    return result
 
-    def _of_module(self, receiver: Value, name: str, given: Arguments, state: FlowState) -> Value:
-        """Return the result of a method of a torch module; ``requires_grad_(False)`` freezes it."""
-        if name == "requires_grad_" and given.values and given.values[0].data == Constant(False):
-            key = receiver.name or f"frozen {receiver.data.span}"
-            self.frozen.add(key)
-            return replace(receiver, name=key)
-        if name in _KEEPS_MODULE:
-            return receiver
-        if name == "forward":
-            return self.unknown_result(state, given.values, strong=True)
-        return self.unknown_result(state, given.values)
 
-    def _of_sequence(self, receiver: Value, name: str, given: Arguments, state: FlowState) -> Value:
-        """Return the result of a method of a list or dictionary."""
-        if name in ("values", "copy"):
-            return sequence(receiver.items, "list")
-        if name == "items":
-            return sequence(tuple(sequence((PLAIN, item), "tuple") for item in receiver.items), "list")
-        if name == "keys":
-            return PLAIN
-        if name in ("pop", "get"):
-            return shared(receiver.items) or Value(places=self.new_place())
-        return self.unknown_result(state, [receiver, *given.values])
+@transfers("module", _KEEPS_MODULE)
+def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the module itself; ``requires_grad_(False)`` freezes it."""
+    if call.name == "requires_grad_" and call.first.data == Constant(False):
+        key = call.receiver.name or f"frozen {call.receiver.data.span}"
+        run.frozen.add(key)
+        return replace(call.receiver, name=key)
+    return call.receiver
 
-    # --- tensors ---------------------------------------------------------------------------------------
-    def _of_tensor(
-        self,
-        receiver: Value,
-        name: str,
-        function: ast.Attribute,
-        node: ast.Call,
-        given: Arguments,
-        state: FlowState,
-    ) -> Value:
-        """Return the result of a method of a tensor, or of an unknown value that may be one."""
-        table = torch_table()
-        if receiver.kind == "library":
-            return self.unknown_result(state, given.values, strong=name == "apply", more=tuple(given.every))
-        if name in (
-            "detach",
-            "requires_grad_",
-            "numpy",
-            "item",
-            "tolist",
-            "size",
-            "dim",
-            "numel",
-            "data_ptr",
-        ):
-            return self._plain_method(receiver, name, function, node, given, state)
-        if name in table.writes and receiver.may_be_tensor and name != "detach_":
-            return self._written(receiver, name, function, node, given, state)
-        sure = self.is_sure(receiver, state)
-        if table.knows(name) and receiver.may_be_tensor and (sure or only_tensors_have(name)):
-            return self.operation(
-                state, name, [receiver, *given.values], given.keywords, node,
-                operands=[function.value, *given.nodes] if not given.starred else [function.value],
-            )  # fmt: skip
-        if table.knows(name) and receiver.kind == "unknown":
-            result = self.unknown_result(state, [receiver, *given.values], strong=True)
-            views = all(overload.view == "view" for overload in table.overloads(name))
-            if table.overloads(name) and views:
-                return replace(receiver, items=(), data=None)
-            return replace(result, grad=receiver.grad, integer=receiver.integer)
-        if receiver.name and receiver.kind == "unknown":
-            callee = self.attribute(receiver, name, state, function)
-            if TRAINED.search(name) or name == "__call__":
-                return self.call_value(callee, node, given, state, name)
-        return self.unknown_result(
-            state,
-            [receiver, *given.values],
-            strong=bool(TRAINED.search(name)),
-            more=tuple(given.keywords.values()),
-        )
 
-    def _plain_method(
-        self,
-        receiver: Value,
-        name: str,
-        function: ast.Attribute,
-        node: ast.Call,
-        given: Arguments,
-        state: FlowState,
-    ) -> Value:
-        """Return the result of a method that runs no differentiable operation: ``detach``,
-        ``requires_grad_``, sizes."""
-        if name == "detach":
-            return replace(
-                receiver, kind="tensor", sure=True, grad=Grad.NO, nodes=0, may=0, uses=frozenset(),
-                leaf=Leaf.NO, origin=None, places=receiver.places or self.new_place(), name="",
-                data="detached",
-            )  # fmt: skip
-        if name == "requires_grad_":
-            if given.values and given.values[0].data == Constant(False):
-                return replace(receiver, grad=Grad.NO, leaf=Leaf.NO)
-            leaf = receiver.leaf if receiver.grad == Grad.YES or receiver.may else Leaf.LEAF
-            if receiver.given:
-                leaf = Leaf.NO
-            made = replace(
-                receiver,
-                grad=Grad.YES,
-                leaf=leaf,
-                kind="tensor",
-                sure=True,
-                made=receiver.made or self.span(node),
-            )
-            self.bind(function.value, made, state)
-            return made
-        return PLAIN
+@transfers("module", "")
+def _of_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return unknown_result(run, state, call.values, strong=call.name == "forward")
+
+
+# --- sequences ---------------------------------------------------------------------------------------
+@transfers("sequence", "values copy")
+def _values(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return sequence(call.receiver.items, "list")
+
+
+@transfers("sequence", "items")
+def _items(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return sequence(tuple(sequence((PLAIN, item), "tuple") for item in call.receiver.items), "list")
+
+
+@transfers("sequence", "keys")
+def _keys(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return PLAIN
+
+
+@transfers("sequence", "pop get")
+def _popped(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return shared(call.receiver.items) or Value(places=run.new_place())
+
+
+@transfers("sequence", "")
+def _of_sequence(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return unknown_result(run, state, [call.receiver, *call.values])
+
+
+# --- tensors -----------------------------------------------------------------------------------------
+@transfers("tensor unknown function", "numpy item tolist size dim numel data_ptr")
+def _plain_method(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return PLAIN
+
+
+@transfers("tensor unknown function", "detach")
+def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    places = call.receiver.places or run.new_place()
+    return replace(call.receiver.cut(), kind="tensor", sure=True, places=places, name="", data="detached")
+
+
+@transfers("tensor unknown function", "requires_grad_")
+def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the tensor as a leaf; a tensor with a history becomes none, and an argument may have one."""
+    receiver = call.receiver
+    if call.first.data == Constant(False):
+        return replace(receiver, grad=Grad.NO, leaf=Leaf.NO)
+    leaf = receiver.leaf if receiver.grad == Grad.YES or receiver.may else Leaf.LEAF
+    made = leaf_of(receiver, Leaf.NO if receiver.given else leaf, receiver.made or run.span(call.node))
+    bind(run, call.holder, made, state)
+    return made
+
+
+@transfers("library", "")
+def _of_library(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return unknown_result(run, state, call.values, strong=call.name == "apply", more=call.every)
+
+
+@transfers("tensor unknown function", "")
+def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the result of a method of a tensor, or of an unknown value that may be one."""
+    table, name, receiver = torch_table(), call.name, call.receiver
+    values = [receiver, *call.values]
+    if name in table.writes_self and receiver.may_be_tensor and name != "detach_":
+        return _written(run, call, state)
+    known = table.knows(name)
+    if known and receiver.may_be_tensor and (state.is_sure(receiver) or only_tensors_have(name)):
+        operands = [call.holder, *call.nodes]
+        return operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
+    if known and receiver.kind == "unknown":
+        result = unknown_result(run, state, values, strong=True)
+        overloads = table.overloads(name)
+        if overloads and all(overload.view == "view" for overload in overloads):
+            return replace(receiver, items=(), data=None)
+        return replace(result, grad=receiver.grad, integer=receiver.integer)
+    trained = bool(TRAINED.search(name))
+    if receiver.name and receiver.kind == "unknown":
+        callee = attribute(run, receiver, name, state, call.node.func)
+        if trained or name == "__call__":
+            return call_value(run, callee, call, state)
+    return unknown_result(run, state, values, strong=trained, more=call.keywords.values())
+
+
+def _written(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the result of an in-place method, and record its write and its operation."""
+    source = call.first if call.first.may_be_tensor else None
+    if call.name in _FILLS_FROM_LAST:
+        source = next((argument for argument in reversed(call.every) if argument.kind == "tensor"), None)
+    holder = call.holder
+    written = write(run, state, WriteEffect(call.receiver, holder, call.node, call.name, source, method=True))
+    written = replace(written, kind="tensor", sure=True, places=written.places or run.new_place())
+    if call.receiver.data == "data" or (isinstance(holder, ast.Attribute) and holder.attr == "data"):
+        data_written(run, holder, call.node, state)
+    result = operation(
+        run, state, call.name[:-1], [written, *call.values], call.node, keywords=call.keywords,
+        operands=[holder, *call.nodes], in_place=True,
+    )  # fmt: skip
+    rebind_view(run, holder, result, state)
+    return result
 
 
 def _viewed(value: ast.expr) -> ast.expr:

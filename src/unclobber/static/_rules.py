@@ -1,217 +1,245 @@
-"""The rules: their codes, the lowest reported confidence, and their texts."""
+"""The rules: what goes wrong, how sure a suspicion must be to be reported, and the texts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 
 from ..model import Variant
-from ._core import HIGH, MEDIUM
+from ._values import SourceSpan
 
+HIGH = 3
+MEDIUM = 2
 ON_REQUEST = HIGH + 1
 """A confidence that no suspicion has: such rules are reported only on request."""
 
 
 @dataclass(frozen=True, slots=True)
-class RuleText:
-    """The texts of one rule.
+class RuleFacts:
+    """The facts and texts of one rule.
 
-    In them ``{name}`` is the written tensor, ``{operation}`` the operation that saved, ``{kept}`` the saved
-    tensor, and ``{how}`` the operation that writes.
+    In the texts ``{name}`` is the written tensor, ``{operation}`` the operation that saved, ``{kept}`` the
+    saved tensor, ``{how}`` the operation that writes, and ``{more}`` a further word of the suspicion.
     """
 
     code: str
     message: str
-    write: str
-    """Label of the line to blame."""
+    advice: str
     saved: str = ""
     """Label of the place that explains it."""
-    advice: tuple[str, ...] = ()
+    write: str = "written in place here ({how})"
+    """Label of the line to blame."""
     reported_from: int = MEDIUM
     """The lowest confidence that is reported without a request."""
     variant: Variant | None = None
     variants: dict[str, Variant] = field(default_factory=dict)
     """Variants by a further word of the suspicion."""
+    is_silent: bool = False
+    """Whether torch raises nothing, so that the value is wrong."""
+    past_counter: bool = False
+    """Whether the write changes no version counter."""
+    needs_training: bool = True
+    """Whether it is less likely a fault in functions that mostly run without a gradient."""
+    needs_graph: bool = False
+    """Whether it is less likely a fault in folders of such functions, too."""
 
 
 _OUT_OF_PLACE = "write into a new tensor, or write before the operation that saves"
 
-RULES: dict[str, RuleText] = {
-    "saved": RuleText(
+
+class CheckRule(Enum):
+    """The rules. A new one is a row here and a `Suspicion` where the interpreter sees it."""
+
+    # fmt: off
+    SAVED = RuleFacts(
         "UC101",
         "{name} is overwritten after {operation} saved {kept} for backward",
-        "overwritten here ({how})",
-        "{operation} saves {kept} here",
-        (_OUT_OF_PLACE,),
-        reported_from=HIGH,
-    ),
-    "data": RuleText(
+        _OUT_OF_PLACE,
+        saved="{operation} saves {kept} here",
+        write="overwritten here ({how})",
+        reported_from=HIGH, needs_graph=True,
+    )
+    DATA = RuleFacts(
         "UC102",
         "{name} is changed through .data between its use and the backward that needs it",
-        "changed here, unseen by torch",
-        "{name} is used here",
-        ("write after the backward that needs the old values",),
-        reported_from=ON_REQUEST,
-    ),
-    "saved-data": RuleText(
+        "write after the backward that needs the old values",
+        saved="{name} is used here",
+        write="changed here, unseen by torch",
+        reported_from=ON_REQUEST, is_silent=True, past_counter=True,
+    )
+    SAVED_DATA = RuleFacts(
         "UC102",
         "{name} is overwritten through .data after {operation} saved {kept} for backward",
-        "overwritten here, unseen by torch",
-        "{operation} saves {kept} here",
-        ("write after the backward that needs the old values, or to a clone",),
-        reported_from=ON_REQUEST,
-    ),
-    "module": RuleText(
+        "write after the backward that needs the old values, or to a clone",
+        saved="{operation} saves {kept} here",
+        write="overwritten here, unseen by torch",
+        reported_from=ON_REQUEST, needs_graph=True, is_silent=True, past_counter=True,
+    )
+    MODULE = RuleFacts(
         "UC101",
         "{how} overwrites what the module before it, {operation}, saves",
-        "this module writes in place",
-        "{operation} saves {kept}",
-        ("leave inplace=True out of this module",),
-    ),
-    "step": RuleText(
+        "leave inplace=True out of this module",
+        saved="{operation} saves {kept}",
+        write="this module writes in place",
+        needs_graph=True,
+    )
+    STEP = RuleFacts(
         "UC101",
         "the optimizer's step changes the parameters of {name} between their use and the backward that "
         "needs them",
-        "changed here by the optimizer",
-        "{name} is used here",
-        ("call step() after the backward of every loss that was computed with these parameters",),
-    ),
-    "twice": RuleText(
+        "call step() after the backward of every loss that was computed with these parameters",
+        saved="{name} is used here",
+        write="changed here by the optimizer",
+    )
+    TWICE = RuleFacts(
         "UC301",
         "a second backward goes through a graph that the first one freed",
-        "freed here",
-        advice=("compute the shared part anew, add up the losses, or detach what is carried over",),
+        "compute the shared part anew, add up the losses, or detach what is carried over",
+        write="freed here",
         reported_from=HIGH,
-    ),
-    "leaf": RuleText(
+    )
+    LEAF = RuleFacts(
         "UC201",
         "{how} writes to {name}, a leaf that requires grad",
-        "written in place here ({how})",
-        "the leaf is made here",
-        ("write under torch.no_grad(), or before requires_grad is set",),
-    ),
-    "parameter-like": RuleText(
+        "write under torch.no_grad(), or before requires_grad is set",
+        saved="the leaf is made here",
+        needs_training=False,
+    )
+    PARAMETER_LIKE = RuleFacts(
         "UC201",
         "{how} writes to {name}, which looks like a parameter",
-        "written in place here ({how})",
-        advice=("write under torch.no_grad()",),
+        "write under torch.no_grad()",
         reported_from=ON_REQUEST,
-    ),
-    "leaf-view": RuleText(
+    )
+    LEAF_VIEW = RuleFacts(
         "UC202",
         "{how} writes to {name}, a view of a leaf that requires grad",
-        "written in place here ({how})",
-        "the leaf is made here",
-        ("write under torch.no_grad(), or to a clone of the leaf",),
-    ),
-    "several": RuleText(
+        "write under torch.no_grad(), or to a clone of the leaf",
+        saved="the leaf is made here",
+    )
+    SEVERAL = RuleFacts(
         "UC203",
         "{how} writes to {name}, one of several views of one tensor",
-        "written in place here ({how})",
-        "the views are made here",
-        ("write out of place, or take the part with narrow or an index",),
-        reported_from=HIGH,
-    ),
-    "no-grad-view": RuleText(
+        "write out of place, or take the part with narrow or an index",
+        saved="the views are made here",
+        reported_from=HIGH, needs_graph=True,
+    )
+    NO_GRAD_VIEW = RuleFacts(
         "UC204",
         "{how} writes to {name}, a view that was made where no gradient is recorded",
-        "written in place here ({how})",
-        "the view is made here",
-        ("take the view where gradients are recorded, or write out of place",),
-        reported_from=HIGH,
-        variants={"no_grad": "no_grad", "inference mode": "inference_mode"},
-    ),
-    "function-view": RuleText(
+        "take the view where gradients are recorded, or write out of place",
+        saved="the view is made here",
+        reported_from=HIGH, variants={"no_grad": "no_grad", "inference mode": "inference_mode"},
+    )
+    FUNCTION_VIEW = RuleFacts(
         "UC205",
         "{how} writes to {name}, a view that a custom Function returned",
-        "written in place here ({how})",
-        "the Function is applied here",
-        ("return a clone from the Function, or write out of place",),
+        "return a clone from the Function, or write out of place",
+        saved="the Function is applied here",
         reported_from=HIGH,
-    ),
-    "inference": RuleText(
+    )
+    INFERENCE = RuleFacts(
         "UC206",
         "{how} writes to {name}, which was made in inference mode, outside of it",
-        "written in place here ({how})",
-        "it is made here, in inference mode",
-        ("clone it outside of inference mode, or use torch.no_grad() in its place",),
+        "clone it outside of inference mode, or use torch.no_grad() in its place",
+        saved="it is made here, in inference mode",
         reported_from=HIGH,
-    ),
-    "expanded": RuleText(
+    )
+    EXPANDED = RuleFacts(
         "UC207",
         "{how} writes to {name}, which is expanded: several of its elements are one",
-        "written in place here ({how})",
-        "expanded here",
-        ("clone the tensor before the write",),
-    ),
-    "unmarked": RuleText(
+        "clone the tensor before the write",
+        saved="expanded here",
+    )
+    UNMARKED = RuleFacts(
         "UC103",
         "forward writes to its input {name} without ctx.mark_dirty",
-        "written in place here ({how})",
-        advice=("call ctx.mark_dirty and return the input, or write to a clone",),
-        reported_from=HIGH,
-        variant="unmarked",
-    ),
-    "dirty": RuleText(
+        "call ctx.mark_dirty and return the input, or write to a clone",
+        reported_from=HIGH, variant="unmarked",
+    )
+    DIRTY = RuleFacts(
         "UC103",
         "{name} is marked dirty and not returned",
-        "changed here",
-        advice=("return the tensor that is marked dirty",),
+        "return the tensor that is marked dirty",
+        write="changed here",
         variant="dirty",
-    ),
-    "ctx": RuleText(
+    )
+    CTX = RuleFacts(
         "UC103",
         "{how} keeps the input {name} outside of ctx.save_for_backward, so that nobody notices a write to it",
-        "kept here",
-        advice=("keep it with ctx.save_for_backward",),
+        "keep it with ctx.save_for_backward",
+        write="kept here",
         reported_from=ON_REQUEST,
-    ),
-    "backward-saved": RuleText(
+    )
+    BACKWARD_SAVED = RuleFacts(
         "UC101",
         "backward overwrites the saved tensor {name}, which a second backward would read",
-        "overwritten here ({how})",
-        advice=("write into a new tensor",),
-    ),
-    "gradient": RuleText(
+        "write into a new tensor",
+        write="overwritten here ({how})",
+    )
+    GRADIENT = RuleFacts(
         "UC104",
         "backward overwrites the gradient {name} that it was given, which others may still need",
-        "changed here ({how})",
-        advice=("return a new tensor",),
+        "return a new tensor",
+        write="changed here ({how})",
         reported_from=ON_REQUEST,
-    ),
-    "self-overlap": RuleText(
+    )
+    SELF_OVERLAP = RuleFacts(
         "UC102",
         "{how} overwrites {name} while it still reads a part of it",
-        "overwritten and read here",
-        advice=("clone the part that is read",),
-        variant="self-overlap",
-    ),
-    "held": RuleText(
+        "clone the part that is read",
+        write="overwritten and read here",
+        variant="self-overlap", needs_graph=True, is_silent=True,
+    )
+    HELD = RuleFacts(
         "UC102",
         "{name} is rewritten after the list {more} was given the tensor itself: all its entries become "
         "the last",
-        "rewritten here ({how})",
-        "the list is given it here",
-        ("append a clone",),
-        variant="aliased",
-    ),
-    "operand": RuleText(
+        "append a clone",
+        saved="the list is given it here",
+        write="rewritten here ({how})",
+        variant="aliased", is_silent=True,
+    )
+    OPERAND = RuleFacts(
         "UC102",
         "{name} is rewritten by the right side of this operation before the operation reads it",
-        "rewritten here",
-        "read here, after that",
-        ("write out of place on the right side",),
-        variant="aliased",
-    ),
-}  # fmt: skip
-"""Rules by the interpreter's names of them."""
+        "write out of place on the right side",
+        saved="read here, after that",
+        write="rewritten here",
+        variant="aliased", needs_graph=True, is_silent=True,
+    )
+    # fmt: on
 
 
-def is_reported(rule: str, confidence: int, *, all_rules: bool) -> bool:
-    """Return whether a suspicion of this confidence is reported.
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """An event that goes wrong if the line runs with gradients on."""
 
-    Args:
-        rule: One of `RULES`.
-        confidence: Suspicions below `MEDIUM` are never reported.
-        all_rules: Whether to report the rules that need a request, too.
-    """
-    return confidence >= (MEDIUM if all_rules else RULES[rule].reported_from)
+    rule: CheckRule
+    confidence: int
+    """`HIGH`, `MEDIUM`, or 1, which is never reported."""
+    write: SourceSpan | None = None
+    saved: SourceSpan | None = None
+    needed: SourceSpan | None = None
+    freed: SourceSpan | None = None
+    operand: SourceSpan | None = None
+    """The saved operand, inside of the expression that saved it."""
+    operation: str = ""
+    role: str = ""
+    how: str = ""
+    """The operation that writes: ``add_``, ``+=``."""
+    name: str = ""
+    """The written tensor in the user's words."""
+    more: str = ""
+    """A further word of the rule."""
+
+    @property
+    def span(self) -> SourceSpan:
+        """The line to blame."""
+        to_blame = self.write or self.needed or self.saved
+        assert to_blame is not None
+        return to_blame
+
+    def is_reported(self, *, all_rules: bool) -> bool:
+        """Return whether the confidence suffices, with or without the rules that need a request."""
+        return self.confidence >= (MEDIUM if all_rules else self.rule.value.reported_from)

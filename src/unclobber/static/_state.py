@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ._rules import CheckRule, Suspicion
 from ._values import Grad, SourceSpan, Value, join
 
 Guards = frozenset[tuple[str, bool]]
@@ -30,17 +31,10 @@ class Kept(NamedTuple):
 class Pending(NamedTuple):
     """A write over a saved tensor, which matters once backward reaches its node."""
 
-    kept: Kept
-    write: SourceSpan
-    how: str
     nodes: int
-    confidence: int
     unrecorded: bool
     """Whether it was under no_grad."""
-    written: str
-    """The written tensor in the user's words."""
-    rule: str
-    """``saved``, or ``saved-data`` if torch doesn't notice."""
+    suspicion: Suspicion
 
 
 class Step(NamedTuple):
@@ -49,8 +43,8 @@ class Step(NamedTuple):
     clock: int
     owners: frozenset[str]
     span: SourceSpan
-    kind: str
-    """``step`` or ``data``."""
+    rule: CheckRule
+    """`CheckRule.STEP` or `CheckRule.DATA`."""
     confidence: int
 
 
@@ -91,27 +85,21 @@ class FlowState:
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
-        return FlowState(
-            dict(self.names),
-            dict(self.attributes),
-            dict(self.kept),
-            dict(self.pending),
-            self.steps,
-            dict(self.freed),
-            dict(self.held),
-            dict(self.written),
-            dict(self.grown),
-            set(self.sure),
-            self.guards,
-            self.mode,
-            self.quiet,
-            self.dead,
-        )
+        copied = FlowState.__new__(FlowState)
+        # In one step, because every branch and call copies a state.
+        copied.__dict__ = {
+            name: value.copy() if isinstance(value, (dict, set)) else value
+            for name, value in self.__dict__.items()
+        }
+        return copied
+
+    def is_sure(self, value: Value) -> bool:
+        """Return whether the value certainly is a tensor."""
+        return value.sure or bool(value.places & self.sure)
 
     def take(self, other: FlowState) -> None:
         """Replace all contents by those of another state."""
-        for name in FlowState.__dataclass_fields__:
-            setattr(self, name, getattr(other, name))
+        self.__dict__.update(other.__dict__)
 
 
 def both(a: Value, b: Value) -> Value:

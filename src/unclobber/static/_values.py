@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
 
+from ..syntax import Span
+
 Kind = Literal[
     "tensor", "unknown", "plain", "sequence", "module", "object", "function", "class", "optimizer", "library"
 ]
@@ -23,6 +25,11 @@ class SourceSpan(NamedTuple):
     statement_line: int
     statement_end_line: int
     function: str
+
+    @property
+    def part(self) -> Span:
+        """The range itself, without its statement."""
+        return Span(self.line, self.end_line, self.column, self.end_column)
 
 
 class Grad(IntEnum):
@@ -109,6 +116,21 @@ class Value:
     def may_be_tensor(self) -> bool:
         return self.kind in ("tensor", "unknown")
 
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        """The elements of a sequence; any other value itself."""
+        return self.items if self.kind == "sequence" else (self,)
+
+    def cut(self) -> Value:
+        """Return the tensor without its history."""
+        return replace(
+            self, grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset()
+        )  # fmt: skip
+
+    def nested(self) -> tuple[Value, ...]:
+        """Return the value, its elements and the elements of each of them."""
+        return (self, *self.items, *(inner for item in self.items for inner in item.items))
+
 
 PLAIN = Value("plain", grad=Grad.NO)
 NONE = Value("plain", grad=Grad.NO, data=Constant(None))
@@ -124,6 +146,21 @@ def constant(value: Any) -> Value:
 def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
     """Return a tuple, a list or a dictionary."""
     return Value("sequence", grad=Grad.NO, items=items, data=data)
+
+
+CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
+"""torch's modules that hold others as items."""
+
+
+def leaf_of(value: Value, leaf: Leaf, made: SourceSpan) -> Value:
+    """Return a tensor that was set to require grad."""
+    return replace(value, kind="tensor", sure=True, grad=Grad.YES, leaf=leaf, made=made)
+
+
+def renamed_part(base: Value, at: int) -> Value:
+    """Return a part of a container of modules, named after the container."""
+    part: Value = base.data.parts[at]
+    return part if part.name or not base.name else replace(part, name=f"{base.name}.{at}")
 
 
 def named(value: Value, name: str) -> Value:

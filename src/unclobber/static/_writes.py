@@ -5,279 +5,287 @@ from __future__ import annotations
 import ast
 import re
 from dataclasses import replace
+from typing import NamedTuple
 
-from ._core import HIGH, Core, Suspicion, text_of
-from ._index import dotted
+from ..operations import torch_table
+from ..syntax import dotted
+from ._engine import FileRun
+from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Held, Kept, Pending, Step
 from ._values import Grad, Leaf, SourceSpan, Value
-from .torch_table import torch_table
 
 _INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer", "library", "sequence"})
 
 
-class Writes(Core):
-    """The interpreter's part for writes: their effect on saved tensors, leaves and views."""
+class SaveEffect(NamedTuple):
+    """A tensor that an operation saves for backward."""
 
-    def save(
-        self,
-        state: FlowState,
-        value: Value,
-        *,
-        operation: str,
-        role: str,
-        span: SourceSpan,
-        node: int,
-        grad: Grad,
-        operand: SourceSpan | None = None,
-    ) -> None:
-        """Record that an operation saves a tensor."""
-        if state.mode or grad == Grad.NO or not value.may_be_tensor:
-            return
-        certain = grad if len(value.places) == 1 else min(grad, Grad.MAYBE)
-        kept = Kept(node, span, operation, role, Grad(certain), operand, state.guards)
-        for place in value.places:
-            state.kept[place] = state.kept.get(place, frozenset()) | {kept}
+    value: Value
+    operation: str
+    role: str
+    """The argument's name, or ``result``."""
+    span: SourceSpan
+    node: int
+    """The bit of the operation's node."""
+    grad: Grad
+    """Whether the node exists."""
+    operand: SourceSpan | None = None
+    """The expression of the saved tensor, if it is a part of its own."""
 
-    def write(
-        self,
-        state: FlowState,
-        value: Value,
-        target: ast.expr | None,
-        node: ast.expr | ast.stmt,
-        how: str,
-        *,
-        source: Value | None = None,
-        method: bool = False,
-    ) -> Value:
-        """Record a write to a tensor; return the tensor as it is afterwards.
 
-        Args:
-            state: The state at the write.
-            value: The written tensor.
-            target: Its expression.
-            node: The whole expression or statement.
-            how: The operation that writes.
-            source: The tensor written into it, if that has a history.
-            method: Whether only tensors have such a method.
-        """
-        if value.kind in _INERT:
+class WriteEffect(NamedTuple):
+    """A write to a tensor."""
+
+    value: Value
+    target: ast.expr | None
+    """The tensor's expression."""
+    node: ast.expr | ast.stmt
+    """The whole expression or statement."""
+    how: str
+    """The operation that writes."""
+    source: Value | None = None
+    """The tensor written into it."""
+    method: bool = False
+    """Whether only tensors have such a method."""
+
+    @property
+    def name(self) -> str:
+        """The written tensor's expression, or its dotted name if that is long; empty if it has none."""
+        if self.target is None:
+            return ""
+        try:
+            text = ast.unparse(self.target)
+        except (ValueError, RecursionError):
+            text = ""
+        return text if text and len(text) <= 40 and "\n" not in text else dotted(self.target)
+
+    def after(self, state: FlowState) -> Value:
+        """Return the tensor as it is afterwards: with the history of a tensor written into it."""
+        value, source = self.value, self.source
+        if source is None or state.mode or value.data == "data" or source.kind != "tensor" or not source.grad:
             return value
-        span = self.span(node)
-        name = text_of(target) if target is not None else ""
-        sure = value.sure or method or bool(value.places & state.sure)
-        if target is not None:
-            name = name or dotted(target)
-        self._over_kept(state, value, span, how, name, sure=sure)
-        self._held_elsewhere(state, value, span, how, target, sure=sure)
-        if not state.mode and not value.integer:
-            self._refused(state, value, span, how, name, source)
-        expanded = value.origin is not None and value.origin.kind == "expanded"
-        if expanded and value.origin is not None and how not in torch_table().spread:
-            # A subscripted part of an expanded tensor may have its elements to itself.
-            confidence = HIGH - isinstance(target, ast.Subscript)
-            suspicion = Suspicion(
-                "expanded", confidence, write=span, saved=value.origin.span, how=how, name=name
-            )
-            self.suspect(state, suspicion)
-        if (
-            source is not None
-            and not state.mode
-            and value.data != "data"
-            and source.kind == "tensor"
-            and source.grad
-        ):
-            value = replace(
-                value,
-                grad=max(value.grad, source.grad),
-                nodes=value.nodes | source.nodes,
-                may=value.may | source.may,
-                uses=value.uses | source.uses,
-            )
-        now = self.tick()
-        for place in value.places:
-            state.written[place] = now
+        return replace(
+            value, grad=max(value.grad, source.grad), nodes=value.nodes | source.nodes,
+            may=value.may | source.may, uses=value.uses | source.uses,
+        )  # fmt: skip
+
+
+class Effect(NamedTuple):
+    """The effect of an operation or a module's call: writes come first."""
+
+    result: Value
+    saves: tuple[SaveEffect, ...] = ()
+    writes: tuple[WriteEffect, ...] = ()
+
+
+def perform(run: FileRun, state: FlowState, effect: Effect) -> Value:
+    """Record the writes and saves of an effect; return its result."""
+    for made in effect.writes:
+        write(run, state, made)
+    for saved in effect.saves:
+        save(state, saved)
+    return effect.result
+
+
+def save(state: FlowState, saved: SaveEffect) -> None:
+    """Record that an operation saves a tensor."""
+    value = saved.value
+    if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
+        return
+    certain = saved.grad if len(value.places) == 1 else Grad(min(saved.grad, Grad.MAYBE))
+    kept = Kept(saved.node, saved.span, saved.operation, saved.role, certain, saved.operand, state.guards)
+    for place in value.places:
+        state.kept[place] = state.kept.get(place, frozenset()) | {kept}
+
+
+def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
+    """Record a write to a tensor; return the tensor as it is afterwards."""
+    value, target = made.value, made.target
+    if value.kind in _INERT:
         return value
+    blamed = Suspicion(CheckRule.SAVED, HIGH, write=run.span(made.node), how=made.how, name=made.name)
+    sure = made.method or state.is_sure(value)
+    _over_kept(state, value, blamed, sure=sure)
+    _held_elsewhere(run, state, value, blamed, target, sure=sure)
+    if not state.mode and not value.integer:
+        _refused(run, state, made, blamed)
+    expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
+    if expanded is not None and made.how not in torch_table().writes_expanded:
+        # A subscripted part of an expanded tensor may have its elements to itself.
+        confidence = HIGH - isinstance(target, ast.Subscript)
+        suspicion = replace(blamed, rule=CheckRule.EXPANDED, confidence=confidence)
+        run.suspect(state, replace(suspicion, saved=expanded.span))
+    now = run.tick()
+    state.written.update(dict.fromkeys(value.places, now))
+    return made.after(state)
 
-    def _over_kept(
-        self, state: FlowState, value: Value, span: SourceSpan, how: str, name: str, *, sure: bool
-    ) -> None:
-        """Record the write as pending for each saved tensor that may share the memory."""
-        alone = len(value.places) == 1
-        for place in value.places:
-            # Sorted, so that every run reports the same one.
-            for kept in sorted(
-                state.kept.get(place, ()), key=lambda saved: (saved.span, saved.operation, saved.role)
-            ):
-                if any((text, not holds) in kept.guards for text, holds in state.guards):
-                    continue  # the save is in the other branch of the same condition
-                confidence = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
-                key = (span, kept.span, kept.operation)
-                # The second round of a loop makes new nodes at the same lines. A backward through either
-                # round needs the tensor.
-                before = state.pending.get(key)
-                nodes = kept.node | (before.nodes if before else 0)
-                rule = "saved-data" if value.data == "data" else "saved"
-                state.pending[key] = Pending(kept, span, how, nodes, confidence, bool(state.mode), name, rule)
 
-    def _held_elsewhere(
-        self,
-        state: FlowState,
-        value: Value,
-        span: SourceSpan,
-        how: str,
-        target: ast.expr | None,
-        *,
-        sure: bool,
-    ) -> None:
-        """Suspect a write to a tensor that a list holds itself, so that all its entries show the new
-        value."""
-        if target is None:
-            return
-        for place in value.places:
-            for held in state.held.get(place, ()):
-                if held.span.line == span.line or held.element != _base(target):
-                    continue
-                if self._is_put_together(held.list):
-                    confidence = HIGH if sure and len(value.places) == 1 else 1
-                    suspicion = Suspicion(
-                        "held", confidence, write=span, saved=held.span, how=how, name=held.element
-                    )
-                    self.suspect(state, replace(suspicion, more=(held.list,)))
+def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool) -> None:
+    """Record the write as pending for each saved tensor that may share the memory."""
+    assert blamed.write is not None
+    alone = len(value.places) == 1
+    rule = CheckRule.SAVED_DATA if value.data == "data" else CheckRule.SAVED
+    for place in value.places:
+        # Sorted, so that every run reports the same one.
+        for kept in sorted(state.kept.get(place, ()), key=lambda saved: saved[1:4]):
+            if any((text, not holds) in kept.guards for text, holds in state.guards):
+                continue  # the save is in the other branch of the same condition
+            confidence = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
+            key = (blamed.write, kept.span, kept.operation)
+            # The second round of a loop makes new nodes at the same lines. A backward through either round
+            # needs the tensor.
+            before = state.pending.get(key)
+            nodes = kept.node | (before.nodes if before else 0)
+            suspicion = replace(
+                blamed, rule=rule, confidence=confidence, saved=kept.span, operand=kept.operand,
+                operation=kept.operation, role=kept.role,
+            )  # fmt: skip
+            state.pending[key] = Pending(nodes, bool(state.mode), suspicion)
 
-    def _is_put_together(self, name: str) -> bool:
-        pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
-        return any(re.search(pattern, ast.unparse(statement)) for statement in self._here())
 
-    def _here(self) -> list[ast.AST]:
-        return [self.stack[-1]] if self.stack else [self.index.tree]
-
-    def _refused(
-        self, state: FlowState, value: Value, span: SourceSpan, how: str, name: str, source: Value | None
-    ) -> None:
-        """Suspect a write that torch refuses at once: to a leaf, to a view, to an inference tensor."""
-        leaf, origin = value.leaf, value.origin
-        if leaf == Leaf.LEAF:
-            confidence = HIGH if value.grad == Grad.YES else HIGH - 1
-            self.suspect(
-                state, Suspicion("leaf", confidence, write=span, saved=value.made, how=how, name=name)
-            )
-        elif leaf == Leaf.VIEW:
-            self.suspect(
-                state, Suspicion("leaf-view", HIGH, write=span, saved=value.made, how=how, name=name)
-            )
-        elif (
-            value.name.endswith((".weight", ".bias"))
-            and value.kind == "tensor"
-            and not (value.sure or value.grad == Grad.NO)  # through `.data` it may be written
-        ):
-            self.suspect(state, Suspicion("parameter-like", HIGH - 1, write=span, how=how, name=name))
-        if origin is None or origin.kind == "expanded":
-            return
-        grad = max(value.grad, source.grad if source is not None and source.may_be_tensor else Grad.NO)
-        if origin.kind == "inference":
-            self.suspect(
-                state, Suspicion("inference", HIGH, write=span, saved=origin.span, how=how, name=name)
-            )
-        elif grad:
-            confidence = 1 + grad
-            if grad == Grad.MAYBE and not self.function.endswith("forward"):
-                confidence -= 1
-            rule = {"several": "several", "function": "function-view"}.get(origin.kind, "no-grad-view")
-            suspicion = Suspicion(rule, confidence, write=span, saved=origin.span, how=how, name=name)
-            self.suspect(state, replace(suspicion, more=(origin.kind,)))
-
-    # --- what needs it -------------------------------------------------------------------------------
-    def confirm(
-        self, state: FlowState, nodes: int, *, needed: SourceSpan | None = None, less: int = 0
-    ) -> None:
-        """Suspect the pending writes to tensors that a backward needs, or may need if the caller runs one.
-
-        Args:
-            state: The state at the backward.
-            nodes: Bits of the nodes on which the value depends.
-            needed: The backward; None if the value only leaves the function.
-            less: Steps of confidence to subtract, because the gradient may not flow there.
-        """
-        for key, pending in list(state.pending.items()):
-            if not pending.nodes & nodes or (pending.unrecorded and needed is None):
+def _held_elsewhere(
+    run: FileRun, state: FlowState, value: Value, blamed: Suspicion, target: ast.expr | None, *, sure: bool
+) -> None:
+    """Suspect a write to a tensor that a list holds itself, so that all its entries show the new value."""
+    assert blamed.write is not None
+    for place in value.places if target is not None else ():
+        for held in sorted(state.held.get(place, ())):
+            if held.span.line == blamed.write.line or held.element != _base(target):
                 continue
-            suspicion = Suspicion(
-                pending.rule,
-                min(pending.confidence, HIGH) - less,
-                write=pending.write,
-                saved=pending.kept.span,
-                needed=needed,
-                operand=pending.kept.operand,
-                operation=pending.kept.operation,
-                role=pending.kept.role,
-                how=pending.how,
-                name=pending.written,
-            )
-            self.suspect(state, suspicion)
+            if _is_put_together(run, held.list):
+                confidence = HIGH if sure and len(value.places) == 1 else 1
+                suspicion = replace(blamed, rule=CheckRule.HELD, confidence=confidence, saved=held.span)
+                run.suspect(state, replace(suspicion, name=held.element, more=held.list))
+
+
+def _is_put_together(run: FileRun, name: str) -> bool:
+    """Return whether the running function or file stacks, joins or returns a list."""
+    pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
+    return re.search(pattern, ast.unparse(run.stack[-1] if run.stack else run.index.tree)) is not None
+
+
+def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
+    """Suspect a write that torch refuses at once: to a leaf, to a view, to an inference tensor."""
+    value, source = made.value, made.source
+    leaf, origin = value.leaf, value.origin
+
+    def suspect(rule: CheckRule, confidence: int, saved: SourceSpan | None, more: str = "") -> None:
+        run.suspect(state, replace(blamed, rule=rule, confidence=confidence, saved=saved, more=more))
+
+    if leaf == Leaf.LEAF:
+        suspect(CheckRule.LEAF, HIGH if value.grad == Grad.YES else HIGH - 1, value.made)
+    elif leaf == Leaf.VIEW:
+        suspect(CheckRule.LEAF_VIEW, HIGH, value.made)
+    elif (
+        value.name.endswith((".weight", ".bias"))
+        and value.kind == "tensor"
+        and not (value.sure or value.grad == Grad.NO)  # through `.data` it may be written
+    ):
+        suspect(CheckRule.PARAMETER_LIKE, HIGH - 1, None)
+    if origin is None or origin.kind == "expanded":
+        return
+    grad = max(value.grad, source.grad if source is not None and source.may_be_tensor else Grad.NO)
+    if origin.kind == "inference":
+        suspect(CheckRule.INFERENCE, HIGH, origin.span)
+    elif grad:
+        rules = {"several": CheckRule.SEVERAL, "function": CheckRule.FUNCTION_VIEW}
+        less = grad == Grad.MAYBE and not run.function.endswith("forward")
+        suspect(rules.get(origin.kind, CheckRule.NO_GRAD_VIEW), 1 + grad - less, origin.span, origin.kind)
+
+
+# --- what needs it -----------------------------------------------------------------------------------
+def confirm(
+    run: FileRun, state: FlowState, nodes: int, *, needed: SourceSpan | None = None, less: int = 0
+) -> None:
+    """Suspect the pending writes to tensors that a backward needs, or may need if the caller runs one.
+
+    Args:
+        run: The interpretation.
+        state: The state at the backward.
+        nodes: Bits of the nodes on which the value depends.
+        needed: The backward; None if the value only leaves the function.
+        less: Steps of confidence to subtract, because the gradient may not flow there.
+    """
+    for key, pending in list(state.pending.items()):
+        if pending.nodes & nodes and not (pending.unrecorded and needed is None):
+            suspicion, confidence = pending.suspicion, min(pending.suspicion.confidence, HIGH) - less
+            run.suspect(state, replace(suspicion, confidence=confidence, needed=needed))
             del state.pending[key]
 
-    def backward(
-        self, state: FlowState, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
-    ) -> None:
-        """Apply a backward from a value: suspect pending writes, updated parameters and freed graphs, then
-        free the graph.
 
-        Args:
-            state: The state at the call.
-            value: The loss.
-            node: The call.
-            retain: Whether the graph is kept.
-            to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs.
-        """
-        less = int(not to_leaves)
-        span = self.span(node)
-        self.confirm(state, value.may | value.nodes, needed=span, less=less)
-        for use in value.uses:
-            for step in state.steps:
-                if use.clock < step.clock and _concerns(use.owner, step.owners):
-                    rule = "step" if step.kind == "step" else "data"
-                    suspicion = Suspicion(
-                        rule, step.confidence - less, write=step.span, saved=use.span, needed=span
-                    )
-                    self.suspect(state, replace(suspicion, name=use.owner))
-        before = [where for bits, where in state.freed.items() if bits & value.nodes]
-        if before:
-            self.suspect(state, Suspicion("twice", HIGH - less, needed=span, freed=before[0]))
-        if retain:
-            return
-        bits = value.nodes
-        while bits:
-            lowest = bits & -bits
-            state.freed[lowest] = span
-            bits ^= lowest
-        if value.nodes:
-            gone = value.nodes | value.may
-            state.kept = {
-                place: frozenset(saved for saved in kept if not saved.node & gone)
-                for place, kept in state.kept.items()
-            }
-        else:
-            state.kept = {}
-            state.pending = {}
-
-    def step(
-        self, state: FlowState, owners: frozenset[str], node: ast.expr, kind: str, confidence: int
-    ) -> None:
-        """Record a parameter update: an optimizer's step, or a write to ``.data``."""
-        state.steps += (Step(self.tick(), owners, self.span(node), kind, confidence),)
-
-    def hold(
-        self, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
-    ) -> None:
-        """Record that a list holds a tensor itself."""
-        if value.kind != "tensor" or value.integer or not isinstance(element, ast.Name):
-            return
-        held = Held(dotted(target), element.id, self.span(node))
-        for place in value.places:
-            state.held[place] = state.held.get(place, frozenset()) | {held}
+def leaves(run: FileRun, state: FlowState, value: Value) -> None:
+    """Confirm writes that matter if the caller runs backward from the returned value or an attribute."""
+    bits = 0
+    for element in value.nested():
+        bits |= element.may | element.nodes
+    for attribute in state.attributes.values():
+        bits |= attribute.may
+    confirm(run, state, bits)
 
 
-def _base(node: ast.expr) -> str:
+def backward(
+    run: FileRun, state: FlowState, value: Value, node: ast.expr, *, retain: bool, to_leaves: bool = True
+) -> None:
+    """Apply a backward from a value: suspect pending writes, updated parameters and freed graphs, then free
+    the graph.
+
+    Args:
+        run: The interpretation.
+        state: The state at the call.
+        value: The loss.
+        node: The call.
+        retain: Whether the graph is kept.
+        to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs.
+    """
+    less = int(not to_leaves)
+    span = run.span(node)
+    confirm(run, state, value.may | value.nodes, needed=span, less=less)
+    # Backward reaches the last computation first: torch names that one, too.
+    for use in sorted(value.uses, key=lambda use: (-use.clock, -len(use.owner), use)):
+        for step in state.steps:
+            if use.clock < step.clock and _concerns(use.owner, step.owners):
+                suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, span)
+                run.suspect(state, replace(suspicion, name=use.owner))
+    before = [where for bits, where in state.freed.items() if bits & value.nodes]
+    if before:
+        run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, needed=span, freed=before[0]))
+    if retain:
+        return
+    bits = value.nodes
+    while bits:
+        lowest = bits & -bits
+        state.freed[lowest] = span
+        bits ^= lowest
+    if value.nodes:
+        gone = value.nodes | value.may
+        state.kept = {
+            place: frozenset(saved for saved in kept if not saved.node & gone)
+            for place, kept in state.kept.items()
+        }
+    else:
+        state.kept = {}
+        state.pending = {}
+
+
+def updated(
+    run: FileRun, state: FlowState, owners: frozenset[str], node: ast.expr, rule: CheckRule, confidence: int
+) -> None:
+    """Record a parameter update: an optimizer's step, or a write to ``.data``."""
+    state.steps += (Step(run.tick(), owners, run.span(node), rule, confidence),)
+
+
+def hold(
+    run: FileRun, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
+) -> None:
+    """Record that a list holds a tensor itself."""
+    if value.kind != "tensor" or value.integer or not isinstance(element, ast.Name):
+        return
+    held = Held(dotted(target), element.id, run.span(node))
+    for place in value.places:
+        state.held[place] = state.held.get(place, frozenset()) | {held}
+
+
+def _base(node: ast.expr | None) -> str:
     while isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
@@ -285,6 +293,5 @@ def _base(node: ast.expr) -> str:
 
 def _concerns(owner: str, owners: frozenset[str]) -> bool:
     return any(
-        owner == updated or owner.startswith(f"{updated}.") or updated.startswith(f"{owner}.")
-        for updated in owners
+        owner == known or owner.startswith(f"{known}.") or known.startswith(f"{owner}.") for known in owners
     )

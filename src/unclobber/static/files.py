@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..model import Finding
-from ..parsing import NotParsedError
+from ..syntax import NotParsedError
 from ._program import suspicions
 from .findings import findings
 
@@ -34,6 +34,8 @@ class CheckedFile:
     findings: tuple[Finding, ...] = ()
     problem: str = ""
     """The reason why the file could not be checked; no full stop."""
+    is_commented: bool = False
+    """Whether the text may hold a comment for unclobber."""
 
 
 def python_files(paths: Iterable[str]) -> list[str]:
@@ -74,7 +76,8 @@ def check_file(path: str, *, all_rules: bool = False) -> CheckedFile:
         return CheckedFile(path, problem=f"can't be read: {_reason(error)}")
     lines = text.count("\n") + (not text.endswith("\n"))
     try:
-        return CheckedFile(path, lines, tuple(check_text(text, path, all_rules=all_rules)))
+        found = tuple(check_text(text, path, all_rules=all_rules))
+        return CheckedFile(path, lines, found, is_commented="unclobber:" in text)
     except (RecursionError, MemoryError, NotParsedError):
         return CheckedFile(path, lines, problem="is nested too deeply to be followed")
     except (SyntaxError, ValueError) as error:

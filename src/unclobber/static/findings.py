@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
-from ._core import HIGH, Suspicion
-from ._rules import RULES, RuleText, is_reported
+from ..syntax import extent, segment
+from ._rules import HIGH, CheckRule, Suspicion
 from ._values import SourceSpan
 
 _PREFIXES: dict[tuple[str, bool], str] = {
@@ -36,70 +35,45 @@ def findings(
         suspicions: The interpreter's suspicions.
         all_rules: Also apply the rules that are reported only on request.
     """
-    reported = [
-        suspicion
-        for suspicion in suspicions
-        if is_reported(suspicion.rule, suspicion.confidence, all_rules=all_rules)
-    ]
+    reported = [suspicion for suspicion in suspicions if suspicion.is_reported(all_rules=all_rules)]
     lines = text.split("\n")
     return [_finding(suspicion, os.path.abspath(path), lines) for suspicion in _once(reported)]
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Return each mistake once: of a chain of modules at its call, and without consequences of a
-    freed graph."""
-    called = {
-        suspicion.how
-        for suspicion in suspicions
-        if suspicion.rule == "saved" and suspicion.write == suspicion.saved
-    }
-    twice = {
-        suspicion.needed.line for suspicion in suspicions if suspicion.rule == "twice" and suspicion.needed
-    }
-    kept: list[Suspicion] = []
-    for suspicion in suspicions:
-        if suspicion.rule == "module" and suspicion.how in called:
-            continue
-        if suspicion.rule == "step" and suspicion.needed is not None and suspicion.needed.line in twice:
-            continue
-        same = any(
-            k.rule == suspicion.rule and k.write and suspicion.write and k.write == suspicion.write
-            for k in kept
-        )
-        if not same:
-            kept.append(suspicion)
-    return kept
+    """Return each mistake once: of a chain of modules at its call, and without consequences of a freed
+    graph."""
+    called = {each.how for each in suspicions if each.rule is CheckRule.SAVED and each.write == each.saved}
+    twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
+    return [
+        each
+        for each in suspicions
+        if not (each.rule is CheckRule.MODULE and each.how in called)
+        and not (each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice)
+    ]
 
 
 def _finding(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Finding:
     """Return the finding of one suspicion."""
-    rule = RULES[suspicion.rule]
+    rule = suspicion.rule.value
     high = suspicion.confidence >= HIGH
     words = _words(suspicion)
-    stage: str = CODES[rule.code].stage
-    if suspicion.rule in ("self-overlap", "held", "operand", "data", "saved-data"):
-        stage = "value"
+    stage = "value" if rule.is_silent else CODES[rule.code].stage
     labels = [("write", rule.write.format(**words))]
     if rule.saved:
         labels.append(("saved", rule.saved.format(**words)))
-    confidence: Literal["high", "medium"] = "high" if high else "medium"
     return Finding(
         code=rule.code,
         message=f"{_PREFIXES[stage, high]}: {rule.message.format(**words)}",
-        variant=_variant(rule, suspicion),
+        variant=rule.variants.get(suspicion.more, rule.variant),
         saved=_save(suspicion, path, lines),
         writes=_writes(suspicion, path, lines),
         needed=Need(_site(suspicion.needed, path, lines)) if suspicion.needed is not None else None,
         freed=Need(_site(suspicion.freed, path, lines)) if suspicion.freed is not None else None,
-        fixes=tuple(Fix(advice, general=True) for advice in rule.advice),
+        fixes=(Fix(rule.advice, general=True),) if rule.advice else (),
         labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
-        confidence=confidence,
+        confidence="high" if high else "medium",
     )
-
-
-def _variant(rule: RuleText, suspicion: Suspicion) -> Literal["no_grad", "inference_mode"] | None:
-    variant = rule.variants.get(suspicion.more[0]) if suspicion.more else None
-    return variant or rule.variant  # type: ignore[return-value]
 
 
 def _words(suspicion: Suspicion) -> dict[str, str]:
@@ -113,7 +87,7 @@ def _words(suspicion: Suspicion) -> dict[str, str]:
         "operation": f"`{operation}`",
         "kept": kept,
         "how": f"`{suspicion.how}`" if suspicion.how else "this",
-        "more": f"`{suspicion.more[0]}`" if suspicion.more else "",
+        "more": f"`{suspicion.more}`" if suspicion.more else "",
     }
 
 
@@ -130,7 +104,7 @@ def _save(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Save | None:
         version=0,
         operation=suspicion.operation or None,
         role=suspicion.role or None,
-        expression=None if operand is None else _source(operand, lines),
+        expression=None if operand is None else segment(lines, operand.part),
         extent=None if operand is None else _extent(operand, lines),
     )
 
@@ -139,7 +113,7 @@ def _writes(suspicion: Suspicion, path: str, lines: Sequence[str]) -> tuple[Writ
     """Return the line to blame as a write; empty if the line writes nothing."""
     if suspicion.write is None:
         return ()
-    unseen = suspicion.rule in ("data", "saved-data")
+    unseen = suspicion.rule.value.past_counter
     write = Write(
         site=_site(suspicion.write, path, lines),
         operation=suspicion.how or "write",
@@ -163,7 +137,7 @@ def _site(span: SourceSpan, path: str, lines: Sequence[str]) -> Site:
         end_line=end_line,
         end_column=end_column,
         function=span.function,
-        source=_source(span, lines),
+        source=segment(lines, span.part),
         statement_line=span.statement_line,
         statement_end_line=span.statement_end_line,
         statement=_dedented(statement),
@@ -172,28 +146,8 @@ def _site(span: SourceSpan, path: str, lines: Sequence[str]) -> Site:
 
 def _extent(span: SourceSpan, lines: Sequence[str]) -> Extent:
     """Return the range as reports count it: columns from 1, in characters."""
-    return (
-        span.line,
-        _characters(lines, span.line, span.column) + 1,
-        span.end_line,
-        _characters(lines, span.end_line, span.end_column) + 1,
-    )
-
-
-def _characters(lines: Sequence[str], line: int, column: int) -> int:
-    text = lines[line - 1] if 0 < line <= len(lines) else ""
-    return len(text.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "replace"))
-
-
-def _source(span: SourceSpan, lines: Sequence[str]) -> str:
-    """Return the text of the range."""
-    _, column, _, end_column = _extent(span, lines)
-    shown = list(lines[span.line - 1 : span.end_line])
-    if not shown:
-        return ""
-    shown[-1] = shown[-1][: end_column - 1]
-    shown[0] = shown[0][column - 1 :]
-    return "\n".join(shown)
+    known = extent(lines, span.part)
+    return known or (span.line, span.column + 1, span.end_line, span.end_column + 1)
 
 
 def _dedented(statement: str) -> str:

@@ -1,7 +1,7 @@
 """Undocumented parts of torch: private names, each with its version, its reason and when it can go, and facts
 about torch's own files.
 
-The package imports nothing, because ``judge`` must not load torch: import the module that you need.
+The package imports nothing: import the module that you need.
 """
 
 __all__ = [

@@ -23,7 +23,7 @@ class EngineCall:
         self.args = args
         """Further positional arguments of torch's call."""
         self.kwargs = kwargs
-        self.is_internal = compat.is_internal_backward(roots)
+        self.is_internal = compat.graph.is_internal_backward(roots)
         """Whether torch makes the call by itself: in a transform of ``torch.func``, which allows no hooks, or
         while ``torch.compile`` traces."""
         self.done = False
@@ -116,7 +116,7 @@ class Engine:
 
     def _wrap(self) -> None:
         if not self._subscribers and not self._stays:
-            homes = compat.backward_homes()
+            homes = compat.entries.EntryPoints.BACKWARD
             for home, name in homes[:1]:
                 self._patches.stand_in(home, name, lambda original: functools.partial(self._run, original))
             for home, name in homes[1:]:

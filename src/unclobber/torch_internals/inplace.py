@@ -1,6 +1,6 @@
 """Positions of the ``inplace`` argument of torch's modules and functions, read from their signatures.
 
-The functions import torch, not the module: ``judge`` imports this file, and must not load torch.
+The functions import torch, at their first call; the module doesn't.
 """
 
 from __future__ import annotations

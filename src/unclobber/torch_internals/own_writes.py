@@ -5,10 +5,6 @@ They are recognized by torch's files and functions in the frames below the user'
 
 from __future__ import annotations
 
-import functools
-
-import torch
-
 from ..model import Site
 
 _ENGINE = ("torch/autograd/graph.py", "torch\\autograd\\graph.py")
@@ -21,16 +17,6 @@ def syncs_buffers(site: Site | None) -> bool:
         frame.path.endswith(_HOME) and frame.function == "DistributedDataParallel._sync_buffers"
         for frame in site.below
     )
-
-
-@functools.cache
-def sets_counters_back() -> bool:
-    """Return whether the broadcast of buffers leaves their version counters as they were, as since 2.12.
-
-    Before, torch refuses backward if a buffer was saved. Delete with 2.11.
-    """
-    names = torch.nn.parallel.DistributedDataParallel._sync_buffers.__code__.co_names
-    return "_unsafe_preserve_version_counter" in names
 
 
 def adds_gradients(site: Site | None) -> bool:

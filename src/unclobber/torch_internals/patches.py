@@ -90,6 +90,7 @@ class AttributeStandIn(Likeness, property):
         setter: Callable[[Any, Any], None] | None = None,
         getter: Callable[[Any], Any] | None = None,
     ) -> None:
+        """Copy the original's descriptor methods, with those that are given instead."""
         original = original_of(original)
         set_ = original.__set__ if setter is None else StandIn(original.__set__, setter)
         property.__init__(self, original.__get__ if getter is None else getter, set_, original.__delete__)
@@ -105,9 +106,9 @@ _run_of: Callable[[StandIn], Callable[..., Any]] = StandIn.__dict__["_run"].__ge
 _binds_of: Callable[[StandIn], bool] = StandIn.__dict__["_binds"].__get__
 
 
-def original_of(one: Any) -> Any:
-    """Return the original that ``one`` replaces, or ``one`` itself if it replaces nothing."""
-    return object.__getattribute__(one, "_stands_for") if issubclass(type(one), Likeness) else one
+def original_of(value: Any) -> Any:
+    """Return the original that ``value`` replaces, or ``value`` itself if it replaces nothing."""
+    return object.__getattribute__(value, "_stands_for") if issubclass(type(value), Likeness) else value
 
 
 def _reduced(original: Any, protocol: int) -> Any:
@@ -120,7 +121,7 @@ def _reduced(original: Any, protocol: int) -> Any:
 def hide_frames(error: BaseException) -> None:
     """Cut this package's frames out of the traceback of an exception of the program's.
 
-    A ``RuntimeError`` that C has raised keeps them: ``evidence`` reads in them which backward torch refused.
+    A ``RuntimeError`` that C has raised keeps them: ``explain`` reads in them which backward torch refused.
     """
     entries: list[TracebackType] = []
     trace = error.__traceback__
@@ -132,16 +133,16 @@ def hide_frames(error: BaseException) -> None:
     if type(error) is RuntimeError:
         last = entries[-1]
         code = last.tb_frame.f_code
-        if _is_ours(last) or code.co_code[last.tb_lasti] not in _RAISES:
+        if _is_own(last) or code.co_code[last.tb_lasti] not in _RAISES:
             return
     rebuilt: TracebackType | None = None
     for entry in reversed(entries):
-        if not _is_ours(entry):
+        if not _is_own(entry):
             rebuilt = TracebackType(rebuilt, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     error.__traceback__ = rebuilt
 
 
-def _is_ours(entry: TracebackType) -> bool:
+def _is_own(entry: TracebackType) -> bool:
     return entry.tb_frame.f_code.co_filename.startswith(_OURS)
 
 

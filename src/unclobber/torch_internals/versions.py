@@ -6,7 +6,7 @@ import torch
 
 from ..model import UnclobberError
 
-TRIED = ((2, 4), (2, 6), (2, 8), (2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
+TRIED = ((2, 6), (2, 8), (2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2, 15))
 """Tested (major, minor) versions, oldest first."""
 
 

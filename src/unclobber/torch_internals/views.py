@@ -77,11 +77,10 @@ def tied() -> frozenset[str]:
 
     The remaining ones are composed of one slice for each view.
     """
-    from . import compat
+    from .compat.dispatcher import DispatchKey, view_overloads
 
-    return frozenset(
-        name for name in several() if any(map(compat.has_kernel, compat.view_overloads(name, "List[Tensor]")))
-    )
+    counts = DispatchKey.VERSION.has_kernel
+    return frozenset(name for name in several() if any(map(counts, view_overloads(name, "List[Tensor]"))))
 
 
 @cache
@@ -95,5 +94,5 @@ def _returning(kind: str) -> frozenset[str]:
     return frozenset(
         name
         for name in public - _ITSELF_OR_A_COPY - _OF_SPARSE_TENSORS - _UNDONE
-        if compat.view_overloads(name, kind)
+        if compat.dispatcher.view_overloads(name, kind)
     )

@@ -63,7 +63,7 @@ def first_difference(one: Log, other: Log, *, numbers: bool = True) -> str | Non
     if one and one[-1] != (LEFT, []):  # a graph of torch's that refers to itself is never freed
         one, other = ([e for e in log if e[0] != LEFT] for log in (one, other))
     if not numbers:
-        one, other = ([e for e in log if e[0] not in NUMBERS] for log in (one, other))
+        one, other = ([_elsewhere(e) for e in log if e[0] not in NUMBERS] for log in (one, other))
     for nth, (mine, yours) in enumerate(zip(one, other, strict=False)):
         if mine != yours and not (mine[0] == yours[0] and mine[0] in NUMBERS and repr(mine) == repr(yours)):
             return f"entry {nth}: plain {_shown(mine, yours)}"
@@ -71,6 +71,12 @@ def first_difference(one: Log, other: Log, *, numbers: bool = True) -> str | Non
         return None
     longer, whose = (one, "plain") if len(one) > len(other) else (other, "ours")
     return f"entry {min(len(one), len(other))}: only {whose} {longer[min(len(one), len(other))]}"
+
+
+def _elsewhere(entry: tuple[Any, ...]) -> tuple[Any, ...]:
+    """An entry without what lies in the memory that a Function's backward was given: a repaired value lies in
+    memory of its own, as what was written lies in the program's."""
+    return (entry[0], re.sub(r"memory of=.*?\]", "memory of", entry[1])) if entry[0] == "saved" else entry
 
 
 def _shown(mine: tuple[Any, ...], yours: tuple[Any, ...]) -> str:

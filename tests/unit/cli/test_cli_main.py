@@ -43,6 +43,7 @@ def test_help_of_a_command(name, capsys):
     ],
 )
 def test_an_unknown_command(word, said, capsys):
+    """One line names the unknown command, and the one that was probably meant."""
     assert main([word]) == 2
     err = capsys.readouterr().err
     assert err.startswith(f"unclobber: No such command '{word}'. {said}")
@@ -51,6 +52,7 @@ def test_an_unknown_command(word, said, capsys):
 
 @pytest.mark.parametrize("given", ["101", "UC101", "uc101", "saved-overwritten"])
 def test_explain_by_number(given, capsys):
+    """`explain` takes a code, its number or its name, in any case."""
     assert main(["explain", given]) == 0
     assert capsys.readouterr().out.startswith("# UC101 saved-overwritten\n")
 
@@ -110,6 +112,7 @@ def completed(*words: str) -> list[str]:
     ],
 )
 def test_completion(words, offered):
+    """The shell is offered the words that fit what was typed."""
     assert completed(*words) == offered
 
 

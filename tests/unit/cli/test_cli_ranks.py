@@ -8,7 +8,7 @@ import pytest
 
 from unclobber.cli._program import ProgramEnd
 from unclobber.cli._records import ProcessRecord
-from unclobber.cli.ranks._merge import fold, merge
+from unclobber.cli.ranks._gather import merge_ranks
 from unclobber.cli.ranks._world import World
 from unclobber.model import Finding, Need, RankEnd, Report, Save, Site, Totals, Write
 
@@ -35,7 +35,7 @@ def ended(rank: int, *findings: Finding, code: int = 0, ending: ProgramEnd | Non
 
 
 def merged(*records: ProcessRecord) -> Report:
-    return merge(records, torch_version="2.13.0", command=("train.py",))
+    return merge_ranks(records, torch_version="2.13.0", command=("train.py",))
 
 
 def test_the_same_places_are_one_finding():
@@ -63,7 +63,7 @@ def test_others_are_told_apart(other):
 
 def test_a_finding_twice_on_one_rank():
     """It is one finding of that rank."""
-    assert [one.ranks for one in fold([(2, [finding(), finding()])])] == [(2,)]
+    assert [one.ranks for one in merged(ended(2, finding(), finding())).findings] == [(2,)]
 
 
 def test_the_worst_outcome_and_the_first_code():

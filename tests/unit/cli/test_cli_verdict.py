@@ -9,7 +9,7 @@ import pytest
 from unclobber.cli._program import ProgramEnd
 from unclobber.cli._verdict import complete, unrepaired
 from unclobber.model import Finding, Need, Report, Totals
-from unclobber.report import guard_line
+from unclobber.report import guard_lines
 
 FOUND = Finding("UC101", "`y` was overwritten")
 REPAIRED = replace(FOUND, repaired=True)
@@ -88,4 +88,4 @@ def test_unrepaired():
 def test_guard_line(findings, conflicts, kept, expected):
     """The line counts the values that were given back, the places in the source, and the bytes."""
     report = Report("clean", findings, Totals(conflicts=conflicts, kept_bytes=kept))
-    assert guard_line(report) == f"guard: {expected}"
+    assert guard_lines(report)[0] == f"guard: {expected}"

@@ -58,5 +58,6 @@ def test_folder_that_cannot_be_made(rules, folder, source):
 
 
 def test_missing_sources(rules, folder, tmp_path):
+    """Without the file of derivatives the table is computed and nothing is cached."""
     assert _table_cache.read_through([tmp_path / "none.yaml"], lambda: rules[:2]) == rules[:2]
     assert not folder.exists()

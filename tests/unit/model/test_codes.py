@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 import torch
 
-from unclobber.evidence.refusals import kind_of
+from unclobber.explain.refusals import kind_of
 from unclobber.model import CODES, Variant
 
 PLACES = {"offending", "write", "saved", "made", "needed", "freed"}
@@ -19,7 +19,7 @@ PLACES = {"offending", "write", "saved", "made", "needed", "freed"}
 def test_an_entry_has_what_its_readers_want(code):
     """A rule by its name; summaries with known places, one in what may be left out; sentences of one line."""
     entry = CODES[code]
-    assert import_module(f"unclobber.judge.rules.{code.lower()}").__doc__.startswith(f"{code} {entry.name}")
+    assert import_module(f"unclobber.explain.rules.{code.lower()}").__doc__.startswith(f"{code} {entry.name}")
     for text in (entry.summary, *entry.summaries.values()):
         assert set(re.findall(r"\{(.*?)\}", text)) <= PLACES
         assert all(len(re.findall(r"\{", part)) == 1 for part in re.findall(r"\[(.*?)\]", text))

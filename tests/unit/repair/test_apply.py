@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from unclobber.repair import apply
+from unclobber.repair import _writing
+from unclobber.repair._diff import changed_lines
 from unclobber.repair._text import decode
-from unclobber.repair.diff import changed_lines, unified
 from unclobber.repair.project import Project, root_of
 
 
@@ -21,7 +21,8 @@ def project(tmp_path):
 
 
 def _write(project, path, new):
-    apply.write(project, {str(path): new}, apply.read(project, {str(path): ""}))
+    project.encoded(str(path))  # whose content is what the edit was made for
+    project.write({str(path): new})
 
 
 @pytest.mark.parametrize(
@@ -60,10 +61,10 @@ def test_a_file_that_has_changed_is_left(project, tmp_path):
     """The proof was for another text."""
     path = tmp_path / "a.py"
     path.write_text("x = 1\n")
-    before = apply.read(project, {str(path): ""})
+    project.encoded(str(path))
     path.write_text("x = 3\n")
-    with pytest.raises(apply.ApplyError, match="has changed since"):
-        apply.write(project, {str(path): "x = 2\n"}, before)
+    with pytest.raises(_writing.ApplyError, match="has changed since"):
+        project.write({str(path): "x = 2\n"})
     assert path.read_text() == "x = 3\n"
 
 
@@ -72,10 +73,11 @@ def test_of_two_files_none_is_written_where_one_cant_be(project, tmp_path):
     one, other = tmp_path / "a.py", tmp_path / "b.py"
     one.write_text("x = 1\n")
     other.write_text("y = 1\n")
-    before = apply.read(project, {str(one): "", str(other): ""})
+    for path in (one, other):
+        project.encoded(str(path))
     other.write_text("y = 3\n")
-    with pytest.raises(apply.ApplyError):
-        apply.write(project, {str(one): "x = 2\n", str(other): "y = 2\n"}, before)
+    with pytest.raises(_writing.ApplyError):
+        project.write({str(one): "x = 2\n", str(other): "y = 2\n"})
     assert one.read_text() == "x = 1\n"
 
 
@@ -84,8 +86,9 @@ def test_an_unwritable_file_leaves_the_others(project, tmp_path):
     one, other = tmp_path / "a.py", tmp_path / "b.py"
     one.write_text("x = 1\n")
     other.write_text("y = 1\n")
-    before = apply.read(project, {str(one): "", str(other): ""})
-    stage = apply._stage
+    for path in (one, other):
+        project.encoded(str(path))
+    stage = _writing._stage
 
     def refusing(path, data):
         if path.endswith("b.py"):
@@ -93,9 +96,9 @@ def test_an_unwritable_file_leaves_the_others(project, tmp_path):
         return stage(path, data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(apply, "_stage", refusing)
-        with pytest.raises(apply.ApplyError, match="read-only"):
-            apply.write(project, {str(one): "x = 2\n", str(other): "y = 2\n"}, before)
+        patch.setattr(_writing, "_stage", refusing)
+        with pytest.raises(_writing.ApplyError, match="read-only"):
+            project.write({str(one): "x = 2\n", str(other): "y = 2\n"})
     assert one.read_text() == "x = 1\n"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.py", "b.py", "pyproject.toml"]
 
@@ -112,8 +115,8 @@ def test_outside_the_project_nothing_is_written(tmp_path):
     project = Project(str(inside.resolve()))
     for path in (target, inside / "a.py"):
         assert project.text(str(path)) is None
-        with pytest.raises(apply.ApplyError, match="not a file of the project"):
-            apply.write(project, {str(path): "x = 2\n"}, {str(path): b"x = 1\n"})
+        with pytest.raises(_writing.ApplyError, match="not a file of the project"):
+            project.write({str(path): "x = 2\n"})
     assert target.read_text() == "x = 1\n"
 
 
@@ -129,7 +132,7 @@ def test_a_character_that_the_file_cant_hold(project, tmp_path):
     """Said, not replaced."""
     path = tmp_path / "a.py"
     path.write_bytes(b"# -*- coding: ascii -*-\nx = 1\n")
-    with pytest.raises(apply.ApplyError, match="ascii"):
+    with pytest.raises(_writing.ApplyError, match="ascii"):
         _write(project, path, "# -*- coding: ascii -*-\nx = 'ß'\n")
 
 
@@ -164,7 +167,7 @@ def test_the_diff_applies(project, tmp_path, old, new, tool):
     path = tmp_path / "sub" / "a.py"
     path.parent.mkdir()
     path.write_bytes(old.encode())
-    diff = unified(project, {str(path): new.removeprefix("\ufeff")}, relative_to=str(tmp_path))
+    diff = project.diff({str(path): new.removeprefix("\ufeff")}, relative_to=str(tmp_path))
     (tmp_path / "fix.diff").write_bytes(diff.encode())
     environment = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
     with open(tmp_path / "fix.diff", "rb") as stream:

@@ -11,7 +11,7 @@ import unclobber
 from unclobber.model import Edit, Report
 from unclobber.repair import _plan
 from unclobber.repair import candidates as module
-from unclobber.repair.candidates import edits_of, with_candidates
+from unclobber.repair.candidates import with_candidates
 from unclobber.repair.project import Project
 
 HEAD = "import torch\n\nw = torch.ones(3, requires_grad=True)\n"
@@ -77,7 +77,7 @@ def test_edits_are_whole_lines(tmp_path, old, new, edit):
     """Lines that are put in or taken out come with the one beside them: no edit is empty."""
     path = tmp_path / "a.py"
     path.write_text(old)
-    (found,) = edits_of(Project(str(tmp_path)), {str(path): new})
+    (found,) = Project(str(tmp_path)).edits({str(path): new})
     assert (found.line, found.old, found.new) == edit
     lines = old.split("\n")
     lines[found.line - 1 : found.end_line] = found.new.split("\n")
@@ -162,9 +162,9 @@ def test_a_long_file_is_not_parsed(tmp_path):
     assert with_candidates(report, str(path)) == report
 
 
-def test_no_time_left(tmp_path, monkeypatch):
-    """After the time is over only the first finding has been looked at."""
-    monkeypatch.setattr(module, "SECONDS", 0.0)
+def test_enough_was_read(tmp_path, monkeypatch):
+    """After the limit of characters only the first finding has been looked at."""
+    monkeypatch.setattr(module, "MOST_READ", 0)
     path = tmp_path / "script.py"
     found = with_candidates(reported(path, REFUSED), str(path)).findings
     assert [any(fix.edits for fix in finding.fixes) for finding in found] == [True, False]

@@ -32,9 +32,7 @@ def judged(tmp_path):
         column = code.index(write) + 1
         site = Site(str(path), line, column, line, column + len(write), "f", write, line, line, code.strip())
         finding = Finding("UC101", "a message", writes=(Write(site, "clamp_", True, True),))
-        candidate = Candidate(
-            "a-cure", "a title", {os.path.realpath(path): text.replace(old, new)}, shared_name=hides
-        )
+        candidate = Candidate("a title", {os.path.realpath(path): text.replace(old, new)}, shared_name=hides)
         measured = {} if held is None else dict.fromkeys(probes_of(finding), held)
         found = hidden(candidate, finding, Project(str(tmp_path.resolve())), measured)
         return found.note, found.never_read_again

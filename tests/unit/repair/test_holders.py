@@ -8,7 +8,7 @@ import pytest
 
 from unclobber.repair._holders import Holders
 from unclobber.repair._probes import PASSED, PLACE, WriteStatement, instrumented
-from unclobber.session.session import Session
+from unclobber.session import Session
 
 SETTING = """
 import functools

@@ -10,7 +10,7 @@ from unclobber.repair.project import Project
 def test_our_own_files_are_not_the_programs():
     """Where unclobber itself is developed, a script's project holds it, too."""
     ours = Path(unclobber.__file__)
-    project = Project(str(ours.parents[2]))
+    project = Project(str(Path(__file__).parents[3]))
     assert not project.owns(str(ours))
     assert project.owns(__file__)
 

@@ -72,6 +72,7 @@ def test_the_only_call(said):
 
 
 def test_through_a_decorator(said):
+    """A decorated function's call is found by the decorator's name."""
     body = "a = traced_scale(x, table)\nb = traced_scale(x, torch.ones(3))\na.sum().backward()"
     assert said(body) == ["`traced_scale` was called from line 1 (`a = traced_scale(x, table)`)"]
 

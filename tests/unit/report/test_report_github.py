@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from rendered import render
 from sample_findings import SOURCES, examples
 
 from unclobber.model import CODES, Finding, Report
-from unclobber.report import render
 from unclobber.report._repository import root
 
 EXAMPLES = examples()

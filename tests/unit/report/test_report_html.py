@@ -7,12 +7,12 @@ from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
+from rendered import render
 from sample_findings import SOURCES, examples
 
 from unclobber.model import Finding, Report, Save, Totals
-from unclobber.report import render, to_html_fragment
 from unclobber.report._excerpt import excerpts
-from unclobber.report._html import MOST_EVENTS
+from unclobber.report._html import MOST_EVENTS, to_html_fragment
 from unclobber.report._sources import Sources
 from unclobber.report._timeline import timeline
 from unclobber.report.story import places

@@ -7,11 +7,12 @@ from importlib.resources import files
 
 import jsonschema
 import pytest
+from rendered import render
 from sample_findings import SOURCES, examples
 
 from unclobber import __version__
 from unclobber.model import Edit, Finding, Fix, Report, Totals
-from unclobber.report import RenderOptions, render, to_json
+from unclobber.report import RenderOptions, to_json
 
 SCHEMA = json.loads(files("unclobber.report").joinpath("schema.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)

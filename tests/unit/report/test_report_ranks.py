@@ -8,10 +8,10 @@ from importlib.resources import files
 
 import jsonschema
 import pytest
+from rendered import render
 from sample_findings import examples
 
 from unclobber.model import ProcessEnd, RankEnd, Report
-from unclobber.report import render
 from unclobber.report._ranks import in_processes, on_ranks, remarks
 
 NOTICE = "torch.compile made code of `step` (train.py:3)"

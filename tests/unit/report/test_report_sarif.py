@@ -6,11 +6,12 @@ import json
 from dataclasses import replace
 
 import pytest
+from rendered import render
 from sample_findings import SOURCES, examples
 from sarif_rules import problems
 
 from unclobber.model import CODES, Edit, Finding, Fix, Report, Save, Site
-from unclobber.report import render, to_sarif
+from unclobber.report._sarif import to_sarif
 
 EXAMPLES = examples()
 BARE = Finding("UC101", "m")

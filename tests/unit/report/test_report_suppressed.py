@@ -7,10 +7,10 @@ from importlib.resources import files
 
 import jsonschema
 import pytest
+from rendered import render
 from sample_findings import examples
 
 from unclobber.model import Report, Suppressed
-from unclobber.report import render
 
 ONE, TWO, THREE = list(examples().values())[:3]
 REPORT = Report("silent", (ONE,), suppressed=(Suppressed(TWO, "comment"), Suppressed(THREE, "baseline")))

@@ -75,5 +75,6 @@ def test_links(monkeypatch, stream, environment, links):
 
 
 def test_the_encoding():
+    """The options hold the stream's encoding, and none for no stream."""
     assert options_for(io.TextIOWrapper(io.BytesIO(), encoding="ascii")).encoding == "ascii"
     assert options_for(None).encoding is None

@@ -8,11 +8,14 @@ import re
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rendered import render
 from rich.cells import cell_len
 from sample_findings import SOURCES, examples
 
 from unclobber.model import CODES, Finding, Fix, Need, Report, Site, Totals
-from unclobber.report import RenderOptions, ahead_to_text, render, report_to_text, to_text
+from unclobber.report import RenderOptions, to_text
+from unclobber.report._ahead import ahead_to_text
+from unclobber.report._text import report_to_text
 
 EXAMPLES = examples()
 

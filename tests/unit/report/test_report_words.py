@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unclobber.model import Report
-from unclobber.report import FORMATS, _words, render
+from unclobber.report import _words
 from unclobber.report._cells import clean, clip_left, width, wrap
 
 
@@ -71,12 +70,6 @@ def test_a_clipped_path_keeps_its_end(path, room):
     shown = clip_left(path, room)
     assert width(shown) <= room
     assert path.endswith(shown.lstrip("… "))
-
-
-def test_an_unknown_format_names_the_known_ones():
-    """The message is the list to choose from."""
-    with pytest.raises(ValueError, match=f"no format 'xml': there are {', '.join(FORMATS)}"):
-        render(Report("clean"), "xml")
 
 
 HEAVY = ("torch", "rich", "click", "libcst", "jinja2")

@@ -37,12 +37,13 @@ def file(tmp_path, monkeypatch):
     ],
 )
 def test_spellings(file, comment, codes):
+    """Spaces, commas and letter case of an ignore comment do not matter."""
     (found,) = comments_in(str(file(f"x = 1  {comment}\n")))
     assert (found.line, found.codes, found.problem) == (1, codes, "")
 
 
 @pytest.mark.parametrize(
-    "line", ["s = '# unclobber: ignore'", "x = 1  # unclobber: ignored", "x = 1  # ignore[UC102]"]
+    "line", ["s = '# unclobber: ignore'", "x = 1  # unclobber: see below", "x = 1  # ignore[UC102]"]
 )
 def test_what_is_none(file, line):
     """Text in a string, another word, another tool's comment."""
@@ -55,6 +56,8 @@ def test_what_is_none(file, line):
         ("# unclobber: ignore UC102", "codes stand in brackets, as in `# unclobber: ignore[UC102]`"),
         ("# unclobber: ignore[UC102", "codes stand in brackets"),
         ("# unclobber: ignore[]", "it names no code"),
+        ("# unclobber: ignore-file", "there is no `ignore-file`: did you mean `ignore`?"),
+        ("# unclobber: ingore[UC102]", "there is no `ingore`: did you mean `ignore`?"),
         ("# unclobber: ignore[UC1O2]", 'there is no code "UC1O2": did you mean UC102?'),
     ],
 )

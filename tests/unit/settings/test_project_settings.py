@@ -36,6 +36,7 @@ def test_a_changed_file_is_read_again(tmp_path):
 
 
 def test_every_key(tmp_path):
+    """Each key of the table reaches its field."""
     text = """
         [tool.unclobber]
         select = ["UC1", "UC2"]

@@ -73,6 +73,7 @@ def test_through_objects_and_lists(pick, name):
 
 
 def test_in_a_dict():
+    """A parameter of a module in a dict is named by its key."""
     models = {"trunk": nn.Sequential(nn.Linear(2, 2))}
     assert owner_name(models["trunk"][0].weight, here()) == "models['trunk'].0.weight"
 
@@ -131,6 +132,7 @@ def test_parameters_cut_from_one_buffer_are_told_apart():
 
 
 def test_module_labels():
+    """A module is labelled by its path and class; by its class alone if nothing holds it."""
     trunk = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Dropout())
     assert module_label(trunk[2], here()) == "trunk.2 (Dropout)"
     assert module_label(trunk, here()) == "trunk (Sequential)"
@@ -138,6 +140,7 @@ def test_module_labels():
 
 
 def test_objects_have_names():
+    """An object is named by the variable that holds it."""
     opt_d = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
     assert object_name(opt_d, here()) == "opt_d"
     assert object_name(object(), here()) is None

@@ -13,8 +13,8 @@ import textwrap
 
 import pytest
 import torch
-from run_and_recorded import define, run, stack_here
 
+from run_and_recorded import define, run, stack_here
 from unclobber.source import sites as _sites
 from unclobber.source.sites import is_library, resolve
 

@@ -17,7 +17,7 @@ from ._torch_import import when_torch_is_imported
 
 if TYPE_CHECKING:
     from ...model import Finding
-    from ...session.session import Session
+    from ...session import Session
     from .._records import Records
 
 _TASKS = (
@@ -71,7 +71,7 @@ class Child:
 
     def _watch(self) -> None:
         """Enter a new session with the settings of the program."""
-        from ...session.session import Session
+        from ...session import Session
         from .._suppression import RunSuppression
 
         settings = self._settings

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ._settings import Settings, following
 
 if TYPE_CHECKING:
-    from ...session.session import Session
+    from ...session import Session
 
 _NOT_TRAINING = ("torch.utils.data.", "multiprocessing.managers")
 """Modules whose functions load data or keep objects in a child; such children are not watched."""

@@ -8,12 +8,11 @@ import secrets
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, cast
 
-from ...judge import outcome
-from ...model import ProcessEnd, Report
-from ...session.session import Session, finding_of
-from .._merge_keys import joined, joined_suppressed, merge_key, total
+from ...model import ProcessEnd, Report, outcome
+from ...session import Session, finding_of
+from .._merge import Part, merge, merge_key
 from .._records import Folder, ProcessRecord
 from .._suppression import RunSuppression
 from ._child import ProcessIdentity
@@ -86,27 +85,13 @@ class Children:
         self._folder.remove()
         if not children:
             return own
-        by_process = [(_OWN, own.findings)]
-        by_process += [(child.name, record.findings) for child, record in children]
-        findings = tuple(
-            replace(finding, processes=names, times=sum(version.times for version in same))
-            for finding, names, same in joined(by_process)
-        )
-        hidden = [(_OWN, own.suppressed)]
-        hidden += [(child.name, record.report.suppressed) for child, record in children if record.report]
-        suppressed = tuple(
-            replace(item, finding=replace(item.finding, processes=names))
-            for item, names in joined_suppressed(hidden, findings)
-        )
-        reports = [own, *(record.report for _, record in children if record.report is not None)]
+        parts = [Part(_OWN, own.findings, own)]
+        parts += [Part(child.name, record.findings, record.report) for child, record in children]
+        merged = merge(own, parts, "processes")
         return replace(
-            own,
-            outcome=outcome(findings, failed=failed),
-            findings=findings,
-            totals=total(reports),
-            notices=tuple(dict.fromkeys(notice for report in reports for notice in report.notices)),
+            merged,
+            outcome=outcome(merged.findings, failed=failed),
             processes=tuple(_end(child, record) for child, record in children),
-            suppressed=suppressed,
         )
 
     def _read(self) -> Sequence[tuple[ProcessIdentity, ProcessRecord]]:
@@ -118,12 +103,9 @@ class Children:
 
 
 def _end(child: ProcessIdentity, record: ProcessRecord) -> ProcessEnd:
-    """Return how a child ended, for the report. Its outcome is None if it left no report and no finding."""
-    report, ending = record.report, record.ending
-    state: Literal["ended", "failed", "running", "died"] = "running" if record.state == "running" else "died"
-    if ending is not None:
-        state = "failed" if ending.failed else "ended"
-    result = outcome(record.findings, failed=False) if report is None else report.outcome
-    known = None if report is None and result == "clean" else result
-    code = None if report is None else report.exit_code
-    return ProcessEnd(child.name, child.pid, state, code, known, child.daemon)
+    """Return how a child ended, for the report."""
+    # A child is never absent, because it is known by its record, and no SIGTERM is followed in it.
+    state = cast("Literal['ended', 'failed', 'running', 'died']", record.end)
+    return ProcessEnd(
+        child.name, child.pid, state, record.exit_code, record.outcome(failed=False), child.daemon
+    )

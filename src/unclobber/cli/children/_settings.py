@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ...session.session import Session
+    from ...session import Session
 
 
 class Settings(NamedTuple):

@@ -8,14 +8,14 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from ...model import Finding, Report
+from ...model import Finding, Outcome, RankEnd, Report
 from ...report import summary_line
+from .._merge import Part, merge
 from .._output import write_to_stderr
 from .._program import ProgramEnd
 from .._records import ProcessRecord, Records, path_of
-from ._merge import merge
 from ._termination import Termination
 from ._world import World
 
@@ -29,6 +29,7 @@ _FOR_EVER = float("inf")
 # Polled: a killed process releases its lock and sends nothing, and waiting for one lock would miss the
 # others.
 _PAUSE = 0.02
+_WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
 
 
 class Ranks:
@@ -174,9 +175,32 @@ class Ranks:
         records = self._all()
         self._records.note_reported({record.number: len(record.findings) for record in records})
         self._tidy(records)
-        return merge(records, torch_version=own.torch_version, command=own.command)
+        return merge_ranks(records, torch_version=own.torch_version, command=own.command)
 
     def _tidy(self, records: list[ProcessRecord]) -> None:
         """Remove the directory once all ranks have ended."""
         if all(record.state in ("ended", "died") for record in records):
             self._records.remove()
+
+
+def merge_ranks(records: Sequence[ProcessRecord], *, torch_version: str, command: tuple[str, ...]) -> Report:
+    """Return one report of all ranks.
+
+    The outcome is the worst one; the exit code is that of the lowest rank with another than 0, as a launcher
+    exits.
+    """
+    # A killed rank leaves no report, and its launcher takes it for a failed one.
+    outcomes = {record.number: record.outcome(failed=record.end == "died") for record in records}
+    reports = [record.report for record in records if record.report is not None]
+    ends = [RankEnd(r.number, r.end, r.exit_code, outcomes[r.number]) for r in records]
+    return merge(
+        Report(
+            next((outcome for outcome in _WORST_FIRST if outcome in outcomes.values()), "clean"),
+            torch_version=torch_version,
+            command=command,
+            exit_code=next((report.exit_code for report in reports if report.exit_code), 0),
+            ranks=tuple(ends),
+        ),
+        [Part(record.number, record.findings, record.report) for record in records],
+        "ranks",
+    )

@@ -14,7 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from ...source import frames
 from ...torch_internals import compat
 from .. import _places
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Site
 from ._option import Dropped
 from ._sites import SitesMode
@@ -34,7 +34,7 @@ class _Made:
 
     @property
     def given(self) -> list[Tensor]:
-        return [leaf for leaf in compat.tree_leaves(self.arguments) if isinstance(leaf, Tensor)]
+        return [leaf for leaf in compat.compilers.tree_leaves(self.arguments) if isinstance(leaf, Tensor)]
 
 
 @dataclass
@@ -91,11 +91,10 @@ class KeepLess(SitesMode):
         self._running: _Running | None = None
         self._first: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         """The kept save of the first call with these arguments, by function, arguments and position in the
-        result.
-        """
+        result."""
         self._pack: Callable[[Tensor], Any] = Tensor.detach if recorder is None else recorder.pack
         self._unpack: Callable[[Any], Tensor] = _itself if recorder is None else recorder.unpack
-        self.hooks = saved_tensors_hooks(self._keep, compat.recognizable(self._given_back))
+        self.hooks = saved_tensors_hooks(self._keep, compat.kept.recognizable(self._given_back))
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call; at a chosen site, note how its result is made again or which results equal it."""
@@ -110,7 +109,7 @@ class KeepLess(SitesMode):
         if isinstance(out, Tensor):
             if site in self._again:
                 self._note(func, (args, kwargs), out)
-            key = compat.storage_key_or_none(out)
+            key = compat.tensors.storage_key_or_none(out)
             if call is not None and key is not None:
                 # Weak, because the note must not keep the memory alive that it is to spare.
                 self._arguments[key] = (
@@ -121,13 +120,13 @@ class KeepLess(SitesMode):
 
     def _note(self, func: Any, arguments: Any, out: Tensor) -> None:
         """Note how `out` was made. Results on an argument's storage are left out."""
-        key = compat.storage_key_or_none(out)
-        tensors = [leaf for leaf in compat.tree_leaves(arguments) if isinstance(leaf, Tensor)]
+        key = compat.tensors.storage_key_or_none(out)
+        tensors = [leaf for leaf in compat.compilers.tree_leaves(arguments) if isinstance(leaf, Tensor)]
         # A result on an argument's storage is a view or a write, which a second call would not undo.
-        if key is None or key in [compat.storage_key_or_none(tensor) for tensor in tensors]:
+        if key is None or key in [compat.tensors.storage_key_or_none(tensor) for tensor in tensors]:
             return
         with self.unseen():
-            detached = compat.tree_map(_detached, arguments)
+            detached = compat.compilers.tree_map(_detached, arguments)
         self._made[key] = _Made(
             func,
             detached,
@@ -143,7 +142,7 @@ class KeepLess(SitesMode):
 
     def _kept(self, tensor: Tensor) -> Any:
         """Return what is kept for a saved tensor: a recipe, the save of an equal call, or its own save."""
-        key = compat.storage_key_or_none(tensor) or 0
+        key = compat.tensors.storage_key_or_none(tensor) or 0
         if self._running is not None:
             # Saves of the call's own arguments are no results, so they are kept as usual.
             if not any(key == part[0] for part in self._running.call if isinstance(part, tuple)):
@@ -160,7 +159,9 @@ class KeepLess(SitesMode):
             return self._pack(tensor)
         sources = tuple(self._kept(source) for source in given)
         # Without tensors: the recipe lives in the graph, and its sources are saves of their own.
-        bare = _Made(made.function, compat.tree_map(_hole, made.arguments), 0, made.versions, made.storage)
+        bare = _Made(
+            made.function, compat.compilers.tree_map(_hole, made.arguments), 0, made.versions, made.storage
+        )
         place = (tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
         return _Recipe(bare, sources, *place)
 
@@ -185,7 +186,7 @@ class KeepLess(SitesMode):
             raise RuntimeError("what it is to be computed from was overwritten")
         following = iter(sources)
         with torch.no_grad():
-            args, kwargs = compat.tree_map(
+            args, kwargs = compat.compilers.tree_map(
                 lambda leaf: next(following) if isinstance(leaf, _Hole) else leaf, made.arguments
             )
             result: Tensor = made.function(*args, **kwargs)
@@ -197,7 +198,7 @@ def _identity(name: str, arguments: Any) -> tuple[Any, ...]:
     """Return a key that is equal for two calls with the same function and the same argument values."""
     return name, *(
         (
-            compat.storage_key_or_none(leaf),
+            compat.tensors.storage_key_or_none(leaf),
             leaf.storage_offset(),
             tuple(leaf.shape),
             tuple(leaf.stride()),
@@ -206,7 +207,7 @@ def _identity(name: str, arguments: Any) -> tuple[Any, ...]:
         )
         if isinstance(leaf, Tensor)
         else repr(leaf)
-        for leaf in compat.tree_leaves(arguments)
+        for leaf in compat.compilers.tree_leaves(arguments)
     )
 
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.overrides import TorchFunctionMode
 
 from ...agreement import difference, rounding
 from ...torch_internals.engine import EngineCall, engine
-from .._facts import Tried
+from .._facts import InPlaceCandidate, Tried, TriedInPlace
+from .._recorder import EnoughError, MemoryRecorder
 from .._timeline import timeline
 from .._trace import Trace
-from .._trial import ROUNDING, InPlaceMode, compared
-from ..recorder import EnoughError, MemoryRecorder
 from ._again import KeepLess
 from ._cache import NoCache
 from ._checkpoints import Checkpointer
+from ._in_place import InPlaceMode, Key
 from ._narrow import NarrowMode
 from ._option import Option, step_bytes
 from ._release import ReleaseMode
@@ -44,103 +44,137 @@ class Attempts:
     def __init__(
         self, run: Callable[[], str | None], restore: Callable[[], None], before: Trace, step: int
     ) -> None:
-        """Time the program as it is."""
+        """Take the program as it is as run already; nothing is run yet."""
         self._run = run
         self._restore = restore
-        self._before = before
+        self.before = before
         self._step = step
         self.peak_before = step_peak(before)
-        # Timed as the changes are: without a recorder, whose own work would count.
-        self.seconds_before = self._seconds(())
+
+    @cached_property
+    def seconds_before(self) -> float:
+        """The seconds of the program as it is, timed as the changes are: without a recorder's work."""
+        return self._seconds(())
 
     def run(self, options: Sequence[Option]) -> Tried:
         """Run the program once recorded and twice timed with these changes; return the comparison."""
+        before = self.seconds_before
         recorder = MemoryRecorder(self._step, keep_results=True)
-        failure = self._perform(options, recorder)
-        after = recorder.trace
-        if failure is None and len(after.results) != len(self._before.results):
+        compared = self._compared(_Changes(options, recorder), recorder)
+        after = 0.0 if "error" in compared else self._seconds(options)
+        return Tried(seconds_before=before, seconds_after=after, **compared)
+
+    def in_place(self, candidates: Sequence[InPlaceCandidate]) -> TriedInPlace:
+        """Run the program with all in-place candidates at once; return the comparison."""
+        if not candidates:  # a run would compare the program with itself
+            return TriedInPlace(substituted=0, places=0, **self._compared_with(self.before))
+        recorder = MemoryRecorder(self._step, keep_results=True)
+        changes = _Changes((), recorder, [key for candidate in candidates for key in candidate.keys])
+        compared, mode = self._compared(changes, recorder), changes.in_place
+        return TriedInPlace(substituted=mode.substituted, places=len(mode.places), **compared)
+
+    def _compared(self, changes: _Changes, recorder: MemoryRecorder) -> dict[str, Any]:
+        """Run the program with changes; return the peaks, and how loss, gradients and buffers compare."""
+        failure = self._perform(changes)
+        if failure is None and len(recorder.trace.results) != len(self.before.results):
             failure = "it has other gradients than before"
         if failure is not None:
-            return Tried(self.peak_before, 0, self.seconds_before, 0.0, False, 0, 0, 0, 0.0, error=failure)
-        return Tried(
-            peak_before=self.peak_before,
-            peak_after=step_peak(after),
-            seconds_before=self.seconds_before,
-            seconds_after=self._seconds(options),
-            changed_buffers=_changed(self._before.buffers, after.buffers),
-            **compared(self._before, after),
-        )
+            return {"peak_before": self.peak_before, "error": failure}
+        return self._compared_with(recorder.trace)
 
-    def _perform(self, options: Sequence[Option], recorder: MemoryRecorder | StepClock) -> str | None:
-        """Run the program with the changes under a recorder or a clock; return the reason why it failed,
-        or None.
-        """
+    def _compared_with(self, after: Trace) -> dict[str, Any]:
+        """Return the comparison of a recording that has as many results as the program as it is."""
+        before = self.before
+        pairs = list(zip(before.results, after.results, strict=True))
+        losses, gradients = pairs[: before.roots], pairs[before.roots :]
+        differences = [difference(a, b) for a, b in gradients]
+        rounded = sum(0 < d <= rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
+        return {
+            "peak_before": self.peak_before,
+            "peak_after": step_peak(after),
+            # In the dtype of the changed run, because a change may leave a conversion to float64 out.
+            "equal_loss": all(difference(a.to(b.dtype), b) <= rounding(b) for a, b in losses),
+            "gradients": len(gradients),
+            "rounded_gradients": rounded,
+            "changed_gradients": sum(difference > 0 for difference in differences) - rounded,
+            "largest_difference": max(differences, default=0.0),
+            "changed_buffers": _changed(before.buffers, after.buffers),
+        }
+
+    def _perform(self, changes: _Changes) -> str | None:
+        """Run the program with changes; return the reason why it failed, or None."""
         self._restore()
-        formulas = [formula for option in options for formula in option.formulas]
-        keys = [key for option in options for key in option.in_place]
-        # A clock sees no operations, so no mode must hide from it.
-        recording = recorder if isinstance(recorder, MemoryRecorder) else None
-        modes: list[TorchFunctionMode] = []
-        if formulas:
-            modes.append(FormulaMode(formulas, recording))
-        if keys:
-            modes.append(InPlaceMode(keys, recorder))
-        if narrow := [site for option in options for site in option.narrow]:
-            modes.append(NarrowMode(narrow))
-        if releases := [release for option in options for release in option.releases]:
-            modes.append(ReleaseMode(releases, recording))
-        again = [site for option in options for site in option.again]
-        dropped = [save for option in options for save in option.dropped]
-        # Also for releases, because without hooks torch saves some tensors as they are.
-        same = [site for option in options for site in option.same]
-        less = None
-        if again or same or dropped or releases:
-            less = KeepLess(again, same, dropped, recording)
-        if less is not None:
-            modes.append(less)
-        checkpointer = Checkpointer(
-            (module for option in options for module in option.modules),
-            modes,
-            (row for option in options for row in option.rows),
-        )
-        cache = NoCache() if any(option.without_cache for option in options) else None
-
-        def learned(root: torch.nn.Module, tree: int) -> None:
-            checkpointer.learned(root, tree)
-            if cache is not None:
-                cache.learned(root, tree)
-
-        recorder.learned = learned
-        with ExitStack() as stack:
-            # First, so that it runs last, when no mode sees the modules any more.
-            stack.callback(checkpointer.restore)
-            if cache is not None:
-                stack.enter_context(cache.restored())
-            stack.enter_context(recorder)
-            for mode in modes:
-                stack.enter_context(mode)
-            if less is not None:
-                stack.enter_context(less.hooks)
+        with changes.made():
             return self._run()
 
     def _seconds(self, options: Sequence[Option]) -> float:
         """Return the seconds of the quicker of `_TIMED` runs with these changes; 0.0 if none came to its
-        end.
-        """
-        taken = []
-        for _ in range(_TIMED):
-            clock = StepClock(self._step)
-            if self._perform(options, clock) is None:
-                taken.append(clock.seconds)
+        end."""
+        clocks = [StepClock(self._step) for _ in range(_TIMED)]
         # The quicker run, because whatever disturbs a run only adds time.
-        return min(taken, default=0.0)
+        return min((c.seconds for c in clocks if self._perform(_Changes(options, c)) is None), default=0.0)
+
+
+class _Changes:
+    """The changes of one run, under a recorder or a clock.
+
+    Args:
+        options: The changes.
+        recorder: Names the modules; a ``MemoryRecorder`` must not see what the changes themselves compute.
+        in_place: Further calls that run in place, as keys.
+    """
+
+    def __init__(
+        self, options: Sequence[Option], recorder: MemoryRecorder | StepClock, in_place: Sequence[Key] = ()
+    ) -> None:
+        """Make the modes; only those that have something to do are entered."""
+        self._recorder = recorder
+        # A clock sees no operations, so no mode must hide from it.
+        recording = recorder if isinstance(recorder, MemoryRecorder) else None
+        self.in_place = InPlaceMode([*in_place, *(key for o in options for key in o.in_place)], recorder)
+        releases = [release for option in options for release in option.releases]
+        again = [site for option in options for site in option.again]
+        dropped = [save for option in options for save in option.dropped]
+        same = [site for option in options for site in option.same]
+        less = KeepLess(again, same, dropped, recording)
+        # Also for releases, because without hooks torch saves some tensors as they are.
+        self._hooks = less.hooks if again or same or dropped or releases else nullcontext()
+        modes = [
+            FormulaMode([formula for option in options for formula in option.formulas], recording),
+            self.in_place,
+            NarrowMode(site for option in options for site in option.narrow),
+            ReleaseMode(releases, recording),
+            less,
+        ]
+        # A mode costs time at each call, which would be measured.
+        self._modes = [mode for mode in modes if mode.sites or (mode is less and self._hooks is less.hooks)]
+        self._checkpointer = Checkpointer((row for option in options for row in option.rows), self._modes)
+        self._cache = NoCache() if any(option.without_cache for option in options) else None
+
+    def _learned(self, root: torch.nn.Module, tree: int) -> None:
+        self._checkpointer.learned(root, tree)
+        if self._cache is not None:
+            self._cache.learned(root, tree)
+
+    @contextmanager
+    def made(self) -> Iterator[None]:
+        """Return a context in which the program runs with the changes."""
+        self._recorder.learned = self._learned
+        with ExitStack() as stack:
+            # First, so that it runs last, when no mode sees the modules any more.
+            stack.callback(self._checkpointer.restore)
+            if self._cache is not None:
+                stack.enter_context(self._cache.restored())
+            for context in (self._recorder, *self._modes, self._hooks):
+                stack.enter_context(context)
+            yield
 
 
 def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
     # Buffers of other modules can't be paired.
     if len(before) != len(after):
         return abs(len(before) - len(after))
-    return sum(difference(a, b) > rounding(a, ROUNDING) for a, b in zip(before, after, strict=True))
+    return sum(difference(a, b) > rounding(a) for a, b in zip(before, after, strict=True))
 
 
 def step_peak(trace: Trace) -> int:

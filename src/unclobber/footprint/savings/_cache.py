@@ -1,6 +1,5 @@
 """Keys and values that a model of Transformers caches for generating, though a training step doesn't read
-them.
-"""
+them."""
 
 from __future__ import annotations
 
@@ -29,7 +28,6 @@ def caches(trace: Trace) -> Iterable[Option]:
             place=_places.place(made[0].stack),
             modules=modules_of(made),
             times=len(made),
-            predicted=0,
         )
         yield Option(
             change,

@@ -7,7 +7,6 @@ the peak sinks by what was kept meanwhile, and the module's forward is paid once
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -46,8 +45,7 @@ class Group:
 
 def groups(trace: Trace) -> list[Group]:
     """Return modules of one name, numbers apart: all of them, and every other one if there are more than
-    three.
-    """
+    three."""
     by_name: dict[tuple[int, str, str], list[ModuleCall]] = {}
     for call in trace.calls:
         if not call.again and call.parent is not None and call.begin >= trace.start and call.end is not None:
@@ -65,8 +63,7 @@ def groups(trace: Trace) -> list[Group]:
 
 def _of_same_class(by_name: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
     """Return groups of all modules of a class that stand in several places, as the blocks of both halves
-    of a U-Net do.
-    """
+    of a U-Net do."""
     kinds: dict[tuple[int, str], list[ModuleCall]] = {}
     several: dict[tuple[int, str], set[str]] = {}
     for (tree, name, kind), calls in by_name.items():
@@ -100,8 +97,7 @@ class SecondForward:
 
     def of(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
         """Return the bytes that would not be alive, with their ticks, and the part of forward's work done
-        again, 0 to 1.
-        """
+        again, 0 to 1."""
         spans: list[Span] = []
         again = 0.0
         for call in calls:
@@ -141,8 +137,7 @@ class SecondForward:
 
     def _held(self, came_in: Iterable[int], window: int) -> Iterable[Span]:
         """Yield the module's inputs that died before its backward: they must stay until the second
-        forward.
-        """
+        forward."""
         for number in came_in:
             storage = self._trace.storages[number]
             if storage.kind == "activation" and storage.died is not None and storage.died < window:
@@ -151,8 +146,7 @@ class SecondForward:
 
 def arithmetic(operation: Operation) -> float:
     """Return an operation's estimated work by shapes: multiply-adds of products, 8 for each element of
-    others.
-    """
+    others."""
     tensors = operands(operation)
     made = max((prod(result.shape) for result in operation.results), default=0)
     if operation.name in ("mm", "bmm") and len(tensors) == 2:
@@ -167,35 +161,24 @@ def arithmetic(operation: Operation) -> float:
 
 
 class Checkpointer:
-    """Makes modules checkpoint themselves while a program runs; give ``learned`` to a recorder.
+    """Makes rows of modules checkpoint themselves while a program runs; give ``learned`` to a recorder.
 
     Args:
-        modules: The modules, each as its tree and path.
         rows: Modules that are computed again as one, in the order in which they run.
         modes: Function modes to run the second forward under. ``Tensor.backward`` is a function that a mode
             sees, and nothing inside of what it sees goes through it again.
     """
 
-    def __init__(
-        self,
-        modules: Iterable[Named],
-        modes: Sequence[TorchFunctionMode] = (),
-        rows: Iterable[tuple[Named, ...]] = (),
-    ) -> None:
-        """Remember the modules; `learned` changes them."""
-        self._wanted = frozenset(modules)
+    def __init__(self, rows: Iterable[tuple[Named, ...]], modes: Sequence[TorchFunctionMode] = ()) -> None:
+        """Remember the rows; `learned` changes their modules."""
         self._rows = tuple(rows)
         self._modes = tuple(modes)
         self._changed: list[torch.nn.Module] = []
 
     def learned(self, root: torch.nn.Module, tree: int) -> None:
-        """Prepare the wanted modules below a first module that is about to run."""
-        for path, module in root.named_modules():
-            # A `forward` on the instance is a patch of the program's, or this one from another path.
-            if path and (tree, path) in self._wanted and "forward" not in vars(module):
-                module.forward = functools.partial(self._checkpointed, module.forward)
-                self._changed.append(module)
+        """Prepare the wanted rows below a first module that is about to run."""
         for row in rows_below(root, tree, self._rows):
+            # A `forward` on the instance is a patch of the program's, or this one from another path.
             if not any("forward" in vars(module) for module in row):
                 RowRunner(row, self._run_again)
                 self._changed += row
@@ -204,11 +187,6 @@ class Checkpointer:
         for module in self._changed:
             vars(module).pop("forward", None)
         self._changed.clear()
-
-    def _checkpointed(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
-        if not torch.is_grad_enabled():
-            return forward(*args, **kwargs)
-        return self._run_again(forward, *args, **kwargs)
 
     def _run_again(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
         return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)

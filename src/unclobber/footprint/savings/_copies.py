@@ -61,7 +61,6 @@ def copies(trace: Trace) -> Iterable[Option]:
             place=_places.place(maker.stack),
             modules=modules_of(chain.kept for chain in chains),
             times=len(chains),
-            predicted=0,
             edits=_edits.of_conversion(converts.stack) if plain else (),
         )
         yield Option(change, tuple(span for chain in chains for span in chain.spans), again=sites)
@@ -132,8 +131,7 @@ class _CopySearch:
 
     def _step(self, number: int) -> tuple[int, Operand, Operand] | None:
         """Return the call that made a storage from one other tensor, a copy or elementwise; with both
-        operands. None if none did.
-        """
+        operands. None if none did."""
         maker = self.calls.maker.get(number)
         # A written tensor can't be made again from its source, nor can the source be used once it is written.
         if maker is None or maker.outer is None or number in self._written or not maker.results:

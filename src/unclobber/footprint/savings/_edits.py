@@ -1,6 +1,5 @@
 """Source edits for changes: torch's function for a written-out formula, or a checkpoint around a module's
-call.
-"""
+call."""
 
 from __future__ import annotations
 
@@ -8,12 +7,12 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
+from types import CodeType
 
-from ...model import Site
-from ...parsing import text_of
-from ...source import Stack, sites
+from ...model import SpanEdit
+from ...source import Stack, locate
+from ...syntax import extent, imported_by, node_span, segment
 from .. import _places
-from .._facts import SourceEdit
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
 from ._pieces import Pieces
@@ -22,121 +21,103 @@ _MOST = 12
 """Assignments of names to the formula's inputs that are proposed at most; running finds the right one."""
 
 
-def of_formula(formula: Formula) -> tuple[tuple[SourceEdit, ...], ...]:
+def of_formula(formula: Formula) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return each way to write torch's function for a formula, the likeliest first; empty if the source
-    can't be read.
-    """
-    places = [_site(operation.stack) for operation in formula.parts[0].operations]
-    known = [place for place in places if place is not None]
+    can't be read."""
+    places = [_expression(operation.stack) for operation in formula.parts[0].operations]
+    inside = [place for place in places if place is not None]
     # In one function, because the edit removes statements next to the result.
-    if len(known) < len(places) or len({(place.path, place.function) for place in known}) != 1:
+    if len(inside) < len(places) or len({place.code for place in inside}) != 1:
         return ()
-    source = _ParsedFile.of(known[0].path)
-    if source is None or "torch" not in source.modules:
+    result = inside[-1]
+    if "torch" not in result.modules:
         return ()
-    result = source.expression(known[-1])
-    if result is None:
-        return ()
-    inside = [node for place in known if (node := source.expression(place)) is not None]
-    dead = source.only_for(inside, result)
+    dead = result.only_for([place.node for place in inside])
     # A removed statement binds no name that could be an argument.
     gone = {name for statement in dead for name in _targets(statement)}
-    names = [name for name in source.names([result, *dead]) if name not in gone]
+    names = [name for name in result.names([result.node, *dead]) if name not in gone]
     call = formula.call.replace("F.", "torch.nn.functional.")
     ways = permutations(names, len(formula.takes))
     return tuple(
-        (source.replaced(result, call.format(*chosen)), *(source.removed(statement) for statement in dead))
-        for chosen in islice(ways, _MOST)
+        (result.replaced(call.format(*chosen)), *map(result.removed, dead)) for chosen in islice(ways, _MOST)
     )
 
 
-def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[SourceEdit, ...], ...]:
+def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call of the line is to be
-    checkpointed.
-    """
+    checkpointed."""
     numbers = {call.number for call in calls}
-    edits: dict[tuple[object, ...], SourceEdit] = {}
+    edits: dict[tuple[object, ...], SpanEdit] = {}
     for key, call in {_places.key(call.stack): call for call in calls}.items():
         here = [other.number for other in trace.calls if not other.again and _places.key(other.stack) == key]
-        place = _site(call.stack)
+        place = _expression(call.stack)
         # Not if another module is called at this line: nn.Sequential calls its children from the line that
         # calls it.
         if place is None or not set(here) <= numbers:
             return ()
-        source = _ParsedFile.of(place.path)
-        node = None if source is None else source.expression(place)
+        node = place.node
         # The edit writes `torch.utils.checkpoint`, and adds no import.
-        if source is None or not isinstance(node, ast.Call) or "torch" not in source.modules:
+        if not isinstance(node, ast.Call) or "torch" not in place.modules:
             return ()
-        parts = [source.text_at(part) for part in (node.func, *node.args)]
         # `**options` could hold a keyword that checkpoint() takes for itself.
         if any(keyword.arg is None for keyword in node.keywords):
             return ()
-        named = [f"{keyword.arg}={source.text_at(keyword.value)}" for keyword in node.keywords]
+        parts = [place.text_at(part) for part in (node.func, *node.args)]
+        named = [f"{keyword.arg}={place.text_at(keyword.value)}" for keyword in node.keywords]
         given = [*parts, *named, "use_reentrant=False"]
-        edits[key] = source.replaced(node, f"torch.utils.checkpoint.checkpoint({', '.join(given)})")
+        edits[key] = place.replaced(f"torch.utils.checkpoint.checkpoint({', '.join(given)})")
     return (tuple(edits.values()),) if edits else ()
 
 
-def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SourceEdit, ...], ...]:
+def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return the edit to ``checkpoint_sequential(blocks, 4, x)`` from ``blocks(x)``, if all of an
-    ``nn.Sequential`` is cut.
-    """
+    ``nn.Sequential`` is cut."""
     parent = pieces.parent
     inside = [call for call in trace.calls if call.parent == parent.number and not call.again]
     here = [call for call in trace.calls if not call.again and call.stack == parent.stack]
     # checkpoint_sequential takes an nn.Sequential as a whole.
     if pieces.even is None or not pieces.sequential or len(inside) != len(pieces.row) or len(here) != 1:
         return ()
-    place = _site(parent.stack)
-    source = None if place is None else _ParsedFile.of(place.path)
-    node = None if source is None or place is None else source.expression(place)
-    if source is None or not isinstance(node, ast.Call) or "torch" not in source.modules:
+    place = _expression(parent.stack)
+    node = None if place is None else place.node
+    if place is None or not isinstance(node, ast.Call) or "torch" not in place.modules:
         return ()
     if len(node.args) != 1 or node.keywords:
         return ()
-    given = f"{source.text_at(node.func)}, {pieces.even}, {source.text_at(node.args[0])}, use_reentrant=False"
-    return ((source.replaced(node, f"torch.utils.checkpoint.checkpoint_sequential({given})"),),)
+    given = f"{place.text_at(node.func)}, {pieces.even}, {place.text_at(node.args[0])}, use_reentrant=False"
+    return ((place.replaced(f"torch.utils.checkpoint.checkpoint_sequential({given})"),),)
 
 
-def of_conversion(stack: Stack) -> tuple[tuple[SourceEdit, ...], ...]:
+def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
     """Return the edit to ``mask`` from ``mask.float()``: without the call that converts or copies."""
-    place = _site(stack)
-    source = None if place is None else _ParsedFile.of(place.path)
-    node = None if source is None or place is None else source.expression(place)
-    if source is None or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+    place = _expression(stack)
+    node = None if place is None else place.node
+    if place is None or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return ()
     inner = node.func.value
-    text = source.text_at(inner)
+    text = place.text_at(inner)
     # Other expressions need brackets once the method call behind them is gone.
     simple = isinstance(inner, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-    return ((source.replaced(node, text if simple else f"({text})"),),)
+    return ((place.replaced(text if simple else f"({text})"),),)
 
 
-def _site(stack: Stack) -> Site | None:
-    """Return the site of the line to charge, or None."""
+def _expression(stack: Stack) -> _Expression | None:
+    """Return the expression that ran at the line to charge, or None."""
     instruction = _places.innermost(stack)
-    return None if instruction is None else sites.resolve(instruction)
+    located = None if instruction is None else locate(*instruction)
+    if instruction is None or located is None or not isinstance(located.node, ast.expr):
+        return None
+    return _Expression(instruction[0], located.node, located.source.lines, located.source.tree)
 
 
 @dataclass(frozen=True)
-class _ParsedFile:
-    """A source file and its syntax tree."""
+class _Expression:
+    """An expression that ran, in its file."""
 
-    path: str
+    code: CodeType
+    node: ast.expr
     lines: Sequence[str]
     tree: ast.Module
-
-    @classmethod
-    def of(cls, path: str) -> _ParsedFile | None:
-        """Parse a file; return None if it can't be read or is no Python."""
-        source = text_of(path)
-        if source is None:
-            return None
-        try:
-            return cls(path, source.lines, ast.parse("".join(_ended(source.lines))))
-        except SyntaxError:
-            return None
 
     @property
     def modules(self) -> set[str]:
@@ -144,26 +125,12 @@ class _ParsedFile:
         names: set[str] = set()
         for node in self.tree.body:
             if isinstance(node, (ast.Import, ast.ImportFrom)):
-                names.update((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+                names.update(imported_by(node))
         return names
-
-    def expression(self, place: Site) -> ast.expr | None:
-        """Return the syntax node at a site, or None."""
-        # By its extent, because one line may hold several calls.
-        wanted = (place.line, place.column, place.end_line, place.end_column)
-        return next(
-            (
-                node
-                for node in ast.walk(self.tree)
-                if isinstance(node, ast.expr) and self._extent(node) == wanted
-            ),
-            None,
-        )
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
         """Return the variables that nodes read, with attributes (``self.weight``); no modules and no
-        functions.
-        """
+        functions."""
         variables: dict[str, None] = {}
         for node in nodes:
             called = {id(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
@@ -172,8 +139,9 @@ class _ParsedFile:
                     variables.setdefault(text)
         return list(variables)
 
-    def only_for(self, inside: Sequence[ast.expr], result: ast.expr) -> list[ast.Assign]:
-        """Return the assignments before `result` whose names are read nowhere but in it."""
+    def only_for(self, inside: Sequence[ast.expr]) -> list[ast.Assign]:
+        """Return the assignments before the expression whose names are read nowhere but in it."""
+        result = self.node
         body = self._body_of(result)
         own = {id(node) for node in inside}
         dead: list[ast.Assign] = []
@@ -204,41 +172,20 @@ class _ParsedFile:
                     return list(statements)
         return []
 
-    def replaced(self, node: ast.expr, text: str) -> SourceEdit:
-        return SourceEdit(self.path, *self._extent(node), text)
+    def replaced(self, text: str) -> SpanEdit:
+        """Return the edit that puts a text in the expression's place."""
+        place = extent(self.lines, node_span(self.node))
+        assert place is not None
+        return SpanEdit(self.code.co_filename, *place, text)
 
-    def removed(self, statement: ast.stmt) -> SourceEdit:
-        return SourceEdit(
-            self.path, statement.lineno, 1, (statement.end_lineno or statement.lineno) + 1, 1, ""
+    def removed(self, statement: ast.stmt) -> SpanEdit:
+        return SpanEdit(
+            self.code.co_filename, statement.lineno, 1, (statement.end_lineno or statement.lineno) + 1, 1, ""
         )
 
     def text_at(self, node: ast.expr) -> str:
         """Return the source text of a node, over several lines if it spans them."""
-        line, column, end_line, end_column = self._extent(node)
-        if line == end_line:
-            return self.lines[line - 1][column - 1 : end_column - 1]
-        middle = self.lines[line : end_line - 1]
-        return "\n".join(
-            part.rstrip("\n")
-            for part in (
-                self.lines[line - 1][column - 1 :],
-                *middle,
-                self.lines[end_line - 1][: end_column - 1],
-            )
-        )
-
-    def _extent(self, node: ast.expr) -> tuple[int, int, int, int]:
-        end_line, end = node.end_lineno or node.lineno, node.end_col_offset or 0
-        return node.lineno, self._column(node.lineno, node.col_offset), end_line, self._column(end_line, end)
-
-    def _column(self, line: int, offset: int) -> int:
-        """Return the 1-based column in characters for an offset in UTF-8 bytes."""
-        # `ast` counts columns in bytes of UTF-8.
-        return len(self.lines[line - 1].encode()[:offset].decode(errors="replace")) + 1
-
-
-def _ended(lines: Sequence[str]) -> Iterator[str]:
-    return (line if line.endswith("\n") else f"{line}\n" for line in lines)
+        return segment(self.lines, node_span(node))
 
 
 def _of_statement(statement: ast.stmt) -> Iterator[ast.AST]:

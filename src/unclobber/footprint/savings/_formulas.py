@@ -14,7 +14,7 @@ from .. import _places
 from .._trace import Trace
 from . import _fused
 from ._calls import Site
-from ._regions import POINTWISE, PRODUCTS, REDUCTIONS, TELLING, VIEWS, Flow, Part
+from ._regions import POINTWISE, PRODUCTS, REDUCTIONS, TELLING, VIEWS, Flow, Section
 from ._replay import Replay
 
 _SOFTMAX = ("_softmax", "_safe_softmax")
@@ -28,12 +28,11 @@ class Formula:
     """Sites in the order of a run; the last one gives the result."""
     takes: tuple[tuple[int, int], ...]
     """Origin of each input of the new call: index of the site at which it comes in, and of the tensor
-    there.
-    """
+    there."""
     new: Callable[..., Tensor]
     name: str
     call: str
-    parts: tuple[Part, ...]
+    parts: tuple[Section, ...]
     """The recorded operations, once for each run."""
     in_pieces: bool = False
     """Whether torch computes it in pieces on this device, too, and keeps as much."""
@@ -58,7 +57,7 @@ def formulas(trace: Trace) -> list[Formula]:
     """Return all formulas, largest first; no operation belongs to two."""
     flow = Flow(trace)
     known: dict[tuple[object, ...], _fused.Fused | None] = {}
-    by_key: dict[tuple[object, ...], list[Part]] = {}
+    by_key: dict[tuple[object, ...], list[Section]] = {}
     runs = Counter(
         (_places.key(flow.operations[inside[0]].stack), trace.functions[number].name)
         for number, inside in flow.by_call.items()
@@ -88,10 +87,9 @@ def formulas(trace: Trace) -> list[Formula]:
     return _apart(matched)
 
 
-def _candidates(flow: Flow) -> Iterator[Part]:
+def _candidates(flow: Flow) -> Iterator[Section]:
     """Yield the parts of forward that could be a formula: elementwise and reduced, or two products around
-    a softmax.
-    """
+    a softmax."""
     simple = POINTWISE | REDUCTIONS | VIEWS
     for at, operation in enumerate(flow.operations):
         if operation.name in simple and operation.output is not None:
@@ -106,8 +104,7 @@ def _candidates(flow: Flow) -> Iterator[Part]:
 
 def _product_after(flow: Flow, softmax: int) -> int | None:
     """Return the index of the last operation in the call that multiplies with the softmax's result, or
-    None.
-    """
+    None."""
     # Dropout, views and a copy may come between softmax and product.
     for at in range(softmax + 1, min(softmax + 12, len(flow.operations))):
         if flow.operations[at].name in PRODUCTS:
@@ -117,7 +114,7 @@ def _product_after(flow: Flow, softmax: int) -> int | None:
     return None
 
 
-def _match(part: Part) -> _fused.Fused | None:
+def _match(part: Section) -> _fused.Fused | None:
     try:
         replay = Replay(part)
     except ValueError:
@@ -125,7 +122,7 @@ def _match(part: Part) -> _fused.Fused | None:
     return _fused.matching(replay)
 
 
-def _formula(match: _fused.Fused, parts: list[Part]) -> Formula | None:
+def _formula(match: _fused.Fused, parts: list[Section]) -> Formula | None:
     """Return the formula of equal parts, or None if an input of the new call comes in at no site."""
     part = parts[0]
     takes = []
@@ -159,7 +156,7 @@ def float_masks(trace: Trace) -> list[Formula]:
     """Return the calls of dropout that keep their mask as numbers, as torch does on the CPU."""
     kept = {save.storage for save in trace.saves}
     flow = Flow(trace)
-    groups: dict[Site, list[Part]] = {}
+    groups: dict[Site, list[Section]] = {}
     for number, inside in flow.by_call.items():
         call = trace.functions[number]
         members = tuple(flow.operations[at] for at in inside)
@@ -168,7 +165,7 @@ def float_masks(trace: Trace) -> list[Formula]:
         if call.name != "dropout" or not wide or not call.tensors:
             continue
         first = members[0].operands or tuple(op for operation in members for op in operation.operands)
-        part = Part(members, first[:1], (), (call,))
+        part = Section(members, first[:1], (), (call,))
         groups.setdefault(part.sites[0], []).append(part)
     return [
         Formula(

@@ -16,8 +16,7 @@ from ._option import Option, Release, Span, died
 
 def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
     """Yield a change for each variable; for memory without a known variable, one for the line that made
-    it.
-    """
+    it."""
     calls = ForwardCalls(trace)
     # Reversed, so that the first name of a storage wins.
     by_value = {name.storage: name for name in reversed(trace.names)}
@@ -41,8 +40,7 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
 
 def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
     """Yield activations that are alive at the peak, though neither this backward nor an operation reads
-    them later.
-    """
+    them later."""
     peak = line.peak()
     kept = kept_spans(trace)
     # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
@@ -57,17 +55,12 @@ def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
 
 
 def _by_name(
-    trace: Trace,
-    calls: ForwardCalls,
-    variable: str,
-    members: list[tuple[Storage, HeldName]],
-    *,
-    graph: bool,
+    trace: Trace, calls: ForwardCalls, variable: str, members: list[tuple[Storage, HeldName]], *, graph: bool
 ) -> Option:
     """Return the change for one variable that holds memory, or keeps a graph that does."""
     storages = [storage for storage, _ in members]
     holders = list(dict.fromkeys(holder for _, holder in members))
-    releases = [_release(trace, calls, holder.storage, graph) for holder in holders]
+    releases = [_release(calls, holder.storage, graph) for holder in holders]
     whole = tuple(release for release in releases if release is not None)
     several = f" ({plural(len(holders), 'tensor')})" if len(holders) > 1 else ""
     if graph:
@@ -84,7 +77,6 @@ def _by_name(
         place=_places.place(storages[0].stack),
         modules=(),
         times=len(storages),
-        predicted=0,
         why_untried=None if known else "it was made by no call that is recorded",
     )
     return Option(change, _spans(trace, storages), releases=whole if known else ())
@@ -99,7 +91,7 @@ def _without(variable: str, *, several: bool) -> str:
     return f"take what is needed of {variable.partition('.')[0]}, and del it before backward"
 
 
-def _release(trace: Trace, calls: ForwardCalls, number: int, graph: bool) -> Release | None:
+def _release(calls: ForwardCalls, number: int, graph: bool) -> Release | None:
     """Return how a run lets go of a tensor after its last read; None if no recorded call made it."""
     made = calls.of(calls.maker.get(number))
     reader = calls.reader.get(number)
@@ -121,7 +113,6 @@ def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
         place=_places.place(storages[0].stack),
         modules=modules_of(storages),
         times=len(storages),
-        predicted=0,
         why_untried="no variable of the running functions leads to it",
     )
     return Option(change, _spans(trace, storages))

@@ -20,7 +20,9 @@ class NarrowMode(SitesMode):
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if site is not None:
-            tensors = [leaf for leaf in compat.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+            tensors = [
+                leaf for leaf in compat.compilers.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)
+            ]
             narrow = [tensor for tensor in tensors if tensor.requires_grad]
             if narrow:
                 return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)
@@ -38,5 +40,5 @@ class NarrowMode(SitesMode):
             wide = isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.itemsize > operand.itemsize
             return leaf.to(operand.dtype) if wide else leaf
 
-        args, kwargs = compat.tree_map(converted, (args, kwargs))
+        args, kwargs = compat.compilers.tree_map(converted, (args, kwargs))
         return func(*args, **kwargs)

@@ -47,9 +47,8 @@ class Option:
     spans: tuple[Span, ...]
     """Bytes that would not be alive, with their ticks."""
     formulas: tuple[Formula, ...] = ()
-    modules: tuple[Named, ...] = ()
     rows: tuple[tuple[Named, ...], ...] = ()
-    """Modules that are computed again as one."""
+    """Modules that are computed again, each row as one."""
     in_place: tuple[tuple[object, ...], ...] = ()
     again: tuple[Site, ...] = ()
     """Calls whose results are computed again from their arguments instead of kept."""
@@ -64,23 +63,19 @@ class Option:
     @property
     def runs(self) -> bool:
         """A run can try it, because it changes calls, modules or saves."""
-        edited = self.formulas or self.modules or self.rows or self.in_place
+        edited = self.formulas or self.rows or self.in_place
         kept = self.again or self.same or self.dropped or self.narrow or self.releases
         return bool(edited or kept or self.without_cache)
 
     def excludes(self, other: Option) -> bool:
         """Return whether two changes can't be made together: a module's checkpoint is inside of the
-        other's.
-        """
+        other's."""
+        mine, theirs = ([module for row in option.rows for module in row] for option in (self, other))
         return any(
             a[0] == b[0] and (a[1] == b[1] or a[1].startswith(f"{b[1]}.") or b[1].startswith(f"{a[1]}."))
-            for a in self._checkpointed
-            for b in other._checkpointed
+            for a in mine
+            for b in theirs
         )
-
-    @property
-    def _checkpointed(self) -> tuple[Named, ...]:
-        return (*self.modules, *(module for row in self.rows for module in row))
 
 
 def step_bytes(line: BytesOverTime) -> list[int]:

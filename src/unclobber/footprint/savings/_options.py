@@ -78,7 +78,6 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
             place=_places.place(formula.stack),
             modules=_modules(formula),
             times=len(formula.parts),
-            predicted=0,
             edits=_edits.of_formula(formula),
         )
         yield Option(change, spans, formulas=(formula,))
@@ -107,7 +106,6 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
             place=_places.place(formula.stack),
             modules=_modules(formula),
             times=len(formula.parts),
-            predicted=0,
         )
         yield Option(change, spans, formulas=(formula,))
 
@@ -125,17 +123,15 @@ def _of_checkpoints(trace: Trace) -> Iterable[Option]:
                 place=_places.place(group.calls[0].stack),
                 modules=tuple(call.label for call in group.calls),
                 times=len(group.calls),
-                predicted=0,
                 recomputed=again,
                 edits=_edits.of_checkpoint(trace, group.calls) if group.every == 1 else (),
             )
-            yield Option(change, tuple(spans), modules=group.modules)
+            yield Option(change, tuple(spans), rows=tuple((module,) for module in group.modules))
 
 
 def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
     """Yield even cuts of each row of modules, and the single pieces that lower the peak most for their
-    work.
-    """
+    work."""
     recomputed = _checkpoints.SecondForward(trace)
     totals = step_bytes(line)
     single: dict[int, list[tuple[int, float, Option]]] = {}

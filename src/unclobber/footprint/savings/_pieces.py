@@ -32,8 +32,7 @@ class Pieces:
     """The module that holds them."""
     even: int | None
     """Number of pieces in all, of which the last is kept, as ``checkpoint_sequential`` cuts; None for a
-    single piece.
-    """
+    single piece."""
 
     @property
     def modules(self) -> tuple[tuple[Named, ...], ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ...operations import torch_table
 from ...torch_internals import compat
 from .. import _places
 from .._trace import FunctionCall, Operand, Operation, Trace, Value
@@ -17,133 +18,21 @@ from .._trace import FunctionCall, Operand, Operation, Trace, Value
 _MOST = 30
 """Operations of a part at most."""
 
-POINTWISE = frozenset(
-    [
-        "abs",
-        "add",
-        "addcdiv",
-        "addcmul",
-        "clamp",
-        "clamp_max",
-        "clamp_min",
-        "cos",
-        "cosh",
-        "cube",
-        "div",
-        "elu",
-        "erf",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-        "hardsigmoid",
-        "hardswish",
-        "hardtanh",
-        "leaky_relu",
-        "lerp",
-        "log",
-        "log10",
-        "log1p",
-        "log2",
-        "maximum",
-        "minimum",
-        "mul",
-        "neg",
-        "pow",
-        "reciprocal",
-        "relu",
-        "rsqrt",
-        "rsub",
-        "sigmoid",
-        "sign",
-        "silu",
-        "sin",
-        "sinh",
-        "softplus",
-        "sqrt",
-        "square",
-        "sub",
-        "tan",
-        "tanh",
-        "where",
-        "masked_fill",
-        "gelu",
-        "logaddexp",
-        "threshold",
-        "sigmoid_",
-        "log_sigmoid_forward",
-        "rsub",
-        "true_divide",
-    ]
-)
-REDUCTIONS = frozenset(
-    [
-        "_softmax",
-        "_log_softmax",
-        "_safe_softmax",
-        "amax",
-        "logsumexp",
-        "mean",
-        "sum",
-        "std",
-        "var",
-        "var_mean",
-        "linalg_vector_norm",
-        "norm",
-        "max",
-    ]
-)
-VIEWS = frozenset(
-    [
-        "_unsafe_view",
-        "_reshape_alias",
-        "alias",
-        "clone",
-        "contiguous",
-        "detach",
-        "expand",
-        "permute",
-        "reshape",
-        "slice",
-        "squeeze",
-        "t",
-        "transpose",
-        "unsqueeze",
-        "view",
-        "select",
-        "_to_copy",
-        "lift_fresh",
-        "ones_like",
-        "zeros_like",
-        "scalar_tensor",
-        "full",
-        "full_like",
-    ]
-)
+POINTWISE = torch_table().pointwise
+REDUCTIONS = torch_table().reductions
+VIEWS = torch_table().computes_nothing
 PRODUCTS = frozenset({"bmm", "mm", "matmul"})
 TELLING = frozenset(
-    [
-        "erf",
-        "exp",
-        "log",
-        "log_softmax",
-        "_log_softmax",
-        "pow",
-        "rsqrt",
-        "sigmoid",
-        "_softmax",
-        "sqrt",
-        "tanh",
-        "std",
-        "var",
-        "var_mean",
-    ]
-)
+    {
+        "erf", "exp", "log", "log_softmax", "_log_softmax", "pow", "rsqrt", "sigmoid", "_softmax",
+        "sqrt", "tanh", "std", "var", "var_mean"
+    }
+)  # fmt: skip
 """Operations of which every function in one piece has at least one."""
 
 
 @dataclass(frozen=True)
-class Part:
+class Section:
     """Operations from a few values to one."""
 
     operations: tuple[Operation, ...]
@@ -222,8 +111,7 @@ class Flow:
 
     def read_only_by(self, at: int, region: set[int]) -> bool:
         """Return whether only the region reads an operation's results in forward, or other operations
-        after its end.
-        """
+        after its end."""
         last = max(region)
         result = self.operations[last].output
         for number in self.operations[at].makes:
@@ -237,7 +125,7 @@ class Flow:
                 return False
         return True
 
-    def parts(self, last: int, *, allowed: frozenset[str], most_inputs: int) -> Iterator[Part]:
+    def parts(self, last: int, *, allowed: frozenset[str], most_inputs: int) -> Iterator[Section]:
         """Yield every cut before an operation with at most so many activations coming in, smallest first."""
         region = {last}
         while len(region) <= _MOST:
@@ -267,7 +155,7 @@ class Flow:
                     incoming.append((at, operand))
         return incoming
 
-    def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Part | None:
+    def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Section | None:
         """Return the part of a region, or None if it is no whole set of calls with one result."""
         values: dict[Value, Operand] = {}
         for _, operand in incoming:
@@ -287,12 +175,11 @@ class Flow:
         # The last call must return the part's result, because its caller gets the replacement's.
         if calls[-1].result != last.output.storage:
             return None
-        return Part(tuple(inside), activations, others, calls)
+        return Section(tuple(inside), activations, others, calls)
 
     def _steady(self, region: set[int]) -> bool:
         """Return whether each value that the region reads stays the same: it is neither written nor
-        detached.
-        """
+        detached."""
         differentiable: dict[Value, bool] = {}
         first, last = min(region), max(region)
         for at in region:
@@ -312,4 +199,4 @@ class Flow:
 
 def operands(operation: Operation) -> list[Operand]:
     """Return the tensors that an operation reads, in the order of its arguments."""
-    return [leaf for leaf in compat.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]
+    return [leaf for leaf in compat.compilers.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]

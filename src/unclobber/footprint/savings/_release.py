@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...torch_internals import compat
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Call, Site
 from ._option import Release
 from ._sites import SitesMode
@@ -43,15 +43,15 @@ class ReleaseMode(SitesMode):
         """Run a call, collect tensors to release, and release those for which it is the last reader."""
         call = None if site is None else self._counted(site)
         out = func(*args, **kwargs)
-        results = [leaf for leaf in compat.tree_leaves(out) if isinstance(leaf, Tensor)]
+        results = [leaf for leaf in compat.compilers.tree_leaves(out) if isinstance(leaf, Tensor)]
         if call is not None and call in self._made:
             for tensor in results:
-                key = compat.storage_key_or_none(tensor)
+                key = compat.tensors.storage_key_or_none(tensor)
                 if key is not None:
                     self._tensors[key] = (self._made[call][0], [])
         if self._tensors:
             for tensor in results:
-                entry = self._tensors.get(compat.storage_key_or_none(tensor) or 0)
+                entry = self._tensors.get(compat.tensors.storage_key_or_none(tensor) or 0)
                 if entry is not None:
                     # Views, too, because each of them keeps the memory.
                     entry[1].append(weakref.ref(tensor))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...torch_internals import compat
 from .._trace import Operand
-from ._regions import Part
+from ._regions import Section
 
 _TOLERANCE = 1e-8
 """Relative tolerance; the error of thirty operations in double precision is far below."""
@@ -33,10 +33,9 @@ class Replay:
         ValueError: It can't be computed again on random numbers.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Section) -> None:
         """Compute the part and its gradients on small inputs, or on inputs of their own size if small ones
-        fail.
-        """
+        fail."""
         self.part = part
         # A generator of its own: the program's must not be advanced.
         generator = torch.Generator().manual_seed(7)
@@ -60,9 +59,9 @@ class Replay:
         }
         out: Any = None
         for operation in self.part.operations:
-            args, kwargs = compat.tree_map(lambda leaf: _given(leaf, known), operation.arguments)
+            args, kwargs = compat.compilers.tree_map(lambda leaf: _given(leaf, known), operation.arguments)
             out = operation.kernel(*args, **kwargs)
-            outputs = [leaf for leaf in compat.tree_leaves(out) if isinstance(leaf, Tensor)]
+            outputs = [leaf for leaf in compat.compilers.tree_leaves(out) if isinstance(leaf, Tensor)]
             known.update(zip((result.value for result in operation.results), outputs, strict=True))
         if not isinstance(out, Tensor) or out.dtype != torch.float64:
             raise ValueError("the part has no single result")
@@ -83,7 +82,7 @@ class Replay:
         """Numbers in the part's arguments, each once."""
         numbers = []
         for operation in self.part.operations:
-            leaves = compat.tree_leaves(operation.arguments)
+            leaves = compat.compilers.tree_leaves(operation.arguments)
             numbers += [float(leaf) for leaf in leaves if type(leaf) in (int, float)]
         return list(dict.fromkeys(numbers))
 
@@ -105,8 +104,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
     """Return the value for a recorded argument: the known tensor, and float64 on the CPU for dtypes and
-    devices.
-    """
+    devices."""
     if isinstance(leaf, Operand):
         if leaf.value not in known:
             raise ValueError("the part reads what it doesn't know")
@@ -117,7 +115,7 @@ def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
     return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
 
 
-def _sizes(part: Part, *, small: bool) -> dict[int, int]:
+def _sizes(part: Section, *, small: bool) -> dict[int, int]:
     """Return a smaller size for each size of an input; different sizes stay different."""
     sizes = sorted({size for operand in part.inputs for size in operand.shape})
     largest = max(prod(operand.shape) for operand in part.inputs)

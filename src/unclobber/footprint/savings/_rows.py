@@ -41,10 +41,11 @@ class RowRunner:
     def _first(self, *args: Any, **kwargs: Any) -> Any:
         """Run the whole row in place of its first module, under `checkpoint`."""
         # Inside of `_all`, which calls the modules itself, each runs as usual.
-        if self._inside or not torch.is_grad_enabled() or not args:
+        alone = len(self._modules) == 1
+        if self._inside or not torch.is_grad_enabled() or not (args or alone):
             return self._forward(*args, **kwargs)
         result = self._checkpoint(self._all, *args, **kwargs)
-        if len(self._modules) > 1:
+        if not alone:
             self._result = result
         return result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch.overrides import TorchFunctionMode
 from ...source import frames
 from .. import _places
 from .._functions import name_of
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Site
 
 
@@ -26,23 +26,17 @@ class SitesMode(TorchFunctionMode):
 
     def __init__(self, sites: Iterable[Site], recorder: MemoryRecorder | None = None) -> None:
         super().__init__()
-        self._sites = frozenset(sites)
-        self._names = frozenset(name for _, name in self._sites)
+        self.sites = frozenset(sites)
+        self._names = frozenset(name for _, name in self.sites)
         self._recorder = recorder
 
-    def __torch_function__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Pass a call to `called`, with its site if it is one of those to change."""
         site, name = None, name_of(func)
         # Compare the name first: walking the stack for the site costs far more than a set lookup.
         if name in self._names:
             here = (_places.key(frames.of_program()), name)
-            site = here if here in self._sites else None
+            site = here if here in self.sites else None
         return self.called(site, func, args, kwargs or {})
 
     @abstractmethod

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...torch_internals import compat
-from ..recorder import MemoryRecorder
+from .._recorder import MemoryRecorder
 from ._calls import Site
 from ._formulas import Formula
 from ._sites import SitesMode
@@ -57,7 +57,7 @@ class FormulaMode(SitesMode):
         if len(formula.sites) == 1:
             self.replaced += 1
             return formula.new(*args, **kwargs)
-        tensors = [leaf for leaf in compat.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        tensors = [leaf for leaf in compat.compilers.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         held = self._inputs.setdefault(id(formula), {})
         for slot, (site, position) in enumerate(formula.takes):
             if site == at:
@@ -77,7 +77,7 @@ class FormulaMode(SitesMode):
     def _without_memory(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of a call as tensors that have shapes and no memory."""
         with self.unseen(), torch.no_grad():
-            bare = compat.tree_map(_meta, (args, kwargs))
+            bare = compat.compilers.tree_map(_meta, (args, kwargs))
             return func(*bare[0], **bare[1])
 
 

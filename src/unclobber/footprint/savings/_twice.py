@@ -48,7 +48,6 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
             place=_places.place(operation.stack),
             modules=modules_of(second for second, _ in members),
             times=len(members),
-            predicted=0,
         )
         yield Option(change, tuple(s for _, spans in members for s in spans), same=(here_, there_))
 
@@ -57,7 +56,7 @@ def _computation(operation: Operation) -> tuple[Any, ...]:
     """Return a key that is equal for two operations with the same operands and options."""
     leaves = [
         leaf.value if isinstance(leaf, Operand) else repr(leaf)
-        for leaf in compat.tree_leaves(operation.arguments)
+        for leaf in compat.compilers.tree_leaves(operation.arguments)
     ]
     return operation.name, operation.overload, tuple(leaves)
 

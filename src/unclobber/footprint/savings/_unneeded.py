@@ -37,7 +37,6 @@ def unneeded(trace: Trace) -> Iterable[Option]:
             place=_places.place(members[0][0].stack),
             modules=(),
             times=len(members),
-            predicted=0,
             why_untried=None if alone else "the same line keeps what is read, too",
         )
         spans = tuple(

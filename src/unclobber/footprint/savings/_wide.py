@@ -40,7 +40,6 @@ def widened(trace: Trace) -> Iterable[Option]:
             place=_places.place(first.stack),
             modules=modules_of(operation for operation, _ in members),
             times=len(members),
-            predicted=0,
         )
         yield Option(change, spans, narrow=(site,))
 

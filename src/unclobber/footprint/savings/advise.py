@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -27,19 +27,10 @@ def predicted(trace: Trace, report: MemoryReport) -> MemoryReport:
     return replace(report, changes=changes, curve=_curve(trace, chosen, None))
 
 
-def tried(
-    trace: Trace,
-    report: MemoryReport,
-    run: Callable[[], str | None],
-    restore: Callable[[], None],
-    step: int,
-) -> MemoryReport:
+def tried(report: MemoryReport, attempts: Attempts) -> MemoryReport:
     """Return the report with the changes that could be run, and their measured savings."""
+    trace = attempts.before
     chosen = _worth_reporting(options(trace, report))
-    # With nothing to run, the program as it is need not be timed either.
-    if not any(option.runs for option in chosen):
-        return replace(report, changes=tuple(option.change for option in chosen))
-    attempts = Attempts(run, restore, trace, step)
     known: dict[tuple[int, ...], Tried] = {}
     ran = 0
     for at, option in enumerate(chosen):
@@ -87,8 +78,7 @@ def _curve(
     known: dict[tuple[int, ...], Tried] | None = None,
 ) -> tuple[CurvePoint, ...]:
     """Return up to five points, from changes that cost no time to those that cost some, each with a lower
-    peak.
-    """
+    peak."""
     known = dict(known or {})
     line = timeline(trace)
     peak = step_peak(trace)
@@ -114,10 +104,7 @@ def _curve(
 
 
 def _compatible(
-    free: tuple[int, ...],
-    chosen: Sequence[Option],
-    attempts: Attempts,
-    known: dict[tuple[int, ...], Tried],
+    free: tuple[int, ...], chosen: Sequence[Option], attempts: Attempts, known: dict[tuple[int, ...], Tried]
 ) -> tuple[int, ...]:
     """Return the changes of `free` without those that spoil the ones before them."""
     known[free] = attempts.run([chosen[at] for at in free])

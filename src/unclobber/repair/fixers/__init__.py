@@ -7,58 +7,86 @@ It must be certain of one thing only: that the text it yields is Python and diff
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from types import ModuleType
 
 from ...model import Finding
 from .._candidate import Candidate
 from ..project import Project
-from .clone_parameters import propose as _clone_parameters
-from .clone_saved import propose as _clone_saved
-from .clone_target import propose as _clone_target
-from .data_write import propose as _data_write
-from .detach_hidden import propose as _detach_hidden
-from .detach_state import propose as _detach_state
-from .inference_mode import propose as _inference_mode
-from .inplace_modules import propose as _inplace_modules
-from .keep_graph import propose as _keep_graph
-from .mark_dirty import propose as _mark_dirty
-from .move_step import propose as _move_step
-from .multi_view import propose as _multi_view
-from .no_grad import propose as _no_grad
-from .out_of_place import propose as _out_of_place
-from .own_memory import propose as _own_memory
-from .rebind_element import propose as _rebind_element
-from .recompute import propose as _recompute
-from .save_for_backward import propose as _save_for_backward
-from .scatter import propose as _scatter
-from .stack_list import propose as _stack_list
+from . import (
+    clone_parameters,
+    clone_saved,
+    clone_target,
+    data_write,
+    detach_hidden,
+    detach_state,
+    inference_mode,
+    inplace_modules,
+    keep_graph,
+    mark_dirty,
+    move_step,
+    multi_view,
+    no_grad,
+    out_of_place,
+    own_memory,
+    rebind_element,
+    recompute,
+    save_for_backward,
+    scatter,
+    stack_list,
+)
 
-Fixer = Callable[[Finding, Project], Iterable[Candidate]]
 
-FIXERS: dict[str, Fixer] = {
-    "no-grad": _no_grad,
-    "out-of-place": _out_of_place,
-    "rebind-element": _rebind_element,
-    "inplace-modules": _inplace_modules,
-    "scatter": _scatter,
-    "mark-dirty": _mark_dirty,
-    "clone-saved": _clone_saved,
-    "clone-target": _clone_target,
-    "stack-list": _stack_list,
-    "multi-view": _multi_view,
-    "own-memory": _own_memory,
-    "inference-mode": _inference_mode,
-    "keep-graph": _keep_graph,
-    "detach-state": _detach_state,
-    "detach-hidden": _detach_hidden,
-    "save-for-backward": _save_for_backward,
-    "data-write": _data_write,
-    "clone-parameters": _clone_parameters,
-    "recompute": _recompute,
-    "move-step": _move_step,
-}
+@dataclass(frozen=True)
+class Fixer:
+    """A way to fix, with what sets its repairs apart from those of others."""
 
-ALWAYS_IN_DOUBT = frozenset({"detach-hidden", "detach-state", "move-step", "recompute"})
-"""Fixers whose every candidate is in doubt (`Candidate.in_doubt`), so that no report shows one."""
+    module: ModuleType
+    apart: str
+    """A clause: what it keeps, copies or moves."""
+    codes: str = ""
+    """The codes that it is for, separated by blanks; empty for those of all writes."""
+    in_doubt: bool = False
+    """Whether each of its candidates is in doubt (`Candidate.in_doubt`), so that no report shows one."""
 
-__all__ = ["ALWAYS_IN_DOUBT", "FIXERS", "Fixer"]
+    @property
+    def name(self) -> str:
+        return self.module.__name__.rpartition(".")[2].replace("_", "-")
+
+    def __call__(self, finding: Finding, project: Project) -> Iterator[Candidate]:
+        if self.codes and finding.code not in self.codes.split():
+            return
+        for candidate in self.module.propose(finding, project):
+            yield replace(candidate, fixer=self.name)
+
+
+_FIXERS = (
+    Fixer(
+        no_grad,
+        "the write stays in place and is not recorded, so no gradient goes through it",
+        "UC201 UC202 UC203",
+    ),
+    Fixer(out_of_place, "a new tensor and no copy; other names keep the old one"),
+    Fixer(rebind_element, "a new tensor as the container's entry; other names keep the old one"),
+    Fixer(inplace_modules, "the module makes a new tensor"),
+    Fixer(scatter, "a new tensor as large as the whole; other names keep the old one"),
+    Fixer(mark_dirty, "the Function still writes in place, and says so"),
+    Fixer(clone_saved, "a copy more, for backward; the write stays in place, and every name sees it"),
+    Fixer(clone_target, "a copy more, and the write goes into it; other names keep the old one"),
+    Fixer(stack_list, "parts in a list, and no buffer that is filled"),
+    Fixer(multi_view, "each part is a view of its own", "UC203"),
+    Fixer(own_memory, "a copy more, in which each element has a place of its own", "UC207"),
+    Fixer(inference_mode, "another gradient mode; the write stays in place", "UC204 UC206"),
+    Fixer(keep_graph, "what the first backward saved is kept until the next one", "UC301"),
+    Fixer(detach_state, "the loop cuts off what it carries", "UC301", in_doubt=True),
+    Fixer(detach_hidden, "the state is cut off where an object keeps it", "UC301", in_doubt=True),
+    Fixer(save_for_backward, "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
+    Fixer(data_write, "the write goes through torch, which sees it", "UC102"),
+    Fixer(clone_parameters, "a copy more of the module's parameters, until backward", "UC101 UC102"),
+    Fixer(recompute, "the forward runs once more", in_doubt=True),
+    Fixer(move_step, "the step comes after the backward", in_doubt=True),
+)
+FIXERS = {fixer.name: fixer for fixer in _FIXERS}
+
+__all__ = ["FIXERS", "Fixer"]

@@ -1,12 +1,11 @@
 """Names and other holders of their tensors. If another holder exists, binding the name to a new tensor
-hides the write from it. No comparison of losses and gradients need show that.
-"""
+hides the write from it. No comparison of losses and gradients need show that."""
 
 from __future__ import annotations
 
 import libcst as cst
 
-from ...static import torch_table
+from ...operations import torch_table
 from .._syntax import Source, walk
 from ._fresh import is_fresh, keeps_nothing
 
@@ -63,8 +62,7 @@ def held_elsewhere(source: Source, statement: cst.CSTNode, place: cst.BaseExpres
 
 def _between(source: Source, since: cst.CSTNode, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
     """Return whether ``node`` may run after ``since``, which surely runs before ``statement``, and before
-    that.
-    """
+    that."""
     round_it = list(source.all_above(node))
     if any(above is statement or above is since for above in round_it):
         return False
@@ -80,8 +78,7 @@ def _between(source: Source, since: cst.CSTNode, node: cst.CSTNode, statement: c
 
 def _function_round(source: Source, node: cst.CSTNode) -> cst.CSTNode | None:
     """Return the function in whose scope a node is evaluated; a default value belongs to the enclosing
-    one.
-    """
+    one."""
     at = node
     for above in source.all_above(node):
         if isinstance(above, (cst.FunctionDef, cst.Lambda)):
@@ -174,8 +171,7 @@ def _values_only(source: Source, node: cst.CSTNode) -> bool:
 
 def _reads_node(source: Source, node: cst.CSTNode, parent: cst.CSTNode) -> bool | None:
     """Return whether ``parent`` uses only the values of ``node``; None if that depends on what uses
-    ``parent``.
-    """
+    ``parent``."""
     match parent:
         case (
             cst.BinaryOperation() | cst.Comparison() | cst.FormattedStringExpression()
@@ -210,13 +206,12 @@ def _reads_attribute(source: Source, attribute: cst.Attribute) -> bool | None:
         return True
     if isinstance(call, cst.Call) and call.func is attribute:
         return keeps_nothing(call, source) or _is_dropped_write(source, name, call)
-    return None if name in torch_table().views else False
+    return None if name in torch_table().view_attributes else False
 
 
 def _reads_values(source: Source, call: cst.Call) -> bool:
     """Return whether a call only computes with an argument. A call whose value is dropped does something
-    else.
-    """
+    else."""
     func = call.func
     if isinstance(source.parents[call], cst.Expr) and isinstance(func, cst.Attribute):
         return func.attr.value.endswith("_")  # `x.add_(h)` writes x; `bag.add(h)` keeps h
@@ -236,8 +231,7 @@ FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
 
 def _leads_to(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
     """Return whether a binding surely ran before ``statement``: above it, in its block or an enclosing
-    one.
-    """
+    one."""
     block = next((holder for holder in source.all_above(node) if isinstance(holder, _BLOCKS)), None)
     return source.start(node) < source.start(statement) and any(
         holder is block for holder in source.all_above(statement)

@@ -7,7 +7,7 @@ from typing import Any
 
 import libcst as cst
 
-from .._syntax import Source, called_name, names_in, walk
+from .._syntax import Source, calls, names_in, walk
 
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
@@ -22,6 +22,21 @@ def line_in(source: Source, node: cst.CSTNode, body: Sequence[cst.CSTNode]) -> i
     """Return the index of the statement in ``body`` that holds ``node``, or None."""
     holders = [node, *source.all_above(node)]
     return next((i for i, line in enumerate(body) if any(line is holder for holder in holders)), None)
+
+
+def in_order(
+    source: Source, first: cst.CSTNode, second: cst.CSTNode | None
+) -> tuple[Sequence[cst.CSTNode], int, int] | None:
+    """Return the block of ``second`` with the indices of the statements that hold both nodes.
+
+    Returns:
+        None unless ``first`` is in that block and stands before ``second``.
+    """
+    body = None if second is None else body_of(source, second)
+    if second is None or body is None:
+        return None
+    start, stop = line_in(source, first, body), line_in(source, second, body)
+    return None if start is None or stop is None or start >= stop else (body, start, stop)
 
 
 def assigned_to(source: Source, place: str) -> Iterator[cst.BaseExpression]:
@@ -70,7 +85,7 @@ def binds(node: cst.CSTNode) -> set[str]:
 
 def calls_method(node: cst.CSTNode, names: set[str]) -> bool:
     """Return whether a method or function of one of these names is called anywhere in ``node``."""
-    return any(isinstance(inner, cst.Call) and called_name(inner.func) in names for inner in walk(node))
+    return next(calls(node, names), None) is not None
 
 
 def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cst.SimpleStatementLine] | None:

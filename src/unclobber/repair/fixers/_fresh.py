@@ -8,45 +8,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from ...operations import torch_table
 from .._syntax import Source, is_name, root_name
-
-COMPUTES = frozenset(
-    {
-        # element by element
-        "abs", "acos", "acosh", "add", "addcdiv", "addcmul", "asin", "asinh", "atan", "atan2", "atanh",
-        "ceil", "celu", "clamp", "clamp_max", "clamp_min", "clip", "clone", "copysign", "cos", "cosh",
-        "div", "divide", "elu", "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "floor",
-        "floor_divide", "fmod", "frac", "ge", "gelu", "gt", "hardsigmoid", "hardswish", "hardtanh",
-        "hypot", "isfinite", "isinf", "isnan", "le", "leaky_relu", "lerp", "lgamma", "log", "log10",
-        "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit",
-        "logsigmoid", "lt", "masked_fill", "maximum", "minimum", "mish", "mul", "multiply", "nan_to_num",
-        "ne", "neg", "negative", "pow", "prelu", "reciprocal", "relu", "relu6", "remainder", "round",
-        "rsqrt", "rsub", "selu", "sigmoid", "sign", "silu", "sin", "sinc", "sinh", "softplus", "softsign",
-        "sqrt", "square", "sub", "subtract", "tan", "tanh", "tanhshrink", "threshold", "trunc", "where",
-        "xlogy",
-        # along a dimension
-        "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "count_nonzero", "cumprod", "cumsum",
-        "log_softmax", "logcumsumexp", "logsumexp", "mean", "norm", "normalize", "prod", "softmax",
-        "softmin", "std", "sum", "var", "vector_norm",
-        # products, layers, losses, distances
-        "addbmm", "addmm", "addmv", "addr", "baddbmm", "bilinear", "binary_cross_entropy",
-        "binary_cross_entropy_with_logits", "bmm", "cdist", "conv1d", "conv2d", "conv3d",
-        "cosine_similarity", "cross", "cross_entropy", "dist", "dot", "einsum", "embedding", "group_norm",
-        "inner", "kl_div", "kron", "l1_loss", "layer_norm", "linear", "matmul", "mm", "mse_loss", "mv",
-        "nll_loss", "outer", "scaled_dot_product_attention", "smooth_l1_loss",
-        # others by index, joined, repeated
-        "cat", "concat", "concatenate", "flip", "gather", "hstack", "index_add", "index_copy",
-        "index_fill", "index_put", "index_select", "masked_select", "repeat", "repeat_interleave", "roll",
-        "scatter", "scatter_add", "select_scatter", "slice_scatter", "stack", "take", "take_along_dim",
-        "tile", "tril", "triu", "vstack",
-        # from nothing
-        "arange", "empty", "empty_like", "eye", "full", "full_like", "linspace", "multinomial",
-        "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "normal", "one_hot", "ones",
-        "ones_like", "rand", "rand_like", "randint", "randn", "randn_like", "randperm", "tensor", "zeros",
-        "zeros_like",
-    }
-)  # fmt: skip
-"""Functions and methods of torch whose result is always new, and that keep none of their arguments."""
 
 _TELLS = frozenset(
     {"backward", "data_ptr", "dim", "element_size", "is_contiguous", "item", "nelement", "numel", "size",
@@ -100,8 +63,8 @@ def computes(call: cst.Call, source: Source) -> bool:
     func = call.func
     of_torch = source.names_from_torch
     if isinstance(func, cst.Name):
-        return func.value in COMPUTES and func.value in of_torch
-    if not isinstance(func, cst.Attribute) or func.attr.value not in COMPUTES:
+        return func.value in torch_table().surely_fresh and func.value in of_torch
+    if not isinstance(func, cst.Attribute) or func.attr.value not in torch_table().surely_fresh:
         return False
     root = root_name(func.value)
     if root in of_torch or root in source.imported_names:

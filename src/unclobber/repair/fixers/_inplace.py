@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import keyword
+from typing import NamedTuple
 
 import libcst as cst
 
-from ...static import torch_table
-from .._syntax import called_name, expression, root_name
+from ...operations import torch_table
+from ...syntax import is_in_place
+from .._syntax import Source, called_name, expression, root_name
 
 # Names that end in an underscore but have no out-of-place form.
 _NOT_OURS = frozenset(
@@ -26,7 +28,7 @@ def is_inplace_name(name: str) -> bool:
     """Return whether a method or function of this name writes to its tensor; ``import_`` only avoids a
     keyword.
     """
-    if not name.endswith("_") or name.startswith("_") or name.endswith("__"):
+    if not is_in_place(name) or name.startswith("_"):
         return False
     return name not in _NOT_OURS and not keyword.iskeyword(name[:-1])
 
@@ -44,62 +46,62 @@ def method_call(node: cst.CSTNode, imported: frozenset[str]) -> tuple[cst.Call, 
     return None
 
 
-def function_call(node: cst.CSTNode, imported: frozenset[str]) -> cst.Call | None:
-    """Return ``torch.relu_(x)`` or ``F.relu_(x)``, else None; initialisers of ``torch.nn.init`` have no
-    other form.
-    """
-    if not isinstance(node, cst.Call) or not node.args:
+def _is_function_call(node: cst.CSTNode, imported: frozenset[str]) -> bool:
+    """Return whether a call is ``torch.relu_(x)`` or ``F.relu_(x)``; initialisers of ``torch.nn.init`` have
+    no other form."""
+    if not isinstance(node, cst.Call) or not node.args or not is_inplace_name(called_name(node.func)):
+        return False
+    return root_name(node.func) in imported and "init" not in _words(node.func)
+
+
+class InPlaceCall(NamedTuple):
+    """A call that writes in place."""
+
+    value: cst.BaseExpression
+    """The value that it leaves in its tensor, as an expression that writes nothing."""
+    target: cst.BaseExpression
+    """The expression that gives the tensor."""
+
+
+def in_place(node: cst.CSTNode, source: Source) -> InPlaceCall | None:
+    """Return a call that writes by its name, by ``inplace=True`` or by ``out=``; None for anything else."""
+    if not isinstance(node, cst.Call):
         return None
-    func = node.func
-    name = called_name(func)
-    if not is_inplace_name(name) or root_name(func) not in imported or "init" in _words(func):
-        return None
-    return node
+    if (written := _by_name(node, source)) is not None:
+        return written
+    if (plain := without_inplace(node)) is not None:
+        return InPlaceCall(plain, node.args[0].value) if plain.args else None
+    return _without_out(node)
 
 
-def out_of_place(
-    node: cst.BaseExpression, imported: frozenset[str], torch: str | None
-) -> cst.BaseExpression | None:
-    """Return the value that an in-place call leaves in its tensor, as an expression that writes nothing.
+def _by_name(node: cst.BaseExpression, source: Source) -> InPlaceCall | None:
+    """Return ``x.op_(…)`` or ``torch.op_(x)``, else None.
 
-    A chain of such calls is taken as a whole: ``x.sub_(a).div_(b)`` gives ``x.sub(a).div(b)``.
-
-    Returns:
-        None if ``node`` is no such call.
+    A chain of such calls is taken as a whole: ``x.sub_(a).div_(b)`` writes ``x``, the value is
+    ``x.sub(a).div(b)``.
     """
-    if function_call(node, imported) is not None:
-        assert isinstance(node, cst.Call)
-        return node.with_changes(func=_renamed(node.func))
-    method = method_call(node, imported)
+    if isinstance(node, cst.Call) and _is_function_call(node, source.imported_names):
+        return InPlaceCall(node.with_changes(func=_renamed(node.func)), node.args[0].value)
+    method = method_call(node, source.imported_names)
     if method is None:
         return None
     call, attribute = method
-    receiver = attribute.value
-    inner = out_of_place(receiver, imported, torch)
-    name = attribute.attr.value
-    if inner is None and name == "zero_" and torch is not None:
-        return call.with_changes(func=expression(f"{torch}.zeros_like"), args=[cst.Arg(receiver)])
-    if inner is None and name in _FILLERS:
-        fresh: cst.BaseExpression
-        if torch is not None:
-            fresh = cst.Call(expression(f"{torch}.empty_like"), [cst.Arg(receiver)])
-        else:
-            fresh = cst.Call(cst.Attribute(receiver, cst.Name("clone")))
-        return call.with_changes(func=attribute.with_changes(value=fresh))
-    if inner is not None and name in _FILLERS:
-        return call.with_changes(func=attribute.with_changes(value=inner))
-    return call.with_changes(
-        func=_renamed(attribute.with_changes(value=inner if inner is not None else receiver))
-    )
-
-
-def innermost_receiver(node: cst.BaseExpression, imported: frozenset[str]) -> cst.BaseExpression:
-    """Return the tensor that a chain of in-place calls starts from."""
-    while True:
-        method = method_call(node, imported)
-        if method is None:
-            return node
-        node = method[1].value
+    receiver, name, torch = attribute.value, attribute.attr.value, source.torch_name
+    inner = _by_name(receiver, source)
+    if inner is not None:
+        attribute = attribute.with_changes(value=inner.value)
+        # `x.mul(2).normal_()` fills the result of `mul`, which is new.
+        func = attribute if name in _FILLERS else _renamed(attribute)
+        return InPlaceCall(call.with_changes(func=func), inner.target)
+    if name == "zero_" and torch is not None:
+        zeros = expression(f"{torch}.zeros_like")
+        return InPlaceCall(call.with_changes(func=zeros, args=[cst.Arg(receiver)]), receiver)
+    if name not in _FILLERS:
+        return InPlaceCall(call.with_changes(func=_renamed(attribute)), receiver)
+    fresh = cst.Call(cst.Attribute(receiver, cst.Name("clone")))
+    if torch is not None:
+        fresh = cst.Call(expression(f"{torch}.empty_like"), [cst.Arg(receiver)])
+    return InPlaceCall(call.with_changes(func=attribute.with_changes(value=fresh)), receiver)
 
 
 def without_inplace(call: cst.Call) -> cst.Call | None:
@@ -119,11 +121,11 @@ def without_inplace(call: cst.Call) -> cst.Call | None:
     return None
 
 
-def without_out(call: cst.Call) -> tuple[cst.Call, cst.BaseExpression] | None:
-    """Return the call without its ``out=``, and the value of that; None if it has none."""
+def _without_out(call: cst.Call) -> InPlaceCall | None:
+    """Return the call without its ``out=``, and what that names; None if it has none."""
     for index, argument in enumerate(call.args):
         if argument.keyword is not None and argument.keyword.value == "out":
-            return _without(call, index), argument.value
+            return InPlaceCall(_without(call, index), argument.value)
     return None
 
 
@@ -145,8 +147,7 @@ def _without(call: cst.Call, index: int) -> cst.Call:
 
 def _with_own_comment(last: cst.Arg, removed: cst.Arg) -> cst.Arg | None:
     """Return the last argument with its own comma if a comment stands behind that; None if there is no
-    comment.
-    """
+    comment."""
     comma = last.comma
     if not isinstance(comma, cst.Comma) or not isinstance(
         comma.whitespace_after, cst.ParenthesizedWhitespace
@@ -169,8 +170,7 @@ def _closing(blank: cst.ParenthesizedWhitespace, removed: cst.Arg) -> cst.Parent
 
 def _position(call: cst.Call) -> int | None:
     """Return the position of ``inplace`` in a function of torch's, by its name; None if it has no such
-    parameter.
-    """
+    parameter."""
     return torch_table().inplace.get(called_name(call.func))
 
 

@@ -1,6 +1,5 @@
 """Reads of a name after it was bound. If there are none, an in-place write was meant for another holder of
-the tensor, and binding the name would lose it.
-"""
+the tensor, and binding the name would lose it."""
 
 from __future__ import annotations
 

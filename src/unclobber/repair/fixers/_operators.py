@@ -30,8 +30,7 @@ _ATOMS = (
 
 def binary(statement: cst.AugAssign) -> cst.BaseExpression | None:
     """Return ``x + y`` for ``x += y``, the right side in brackets if it needs them; None for an unknown
-    operator.
-    """
+    operator."""
     known = _BINARY.get(type(statement.operator))
     if known is None:
         return None

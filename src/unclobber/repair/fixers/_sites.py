@@ -6,49 +6,46 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from ...model import Finding, Site
+from ...model import Finding, Need, Save, Site, Write
 from .._syntax import Source, walk
 from ..project import Project
 
 LocatedStatement = tuple[str, Source, cst.CSTNode]
 """Path of a file, its tree, and one simple statement in it, or the expression in a compound one's header."""
+_MOST_CALLERS = 5
 
 
-def write_statements(finding: Finding, project: Project) -> Iterator[tuple[Site, LocatedStatement]]:
+def write_statements(finding: Finding, project: Project) -> Iterator[tuple[Write, LocatedStatement]]:
     """Yield the statements that wrote, the last one first, because it is nearest to the need."""
     seen: set[int] = set()
     for write in reversed(finding.writes):
-        if write.site is None:
-            continue
-        for located in _located(write.site, project):
+        for located in (located for site in sites(write) for located in _located(site, project)):
             if id(located[2]) not in seen:
                 seen.add(id(located[2]))
-                yield write.site, located
+                yield write, located
 
 
 def saved_statements(finding: Finding, project: Project) -> Iterator[tuple[Site, LocatedStatement]]:
     """Yield the statement that saved, if it is the user's."""
-    site = finding.saved.site if finding.saved is not None else None
-    if site is not None:
+    for site in sites(finding.saved):
         for located in _located(site, project):
             yield site, located
 
 
-def callers(site: Site, project: Project, *, most: int = 5) -> Iterator[tuple[LocatedStatement, int]]:
-    """Yield the user's statements that led to a site, innermost first, each with its line.
+def sites(*facts: Save | Write | Need | None) -> list[Site]:
+    """Return the sites of some facts of a finding, as far as they are known."""
+    return [fact.site for fact in facts if fact is not None and fact.site is not None]
 
-    The site's own statement is the first.
-    """
-    seen: set[tuple[str, int]] = set()
-    places = [(site.path, site.line), *((f.path, f.line) for f in site.stack if not f.library)]
-    for path, line in places:
-        if (path, line) in seen or len(seen) >= most:
-            continue
-        seen.add((path, line))
-        source = project.source(path)
-        statement = (source.statement(line) or source.in_header(line)) if source is not None else None
-        if source is not None and statement is not None:
-            yield (path, source, statement), line
+
+def callers(fact: Save | Write | Need | None, project: Project) -> Iterator[LocatedStatement]:
+    """Yield the user's statements that led to a fact's site, innermost first; the site's own is the first."""
+    for site in sites(fact):
+        places = [(site.path, site.line), *((f.path, f.line) for f in site.stack if not f.library)]
+        for path, line in list(dict.fromkeys(places))[:_MOST_CALLERS]:
+            source = project.source(path)
+            statement = (source.statement(line) or source.in_header(line)) if source is not None else None
+            if source is not None and statement is not None:
+                yield path, source, statement
 
 
 def steps_along_gradient(statement: cst.CSTNode) -> bool:

@@ -22,7 +22,7 @@ _NOTE = "this keeps the gradient of the parameters as the forward read them"
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the calls that led to the save, the outermost first, if a parameter was overwritten."""
-    if finding.code not in ("UC101", "UC102") or finding.saved is None or finding.saved.site is None:
+    if finding.saved is None or finding.saved.site is None:
         return
     by_optimizer = any(write.optimizer is not None for write in finding.writes)
     # A silent write mostly comes without a name: `p.data = other` below a module's call.
@@ -30,14 +30,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.saved.name is None and not by_optimizer and not unseen:
         return
     buffers = (finding.saved.role or "").startswith("running")
-    located = list(callers(finding.saved.site, project))
-    for (path, source, statement), _ in reversed(located):
+    for path, source, statement in reversed(list(callers(finding.saved, project))):
         for text, name in rewrites(source, statement, buffers=buffers):
             what = "frozen statistics" if buffers else "parameters"
             note = "" if buffers else _NOTE
-            yield Candidate(
-                "clone-parameters", f"call `{name}` with copies of its {what}", {path: text}, note=note
-            )
+            yield Candidate(f"call `{name}` with copies of its {what}", {path: text}, note=note)
 
 
 # Layers in training go on counting (test_clones.py, test_frozen_statistics_alone_are_copied).

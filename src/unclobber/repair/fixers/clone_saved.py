@@ -13,9 +13,9 @@ from ...model import Finding, Save
 from .._candidate import Candidate
 from .._syntax import Source, in_brackets, root_name, walk
 from ..project import Project
-from . import _inplace
 from ._blocks import shortened
 from ._fresh import is_fresh
+from ._inplace import in_place
 from ._sites import saved_statements
 
 _MOST = 6
@@ -34,7 +34,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 shared_name = _kept_uncopied(source, node)
             text = source.replaced({node: cloned(node)})
             yield Candidate(
-                "clone-saved",
                 title,
                 {path: text},
                 shared_name=shared_name,
@@ -72,13 +71,9 @@ def _kept_uncopied(source: Source, node: cst.BaseExpression) -> str:
 
     A module or a user's function may keep its result; an in-place call returns a tensor that has a name.
     """
-    imported = source.imported_names
-    if isinstance(node, cst.Call):
-        if _inplace.method_call(node, imported) is not None:
-            return source.code(_inplace.innermost_receiver(node, imported))
-        by_argument = _inplace.function_call(node, imported) is not None or _inplace.without_inplace(node)
-        if by_argument and node.args:
-            return source.code(node.args[0].value)
+    written = in_place(node, source)
+    if written is not None:
+        return source.code(written.target)
     return "" if is_fresh(node, source) else shortened(source.code(node), 40)
 
 
@@ -97,8 +92,7 @@ def _is_result(saved: Save) -> bool:
 
 def _is_read(source: Source, node: cst.BaseExpression) -> bool:
     """Return whether a node is a value that is read here: no target, no argument's or attribute's name, no
-    called function, no index.
-    """
+    called function, no index."""
     if isinstance(node, _NO_TENSORS) or root_name(node) in source.imported_names:
         return False
     parent = source.parents.get(node)

@@ -15,8 +15,8 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, is_place, root_place, walk
 from ..project import Project
-from . import _inplace
 from ._aliases import held_elsewhere
+from ._inplace import in_place
 from ._liveness import read_later
 from ._sites import LocatedStatement, callers, steps_along_gradient, write_statements
 from .clone_saved import cloned
@@ -26,7 +26,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield a clone before each writing statement, then copies for the calls that led to it."""
     if finding.code == "UC301":
         return
-    for site, (path, source, statement) in write_statements(finding, project):
+    for write, (path, source, statement) in write_statements(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
         for place in targets(source, statement):
@@ -36,33 +36,21 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
             if text is not None:
                 shared_name = name if held_elsewhere(source, statement, place) else ""
-                yield Candidate(
-                    "clone-target", f"write to a copy of `{name}`", {path: text}, shared_name=shared_name
-                )
-        for located, _ in callers(site, project):
+                yield Candidate(f"write to a copy of `{name}`", {path: text}, shared_name=shared_name)
+        for located in callers(write, project):
             yield from _copies_for_calls(located)
 
 
 def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
     """Return the names that hold the tensors which a statement writes to."""
-    imported = source.imported_names
     places: list[cst.BaseExpression | None] = []
     if isinstance(statement, cst.AugAssign):
         places.append(root_place(statement.target))
     if isinstance(statement, cst.Assign):
         places += [root_place(t.target) for t in statement.targets if isinstance(t.target, cst.Subscript)]
     for node in walk(statement):
-        if _inplace.method_call(node, imported) is not None:
-            assert isinstance(node, cst.Call)
-            places.append(root_place(_inplace.innermost_receiver(node, imported)))
-        elif isinstance(node, cst.Call) and node.args:
-            if (
-                _inplace.function_call(node, imported) is not None
-                or _inplace.without_inplace(node) is not None
-            ):
-                places.append(root_place(node.args[0].value))
-            elif (output := _inplace.without_out(node)) is not None:
-                places.append(root_place(output[1]))
+        if (written := in_place(node, source)) is not None:
+            places.append(root_place(written.target))
     unique: dict[str, cst.BaseExpression] = {}
     for place in places:
         if place is not None:
@@ -72,8 +60,7 @@ def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
 
 def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
     """Yield ``f(x.clone())`` for ``y = f(x)``. A call whose value is dropped is left out, because it
-    exists for the write alone.
-    """
+    exists for the write alone."""
     path, source, statement = located
     if isinstance(statement, cst.Expr):
         return
@@ -88,4 +75,4 @@ def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
                         source, statement, argument.value
                     )
                     shared_name = name if held else ""
-                    yield Candidate("clone-target", title, {path: text}, shared_name=shared_name, guess=True)
+                    yield Candidate(title, {path: text}, shared_name=shared_name, guess=True)

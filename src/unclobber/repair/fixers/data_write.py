@@ -21,13 +21,11 @@ from ._sites import write_statements
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statements without ``.data``, under ``no_grad``."""
-    if finding.code != "UC102":
-        return
     for _, (path, source, statement) in write_statements(finding, project):
         torch = source.torch_name
         text = rewritten(source, statement, torch) if torch is not None else None
         if text is not None:
-            yield Candidate("data-write", "write under `no_grad` instead of through `.data`", {path: text})
+            yield Candidate("write under `no_grad` instead of through `.data`", {path: text})
 
 
 def rewritten(source: Source, statement: cst.CSTNode, torch: str) -> str | None:

@@ -38,20 +38,18 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     files where it ran.
     """
     # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
-    if finding.code != "UC301" or two_losses(finding, project):
+    if two_losses(finding, project):
         return
-    sites = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
-    near = [path for site in sites if site is not None for (path, _, _), _ in callers(site, project)]
+    near = [path for fact in (finding.needed, finding.saved) for path, _, _ in callers(fact, project)]
     names: dict[str, HiddenState] = {}
     # First, because this fills `names`, which the edits after a backward need.
     kept = list(islice(_cuts(near, project, names), _MOST))
-    needed = finding.needed.site if finding.needed is not None else None
-    for (path, source, statement), _ in callers(needed, project) if needed is not None else ():
+    for path, source, statement in callers(finding.needed, project):
         for text, place in after_backward(source, statement, names.values()):
             title = f"detach the hidden state `{place}` after each backward"
-            yield Candidate("detach-hidden", title, {path: text}, note=NOTE)
+            yield Candidate(title, {path: text}, note=NOTE)
     for path, source, changes, title in kept:
-        yield Candidate("detach-hidden", title, {path: source.replaced(changes)}, note=NOTE, late=True)
+        yield Candidate(title, {path: source.replaced(changes)}, note=NOTE, late=True)
 
 
 def _cuts(
@@ -184,8 +182,7 @@ def after_backward(
     source: Source, statement: cst.CSTNode, hidden: Iterable[HiddenState]
 ) -> Iterator[tuple[str, str]]:
     """Yield new texts that detach, directly after a backward, the states of the objects called in its loop
-    or function.
-    """
+    or function."""
     loop = source.loop_round(statement)
     home = loop or source.above(statement, cst.FunctionDef)
     if home is None:

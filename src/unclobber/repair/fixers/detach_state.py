@@ -29,21 +29,17 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     The source doesn't show which of them ties one graph to the next, so each is tried.
     """
     # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
-    if finding.code != "UC301" or two_losses(finding, project):
+    if two_losses(finding, project):
         return
-    if finding.needed is not None and finding.needed.site is not None:
-        for (path, source, statement), _ in callers(finding.needed.site, project):
-            for loop in source.all_above(statement):
-                if isinstance(loop, (cst.For, cst.While)):
-                    for text, names in after(source, statement, loop):
-                        title = f"detach the carried state {names} after each backward"
-                        yield Candidate("detach-state", title, {path: text}, note=NOTE)
+    for path, source, statement in callers(finding.needed, project):
+        for loop in source.all_above(statement):
+            if isinstance(loop, (cst.For, cst.While)):
+                for text, names in after(source, statement, loop):
+                    title = f"detach the carried state {names} after each backward"
+                    yield Candidate(title, {path: text}, note=NOTE)
     loops: set[int] = set()
-    places = [fact.site for fact in (finding.needed, finding.saved) if fact is not None]
-    for site in places:
-        if site is None:
-            continue
-        for (path, source, statement), _ in callers(site, project):
+    for fact in (finding.needed, finding.saved):
+        for path, source, statement in callers(fact, project):
             nearest = source.loop_round(statement)
             # Several of the call sites may be in one loop.
             if nearest is not None and id(nearest) not in loops:
@@ -56,13 +52,12 @@ def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candida
     """Yield candidates for new texts and the names that they detach."""
     for text, names in texts:
         title = f"detach the carried state {names} from the step before"
-        yield Candidate("detach-state", title, {path: text}, note=NOTE, late=True)
+        yield Candidate(title, {path: text}, note=NOTE, late=True)
 
 
 def after(source: Source, backward: cst.CSTNode, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
     """Yield new texts that detach what a loop carries directly after a backward in it: each place, then
-    those of one statement together.
-    """
+    those of one statement together."""
     together: dict[int, list[str]] = {}
     for node in _carried_reads(source, loop):
         places = together.setdefault(id(source.above(node, cst.SimpleStatementLine)), [])
@@ -112,8 +107,7 @@ def form(value: cst.BaseExpression) -> set[str]:
 
 def _forms(source: Source, place: str) -> set[str]:
     """Return the kinds of all values that a text assigns to a place, but for ``None``: by the backward it
-    is set.
-    """
+    is set."""
     return set().union(*map(form, assigned_to(source, place))) - {"none"}
 
 
@@ -137,8 +131,7 @@ def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, st
 
 def carried_on(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
     """Yield new texts in which a loop ends by detaching all tensors of a tuple that it carries, as an
-    LSTM's state; or one tensor, if the first turn has none.
-    """
+    LSTM's state; or one tensor, if the first turn has none."""
     lines = getattr(loop.body, "body", ())
     last = lines[-1] if lines else None
     if not isinstance(last, cst.SimpleStatementLine):
@@ -190,8 +183,7 @@ def _element(source: Source, place: cst.BaseExpression) -> cst.BaseExpression:
 
 def _bound(source: Source, block: cst.CSTNode) -> set[str]:
     """Return the code of every place and element that a block assigns, and of the last element of a list
-    that it appends to.
-    """
+    that it appends to."""
     codes: set[str] = set()
     for node in walk(block):
         if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
@@ -227,8 +219,7 @@ def is_none(node: cst.CSTNode) -> bool:
 
 def is_operand(source: Source, node: cst.BaseExpression) -> bool:
     """Return whether a place is read as a value by itself: an argument, perhaps in a tuple or list, an
-    operand, or the tensor whose method is called.
-    """
+    operand, or the tensor whose method is called."""
     at: cst.CSTNode = node
     parent = source.parents.get(at)
     while isinstance(parent, (cst.Element, cst.Tuple, cst.List)):

@@ -16,33 +16,30 @@ from .._syntax import Source, is_place, walk
 from ..project import Project
 from ._blocks import line_in, under
 from ._comments import without_decorator
+from ._sites import saved_statements, sites
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of its mode
-    (UC204).
-    """
+    (UC204)."""
     if finding.code == "UC206":
         for path, user in project.sources(_files(finding), "inference_mode"):
             for node in uses(user):
                 title = "use `no_grad` instead of `inference_mode`"
-                yield Candidate("inference-mode", title, {path: renamed(user, node)})
-    if finding.code == "UC204" and finding.saved is not None and finding.saved.site is not None:
-        path = finding.saved.site.path
-        source = project.source(path)
-        statement = source.statement_of(finding.saved.site) if source is not None else None
-        if source is not None and statement is not None:
-            taken = out_of_block(source, statement)
-            if taken is not None:
-                yield Candidate("inference-mode", "take the view outside the mode", {path: taken})
-            for function in (n for n in source.all_above(statement) if isinstance(n, cst.FunctionDef)):
-                text = without_mode(source, function, statement)
-                for inside in recorded(source, function, statement):
-                    title = f"take the view with gradients recorded in `{function.name.value}`"
-                    yield Candidate("inference-mode", title, {path: inside})
-                if text is not None:
-                    title = f"take the view outside the mode: `{function.name.value}` in normal mode"
-                    yield Candidate("inference-mode", title, {path: text})
+                yield Candidate(title, {path: renamed(user, node)})
+        return
+    for _, (path, source, statement) in saved_statements(finding, project):
+        taken = out_of_block(source, statement)
+        if taken is not None:
+            yield Candidate("take the view outside the mode", {path: taken})
+        for function in (n for n in source.all_above(statement) if isinstance(n, cst.FunctionDef)):
+            text = without_mode(source, function, statement)
+            for inside in recorded(source, function, statement):
+                title = f"take the view with gradients recorded in `{function.name.value}`"
+                yield Candidate(title, {path: inside})
+            if text is not None:
+                title = f"take the view outside the mode: `{function.name.value}` in normal mode"
+                yield Candidate(title, {path: text})
 
 
 def uses(source: Source) -> list[cst.Name]:
@@ -99,8 +96,7 @@ def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) 
 
 def out_of_block(source: Source, statement: cst.CSTNode) -> str | None:
     """Return the text with one statement taken out of the ``with torch.no_grad():`` that it is directly
-    in, or None.
-    """
+    in, or None."""
     block = source.above(statement, cst.With)
     if block is None or len(block.items) != 1 or not isinstance(block.body, cst.IndentedBlock):
         return None
@@ -148,7 +144,5 @@ def _is_idle(line: cst.CSTNode) -> bool:
     return True
 
 
-def _files(finding: Finding) -> Iterator[str]:
-    for fact in (finding.made, finding.saved, finding.needed, *finding.writes):
-        if fact is not None and fact.site is not None:
-            yield fact.site.path
+def _files(finding: Finding) -> list[str]:
+    return [site.path for site in sites(finding.made, finding.saved, finding.needed, *finding.writes)]

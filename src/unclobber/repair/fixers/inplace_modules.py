@@ -12,6 +12,7 @@ from .._candidate import Candidate
 from .._syntax import Source, called_name
 from ..project import Project
 from ._inplace import without_inplace
+from ._sites import sites
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -27,20 +28,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         ]
         for path, source, call, plain in calls[:8]:
             title = f"construct {source.code(call)} without `inplace`"
-            yield Candidate(
-                "inplace-modules",
-                title,
-                {path: source.replaced({call: plain})},
-                shared_name=_INPUT,
-                drops=True,
-            )
+            yield Candidate(title, {path: source.replaced({call: plain})}, shared_name=_INPUT, drops=True)
         if len(calls) > 1:
             texts = {
                 path: source.replaced({call: plain for other, _, call, plain in calls if other == path})
                 for path, source, _, _ in calls
             }
             title = f"construct every {kind} without `inplace`"
-            yield Candidate("inplace-modules", title, texts, shared_name=_INPUT, drops=True)
+            yield Candidate(title, texts, shared_name=_INPUT, drops=True)
 
 
 _INPUT = "input of the module"
@@ -61,8 +56,7 @@ def constructors(source: Source, kind: str) -> Iterator[tuple[cst.Call, cst.Call
 
 def _class_of(write: Write) -> str | None:
     """Return the class of the module that wrote: by its label ``trunk.2 (Dropout)``, else by the frames
-    below the user's line, ``Dropout.forward``. None if neither names it.
-    """
+    below the user's line, ``Dropout.forward``. None if neither names it."""
     if write.module is not None and (match := re.search(r"\((\w+)\)$", write.module)):
         return match[1]
     frames = [] if write.site is None else [*write.site.below, *write.site.stack]
@@ -76,7 +70,6 @@ def _class_of(write: Write) -> str | None:
 
 
 def _files(finding: Finding) -> Iterator[str]:
-    for site in [w.site for w in finding.writes] + [finding.saved.site if finding.saved else None]:
-        if site is not None:
-            yield site.path
-            yield from (frame.path for frame in site.stack if not frame.library)
+    for site in sites(*finding.writes, finding.saved):
+        yield site.path
+        yield from (frame.path for frame in site.stack if not frame.library)

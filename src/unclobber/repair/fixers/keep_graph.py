@@ -12,13 +12,14 @@ from collections.abc import Iterator, Sequence
 
 import libcst as cst
 
-from ...model import Finding, Site
+from ...model import Finding
 from .._candidate import KEPT, Candidate
-from .._syntax import Source, names_in, walk
+from .._syntax import Source, calls, names_in, walk
 from ..project import Project
-from ._blocks import body_of, calls_method, line_in, shortened
-from ._sites import LocatedStatement, callers
+from ._blocks import calls_method, in_order, line_in, shortened
+from ._sites import callers
 
+_BACKWARDS = ("backward", "grad")
 _BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_grad_value_"}
 
 
@@ -26,13 +27,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the freeing backward with ``retain_graph=True``, and one backward on the sum of both losses."""
     if not two_losses(finding, project):
         return
-    assert finding.freed is not None
-    assert finding.needed is not None
-    first, second = _callers(finding.freed.site, project), _callers(finding.needed.site, project)
+    first, second = (list(callers(fact, project)) for fact in (finding.freed, finding.needed))
     for path, source, statement in first:
         for text in retained(source, statement):
             title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
-            yield Candidate("keep-graph", title, {path: text}, interpretation=KEPT)
+            yield Candidate(title, {path: text}, interpretation=KEPT)
             break
     for path, source, statement in first:
         for other, _, later in second:
@@ -40,23 +39,20 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if joined is not None:
                 title = f"one backward on the sum instead of `{shortened(source.code(statement))}`"
                 note = "this gives the same gradients in one pass through the shared graph"
-                yield Candidate(
-                    "keep-graph", title, {path: joined}, interpretation=KEPT, joins=True, note=note
-                )
+                yield Candidate(title, {path: joined}, interpretation=KEPT, joins=True, note=note)
                 return
 
 
 def two_losses(finding: Finding, project: Project) -> bool:
     """Return whether the backward that freed the graph and the one that needs it belong together: two
     statements of one block that ran one after the other, or one statement in a loop that runs no forward
-    of its own.
-    """
+    of its own."""
     freed, needed = finding.freed, finding.needed
     # With another backward in between, this is a later turn of a loop (test_keep_graph.py,
     # test_the_same_backward_in_another_turn).
-    if finding.code != "UC301" or freed is None or needed is None or needed.nth != freed.nth + 1:
+    if freed is None or needed is None or needed.nth != freed.nth + 1:
         return False
-    earlier, later = _callers(freed.site, project), _callers(needed.site, project)
+    earlier, later = list(callers(freed, project)), list(callers(needed, project))
     # from the outermost call inwards, because the callers are equal down to where the two part
     for (path, source, first), (other, _, second) in zip(reversed(earlier), reversed(later), strict=False):
         if first is not second:
@@ -65,10 +61,6 @@ def two_losses(finding: Finding, project: Project) -> bool:
         return False
     _, source, statement = earlier[0]
     return statement is later[0][2] and _only_backward(source, statement)
-
-
-def _callers(site: Site | None, project: Project) -> list[LocatedStatement]:
-    return [] if site is None else [located for located, _ in callers(site, project)]
 
 
 def _follows(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
@@ -89,30 +81,17 @@ def _is_before(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
 
 def _only_backward(source: Source, statement: cst.CSTNode) -> bool:
     """Return whether a loop only calls backward, ``for loss in losses: loss.backward()``, on losses from
-    before.
-    """
+    before."""
     loop = source.above(statement, cst.For)
     if loop is None or calls_method(loop.body, {"step", "zero_grad"}):
         return False
-    roots = [call.func.value for call in _backwards(statement) if isinstance(call.func, cst.Attribute)]
+    roots = [call.func.value for call in calls(statement, _BACKWARDS) if isinstance(call.func, cst.Attribute)]
     return any(names_in(root) & names_in(loop.target) for root in roots)
-
-
-def _backwards(statement: cst.CSTNode) -> list[cst.Call]:
-    return [
-        node
-        for node in walk(statement)
-        if isinstance(node, cst.Call) and _name(node.func) in ("backward", "grad")
-    ]
-
-
-def _name(func: cst.BaseExpression) -> str:
-    return func.attr.value if isinstance(func, cst.Attribute) else ""
 
 
 def retained(source: Source, statement: cst.CSTNode) -> Iterator[str]:
     """Yield the text with ``retain_graph=True`` in a statement's backward, unless it has that already."""
-    for call in _backwards(statement):
+    for call in calls(statement, _BACKWARDS):
         said = [a for a in call.args if a.keyword is not None and a.keyword.value == "retain_graph"]
         if said:
             if isinstance(said[0].value, cst.Name) and said[0].value.value == "False":
@@ -139,13 +118,11 @@ def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | Non
     """
     loss, other = _loss(first), _loss(second)
     line, last = source.own_line(first), source.own_line(second)
-    body = body_of(source, line) if line is not None else None
-    if loss is None or other is None or line is None or last is None or body is None:
+    lines = in_order(source, first, last)
+    if loss is None or other is None or line is None or lines is None:
         return None
-    start, stop = line_in(source, line, body), line_in(source, last, body)
-    if start is None or stop is None or body[stop] is not last or stop <= start:
-        return None
-    if not _quiet(body[start + 1 : stop], names_in(loss)):
+    body, start, stop = lines
+    if body[start] is not line or not _quiet(body[start + 1 : stop], names_in(loss)):
         return None
     both = cst.parse_expression(f"({source.code(loss)} + {source.code(other)}).backward()")
     return source.replaced({line: cst.RemoveFromParent(), second: cst.Expr(both)})
@@ -153,10 +130,8 @@ def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | Non
 
 def _loss(statement: cst.CSTNode) -> cst.BaseExpression | None:
     call = statement.value if isinstance(statement, cst.Expr) else None
-    if isinstance(call, cst.Call) and _name(call.func) == "backward" and not call.args:
-        assert isinstance(call.func, cst.Attribute)
-        return call.func.value
-    return None
+    func = call.func if isinstance(call, cst.Call) and not call.args else None
+    return func.value if isinstance(func, cst.Attribute) and func.attr.value == "backward" else None
 
 
 def _quiet(lines: Sequence[cst.CSTNode], names: set[str]) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
+from ...syntax import is_in_place
 from .._candidate import Candidate
 from .._syntax import Source, late, root_place, walk
 from ..project import Project
@@ -37,11 +38,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 note = "what reads the input after the Function then finds its old values"
                 title = f"write to a copy of `{name}` in {where}"
                 if text is not None:
-                    yield Candidate("mark-dirty", title, {path: text}, offered=True, note=note)
+                    yield Candidate(title, {path: text}, offered=True, note=note)
                 continue
             text = marked(source, statement, forward, owner, name)
             if text is not None:
-                yield Candidate("mark-dirty", f"mark `{name}` as written in {where}", {path: text})
+                yield Candidate(f"mark `{name}` as written in {where}", {path: text})
 
 
 def marked(
@@ -115,7 +116,7 @@ def _is_itself(value: cst.BaseExpression, name: str) -> bool:
     """Return whether an expression is the name itself, perhaps through in-place methods."""
     while isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute):
         method = value.func.attr.value
-        if not method.endswith("_") or method.endswith("__"):
+        if not is_in_place(method):
             return False
         value = value.func.value
     place = root_place(value)

@@ -20,18 +20,16 @@ from ._sites import callers, write_statements
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the step's line after the backward's, if both are in one block."""
-    if finding.needed is None or finding.needed.site is None:
-        return
     if not any(write.optimizer is not None for write in finding.writes):
         return
     for _, (path, source, step) in write_statements(finding, project):
-        for (other, _, backward), _ in callers(finding.needed.site, project):
+        for other, _, backward in callers(finding.needed, project):
             text = moved(source, step, backward) if other == path else None
             if text is not None:
                 name = source.code(step).strip()
                 note = f"`{name}` then uses what this backward adds to its gradients, too"
                 title = f"move `{name}` behind `{source.code(backward).strip()}`"
-                yield Candidate("move-step", title, {path: text}, offered=True, note=note)
+                yield Candidate(title, {path: text}, offered=True, note=note)
                 return
 
 
@@ -41,10 +39,8 @@ def moved(source: Source, step: cst.CSTNode, backward: cst.CSTNode) -> str | Non
     if line is None or not calls_method(step, {"step"}):
         return None
     body = body_of(source, line)
-    if body is None:
-        return None
-    start, end = line_in(source, line, body), line_in(source, backward, body)
-    if start is None or end is None or end <= start:
+    end = None if body is None else line_in(source, backward, body)
+    if body is None or end is None or end <= body.index(line):
         return None
     target = body[end]
     return source.replaced(

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from ...static import torch_table
+from ...operations import torch_table
 from .._candidate import Candidate
-from .._syntax import Source, is_place, root_name, walk
+from .._syntax import Source, is_place, root_name, single_target, walk
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
@@ -25,20 +25,17 @@ _ITERATORS = ("enumerate", "zip", "reversed")
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies or single views where the views were made, or where a loop over a tensor makes them."""
-    if finding.code != "UC203":
-        return
     for _, (path, source, statement) in saved_statements(finding, project):
         for text, title, shared_name in rewrites(source, statement):
-            yield Candidate("multi-view", title, {path: text}, shared_name=shared_name)
+            yield Candidate(title, {path: text}, shared_name=shared_name)
     seen: set[int] = set()
-    places = [*(write.site for write in finding.writes), finding.saved.site if finding.saved else None]
-    for site in places:
-        for (path, source, statement), _ in callers(site, project) if site is not None else ():
+    for fact in (*finding.writes, finding.saved):
+        for path, source, statement in callers(fact, project):
             for iterated in _iterated(source, statement):
                 if id(iterated) not in seen:
                     seen.add(id(iterated))
                     title = f"index the parts of `{source.code(iterated)}`, so that each is a view of its own"
-                    yield Candidate("multi-view", title, {path: indexed(source, iterated)})
+                    yield Candidate(title, {path: indexed(source, iterated)})
 
 
 def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
@@ -53,8 +50,7 @@ def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpres
 
 def _sequences(iterable: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
     """Yield the tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h,
-    g.unbind())``.
-    """
+    g.unbind())``."""
     if is_place(iterable) or _unbound(iterable) is not None:
         yield iterable
     elif isinstance(iterable, cst.Call) and getattr(iterable.func, "value", "") in _ITERATORS:
@@ -132,13 +128,12 @@ def _numbers(value: cst.BaseExpression) -> int | list[int] | None:
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
     """Yield new texts for one statement that makes several views, a title, and the code that no longer
-    sees writes to them.
-    """
+    sees writes to them."""
     for node in walk(statement):
         if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
             continue
         name = node.func.attr.value
-        if name not in torch_table().several:
+        if name not in torch_table().returns_several_views:
             continue
         of = node.func.value
         count = _unpacked(statement, node)
@@ -164,13 +159,9 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
 
 def _unpacked(statement: cst.CSTNode, call: cst.Call) -> int:
     """Return the number of names that the call's value is unpacked into, 0 if it isn't."""
-    if isinstance(statement, cst.Assign) and statement.value is call and len(statement.targets) == 1:
-        target = statement.targets[0].target
-        if isinstance(target, (cst.Tuple, cst.List)) and not any(
-            isinstance(e, cst.StarredElement) for e in target.elements
-        ):
-            return len(target.elements)
-    return 0
+    target = single_target(statement) if _bound_whole(statement, call) else None
+    parts = target.elements if isinstance(target, (cst.Tuple, cst.List)) else ()
+    return 0 if any(isinstance(part, cst.StarredElement) for part in parts) else len(parts)
 
 
 def _bound_whole(statement: cst.CSTNode, call: cst.Call) -> bool:

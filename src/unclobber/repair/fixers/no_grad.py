@@ -25,8 +25,6 @@ _NOTE = "this takes the write for a change of the value itself, which no gradien
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statement, or the whole function if it does nothing but write, under ``no_grad``."""
-    if finding.code not in ("UC201", "UC202", "UC203"):
-        return
     for _, (path, source, statement) in write_statements(finding, project):
         torch = source.torch_name
         if torch is None:
@@ -34,14 +32,11 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         late = not _is_update(source, statement)
         for text in wrapped(source, statement, torch):
             title = "write under `torch.no_grad()`"
-            yield Candidate(
-                "no-grad", title, {path: text}, interpretation=NOT_RECORDED, note=_NOTE, late=late
-            )
+            yield Candidate(title, {path: text}, interpretation=NOT_RECORDED, note=_NOTE, late=late)
         function = source.above(statement, cst.FunctionDef)
         if function is not None and only_writes(function):
             title = f"run `{function.name.value}` under `torch.no_grad()`"
             yield Candidate(
-                "no-grad",
                 title,
                 {path: decorated(source, function, torch)},
                 interpretation=NOT_RECORDED,

@@ -15,9 +15,9 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, assignment, in_brackets, is_place, walk
 from ..project import Project
-from . import _inplace
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
+from ._inplace import InPlaceCall, in_place, method_call
 from ._liveness import read_later
 from ._operators import binary
 from ._sites import steps_along_gradient, write_statements
@@ -32,12 +32,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for text, target, is_shared in rewrites(source, statement, keep_dtype=narrow):
             where = f"`{target}`" if target else "the result"
             title = f"write {where} into a new tensor"
-            yield Candidate(
-                "out-of-place",
-                title,
-                {path: text},
-                shared_name=target or "the written one" if is_shared else "",
-            )
+            yield Candidate(title, {path: text}, shared_name=target or "the written one" if is_shared else "")
 
 
 _NARROW = frozenset({"bfloat16", "float16"})
@@ -61,46 +56,18 @@ def rewrites(
                 new = assignment(statement.target, new_value)
                 yield source.with_statement(statement, new), source.code(statement.target), is_shared
         return
-    imported = source.imported_names
-    torch = source.torch_name
-    if isinstance(statement, cst.Expr) and _writes_itself(statement.value, imported):
-        yield from _as_statement(source, statement, imported, torch, keep_dtype)
+    if isinstance(statement, cst.Expr) and (written := in_place(statement.value, source)) is not None:
+        yield from _as_statement(source, statement, written, keep_dtype)
         return
-    yield from _inside(source, statement, imported, torch)
-
-
-def _writes_itself(value: cst.BaseExpression, imported: frozenset[str]) -> bool:
-    """Return whether a value is an in-place call, rather than something that has one among its arguments."""
-    return isinstance(value, cst.Call) and (
-        _inplace.method_call(value, imported) is not None
-        or _inplace.function_call(value, imported) is not None
-        or _inplace.without_inplace(value) is not None
-        or _inplace.without_out(value) is not None
-    )
+    yield from _inside(source, statement)
 
 
 def _as_statement(
-    source: Source, statement: cst.Expr, imported: frozenset[str], torch: str | None, keep_dtype: bool
+    source: Source, statement: cst.Expr, written: InPlaceCall, keep_dtype: bool
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield an in-place call that is a statement as an assignment of its out-of-place form."""
-    call = statement.value
-    if not isinstance(call, cst.Call):
-        return
-    target: cst.BaseExpression | None = None
-    value = _inplace.out_of_place(call, imported, torch)
-    if value is not None:
-        by_function = _inplace.function_call(call, imported) is not None
-        target = call.args[0].value if by_function else _inplace.innermost_receiver(call, imported)
-    elif (plain := _inplace.without_inplace(call)) is not None and call.args:
-        value, target = plain, call.args[0].value
-    elif (output := _inplace.without_out(call)) is not None:
-        value, target = output
-    if (
-        value is None
-        or target is None
-        or not _assignable(target)
-        or not _read_later(source, statement, target)
-    ):
+    value, target = written
+    if not _assignable(target) or not _read_later(source, statement, target):
         return
     is_shared = held_elsewhere(source, statement, target)
     for new_value in _of_same_dtype(value, target, keep_dtype):
@@ -130,32 +97,18 @@ def _read_later(source: Source, statement: cst.Expr, target: cst.BaseExpression)
     return any(read_later(source, statement, part) for part in parts)
 
 
-def _inside(
-    source: Source, statement: cst.CSTNode, imported: frozenset[str], torch: str | None
-) -> Iterator[tuple[str, str, bool]]:
+def _inside(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, bool]]:
     """Yield in-place calls inside a statement out of place: each chain, ``inplace=True`` and ``out=`` on
-    its own.
-    """
+    its own."""
     done: set[int] = set()
     for node in walk(statement):
-        if id(node) in done or not isinstance(node, cst.Call):
-            continue
-        value = _inplace.out_of_place(node, imported, torch)
-        written: cst.BaseExpression | None = None
-        if value is not None:
-            inner: cst.BaseExpression = node
+        if isinstance(node, cst.Call) and id(node) not in done and (written := in_place(node, source)):
             # The inner calls of a chain are written with the outer one.
-            while (method := _inplace.method_call(inner, imported)) is not None:
-                done.add(id(inner))
+            inner: cst.BaseExpression = node
+            while (method := method_call(inner, source.imported_names)) is not None:
                 inner = method[1].value
-            by_function = _inplace.function_call(node, imported) is not None
-            written = node.args[0].value if by_function else inner
-        elif (value := _inplace.without_inplace(node)) is not None:
-            written = node.args[0].value if node.args else None
-        elif (output := _inplace.without_out(node)) is not None:
-            value, written = output
-        if value is not None and written is not None:
-            yield from _with_its_name(source, statement, node, value, written)
+                done.add(id(inner))
+            yield from _with_its_name(source, statement, node, *written)
 
 
 def _with_its_name(
@@ -166,8 +119,7 @@ def _with_its_name(
     written: cst.BaseExpression,
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield a call inside a statement out of place. If the written name is read later, it is bound to the
-    result: ``y = h.relu_()`` gives ``y = h = h.relu()``.
-    """
+    result: ``y = h.relu_()`` gives ``y = h = h.relu()``."""
     if not is_place(written):
         is_shared = not is_fresh(written, source) and not _is_walrus_of_fresh(source, written)
         yield source.replaced({call: _walrus_round(value, written)}), "", is_shared
@@ -222,8 +174,7 @@ def _is_read_outside_call(source: Source, statement: cst.CSTNode, call: cst.Call
 
 def _in_own_scope(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
     """Return whether a lambda or comprehension of the statement holds a node, or a class body the
-    statement.
-    """
+    statement."""
     for above in source.all_above(node):
         if isinstance(above, (cst.Lambda, cst.BaseComp)):
             return True

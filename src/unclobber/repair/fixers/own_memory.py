@@ -13,7 +13,7 @@ import libcst as cst
 from ...model import Finding
 from ...torch_internals.views import EXPANDING
 from .._candidate import Candidate
-from .._syntax import Source, is_place, walk
+from .._syntax import calls, is_place
 from ..project import Project
 from ._sites import saved_statements, write_statements
 from .clone_saved import cloned
@@ -21,27 +21,17 @@ from .clone_saved import cloned
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies of the expanded view where it is made, then copies of the writing statement's operands."""
-    if finding.code != "UC207":
-        return
     for _, (path, source, statement) in saved_statements(finding, project):
-        for call in expansions(statement):
+        for call in calls(statement, EXPANDING):
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"
-            yield Candidate("own-memory", title, {path: source.replaced({call: cloned(call)})})
+            yield Candidate(title, {path: source.replaced({call: cloned(call)})})
     for _, (path, source, statement) in write_statements(finding, project):
-        for read in operands(source, statement):
+        for read in operands(statement):
             title = f"read a copy of `{source.code(read)}`"
-            yield Candidate("own-memory", title, {path: source.replaced({read: cloned(read)})})
+            yield Candidate(title, {path: source.replaced({read: cloned(read)})})
 
 
-def expansions(statement: cst.CSTNode) -> Iterator[cst.Call]:
-    """Yield the calls that show an element in several places and give one tensor."""
-    for node in walk(statement):
-        func = node.func if isinstance(node, cst.Call) else None
-        if isinstance(node, cst.Call) and isinstance(func, cst.Attribute) and func.attr.value in EXPANDING:
-            yield node
-
-
-def operands(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+def operands(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
     """Yield the operands of a writing statement: the right side, or the arguments of an in-place call."""
     values: list[cst.BaseExpression] = []
     if isinstance(statement, (cst.AugAssign, cst.Assign)):

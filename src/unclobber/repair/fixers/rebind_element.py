@@ -12,25 +12,24 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, assignment, is_place, walk
+from .._syntax import Source, assignment, is_place, single_target, walk
 from ..project import Project
-from . import _inplace
 from ._containers import element_held_elsewhere
+from ._inplace import in_place
 from ._operators import binary
 from ._sites import write_statements
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the writing statements with a new tensor in the element, or a copy before a part of it is
-    written.
-    """
+    written."""
     if finding.code == "UC301":
         return
     for _, (path, source, statement) in write_statements(finding, project):
         for text, element, title in rewrites(source, statement):
             code = source.code(element)
             shared_name = code if element_held_elsewhere(source, statement, element) else ""
-            yield Candidate("rebind-element", title.format(code), {path: text}, shared_name=shared_name)
+            yield Candidate(title.format(code), {path: text}, shared_name=shared_name)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, cst.Subscript, str]]:
@@ -54,20 +53,10 @@ def _written(
     """Return the expression that a statement writes to, and the value written if one expression gives it."""
     if isinstance(statement, cst.AugAssign):
         return statement.target, binary(statement)
-    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-        return statement.targets[0].target, None
-    call = statement.value if isinstance(statement, cst.Expr) else None
-    if not isinstance(call, cst.Call):
-        return None, None
-    imported = source.imported_names
-    value = _inplace.out_of_place(call, imported, source.torch_name)
-    if value is not None:
-        by_function = _inplace.function_call(call, imported) is not None
-        return call.args[0].value if by_function else _inplace.innermost_receiver(call, imported), value
-    plain = _inplace.without_inplace(call)
-    if plain is not None and call.args:
-        return call.args[0].value, plain
-    return None, None
+    if (target := single_target(statement)) is not None:
+        return target, None
+    written = in_place(statement.value, source) if isinstance(statement, cst.Expr) else None
+    return (None, None) if written is None else (written.target, written.value)
 
 
 def _elements_below(target: cst.BaseExpression) -> Iterator[cst.Subscript]:
@@ -81,8 +70,7 @@ def _elements_below(target: cst.BaseExpression) -> Iterator[cst.Subscript]:
 
 def _is_element(node: cst.BaseExpression) -> bool:
     """Return whether ``node`` is ``place[index]``, perhaps nested, and reading it twice has no effect of
-    its own.
-    """
+    its own."""
     if not isinstance(node, cst.Subscript):
         return False
     inner = node.value

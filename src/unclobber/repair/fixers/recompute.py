@@ -14,24 +14,22 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, late, names_in
 from ..project import Project
-from ._blocks import binds, body_of, forward_slice, line_in, shortened
+from ._blocks import binds, body_of, forward_slice, in_order, line_in, shortened
 from ._sites import LocatedStatement, callers, write_statements
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the statements that computed the overwritten or freed tensors once more, where they would be
-    new.
-    """
-    saved = finding.saved.site if finding.saved is not None else None
-    forwards = [located for located, _ in callers(saved, project)] if saved is not None else []
-    if finding.code == "UC301" and finding.needed is not None and finding.needed.site is not None:
-        for (path, source, backward), _ in callers(finding.needed.site, project):
+    new."""
+    forwards = list(callers(finding.saved, project))
+    if finding.code == "UC301":
+        for path, source, backward in callers(finding.needed, project):
             made = [(path, source, line) for line in _makers(source, backward)]
             yield from _first(_into_loop(path, source, backward, forwards + made))
     if not any(write.optimizer is not None for write in finding.writes):
         return
-    for site, _ in write_statements(finding, project):
-        for (path, source, step), _ in callers(site, project):
+    for write, _ in write_statements(finding, project):
+        for path, source, step in callers(write, project):
             yield from _first(_after(path, source, step, forwards))
 
 
@@ -65,7 +63,7 @@ def _after(
                 f"compute `{shortened(source.code(forward))}` again after `{shortened(source.code(step))}`"
             )
             note = "the loss is then computed with the updated weights"
-            yield Candidate("recompute", title, {path: text}, offered=True, note=note)
+            yield Candidate(title, {path: text}, offered=True, note=note)
 
 
 def _into_loop(
@@ -77,22 +75,16 @@ def _into_loop(
         if text is not None:
             title = f"move `{shortened(source.code(forward))}` into the loop"
             note = "each turn then computes its own loss, with the weights as they are by then"
-            yield Candidate("recompute", title, {path: text}, offered=True, note=note)
+            yield Candidate(title, {path: text}, offered=True, note=note)
 
 
 def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> str | None:
     """Return the text with the forward's statements repeated after the step's; None if they share no
-    block.
-    """
+    block."""
     line = source.own_line(step)
-    body = body_of(source, line) if line is not None else None
-    if line is None or body is None:
-        return None
-    first, stop = line_in(source, forward, body), line_in(source, line, body)
-    if first is None or stop is None or first >= stop:
-        return None
-    again = forward_slice(body, first, stop)
-    if not again:
+    block = in_order(source, forward, line)
+    again = None if block is None else forward_slice(*block)
+    if line is None or not again:
         return None
     copies = [copy.deep_clone().with_changes(leading_lines=()) for copy in again]
     return source.replaced({line: cst.FlattenSentinel([line, *copies])})
@@ -100,17 +92,11 @@ def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> s
 
 def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode) -> str | None:
     """Return the text with the forward's statements at the start of the loop that the backward is in, or
-    None.
-    """
+    None."""
     loop = source.loop_round(backward)
-    body = body_of(source, loop) if loop is not None else None
-    if loop is None or body is None or not isinstance(loop.body, cst.IndentedBlock):
-        return None
-    first, stop = line_in(source, forward, body), line_in(source, loop, body)
-    if first is None or stop is None or first >= stop:
-        return None
-    lines = forward_slice(body, first, stop)
-    if not lines:
+    block = in_order(source, forward, loop)
+    lines = None if block is None else forward_slice(*block)
+    if loop is None or not lines or not isinstance(loop.body, cst.IndentedBlock):
         return None
     changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line in lines}
     changes[loop.body] = late(lambda block: block.with_changes(body=[*lines, *block.body]))

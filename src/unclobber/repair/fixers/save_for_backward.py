@@ -12,7 +12,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, is_name, is_place, late, walk
+from .._syntax import Source, is_name, is_place, late, single_target, walk
 from ..project import Project
 from ._comments import with_comments_of
 from ._sites import callers
@@ -21,16 +21,9 @@ from .clone_saved import cloned
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the custom Function round a finding's places, rewritten."""
-    if finding.code != "UC103":
-        return
-    sites = [
-        finding.saved.site if finding.saved else None,
-        finding.needed.site if finding.needed else None,
-        *(write.site for write in finding.writes),
-    ]
     seen: set[int] = set()
-    for site in sites:
-        for (path, source, statement), _ in callers(site, project) if site is not None else ():
+    for fact in (finding.saved, finding.needed, *finding.writes):
+        for path, source, statement in callers(fact, project):
             owner = source.above(statement, cst.ClassDef)
             if owner is None or id(owner) in seen:
                 continue
@@ -39,17 +32,16 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if text is not None:
                 title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
                 guess = _may_be_read_outside(source, owner)
-                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate(title, {path: text}, guess=guess)
             for text, kept in copies(source, owner):
                 title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
                 guess = finding.saved is None or kept != finding.saved.expression
-                yield Candidate("save-for-backward", title, {path: text}, guess=guess)
+                yield Candidate(title, {path: text}, guess=guess)
 
 
 def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
     """Return whether code outside of the Function reads an attribute named like one set on ``ctx``, which
-    would be gone: ``y.grad_fn.s``.
-    """
+    would be gone: ``y.grad_fn.s``."""
     inside = list(walk(owner))
     own = {id(node) for node in inside}
     set_there = {
@@ -67,8 +59,7 @@ def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
 
 def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
     """Yield new texts in which a Function keeps copies on ``ctx`` of the values that backward reads there:
-    one, then all.
-    """
+    one, then all."""
     methods = _methods(owner)
     backward = methods.get("backward")
     if backward is None or not backward.params.params:
@@ -80,12 +71,11 @@ def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
             continue
         ctx = method.params.params[0].name.value
         for node in walk(method):
-            if isinstance(node, cst.Assign) and len(node.targets) == 1:
-                target = node.targets[0].target
-                name = target.attr.value if isinstance(target, cst.Attribute) else ""
-                own = isinstance(target, cst.Attribute) and is_name(target.value, ctx)
-                if own and _reads_attribute(backward, back, name):
-                    values += _tensors(node.value)
+            if isinstance(node, cst.Assign):
+                target = single_target(node)
+                if isinstance(target, cst.Attribute) and is_name(target.value, ctx):
+                    read = _reads_attribute(backward, back, target.attr.value)
+                    values += _tensors(node.value) if read else []
             elif isinstance(node, cst.Call) and source.code(node.func) == f"{ctx}.save_for_backward":
                 values += [value for argument in node.args for value in _tensors(argument.value)]
     for value in values:
@@ -142,13 +132,10 @@ def _kept(line: cst.CSTNode, ctx: str, names: set[str]) -> str | None:
     """Return ``name`` for the line ``ctx.name = name``, or None."""
     if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
         return None
-    small = line.body[0]
-    if not isinstance(small, cst.Assign) or len(small.targets) != 1 or not isinstance(small.value, cst.Name):
-        return None
-    target = small.targets[0].target
+    target = single_target(line.body[0])
     if not isinstance(target, cst.Attribute) or not is_name(target.value, ctx):
         return None
-    name = small.value.value
+    name = getattr(cst.ensure_type(line.body[0], cst.Assign).value, "value", None)
     return name if name in names and target.attr.value == name else None
 
 

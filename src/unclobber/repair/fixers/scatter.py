@@ -15,7 +15,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, assignment, is_place
+from .._syntax import Source, assignment, is_place, single_target
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._blocks import assigned_to
@@ -34,8 +34,7 @@ _FORMS_OF = {
     "fill_": _BY_NUMBER,
 }
 """Forms that an index may have, by the operation that ``x[…] = v`` ran. A tensor as an index leads to
-``index_put_``, others to a write of a view (python_variable_indexing.cpp in torch/csrc/autograd).
-"""
+``index_put_``, others to a write of a view (python_variable_indexing.cpp in torch/csrc/autograd)."""
 _TESTS = frozenset(
     {"isnan", "isinf", "isfinite", "eq", "ne", "lt", "le", "gt", "ge", "bool", "logical_not", "logical_and"}
     | {"logical_or", "logical_xor", "isclose", "isin"}
@@ -45,17 +44,16 @@ _TESTS = frozenset(
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield functional forms of the writing assignments."""
-    ran = {write.site: write.operation for write in finding.writes}
-    for site, (path, source, statement) in write_statements(finding, project):
+    for write, (path, source, statement) in write_statements(finding, project):
         for text, name, form in rewrites(source, statement):
-            if form not in _FORMS_OF.get(ran.get(site) or "", (form,)):
+            if form not in _FORMS_OF.get(write.operation or "", (form,)):
                 continue
             # In a loop, each turn copies the whole tensor, so another fixer is preferred.
             looped = source.loop_round(statement) is not None
             shared_name = name if held_elsewhere(source, statement, cst.parse_expression(name)) else ""
             title = f"build the new `{name}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
-            yield Candidate("scatter", title, {path: text}, late=looped, shared_name=shared_name, guess=guess)
+            yield Candidate(title, {path: text}, late=looped, shared_name=shared_name, guess=guess)
 
 
 def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
@@ -77,10 +75,9 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
 
 def _parts(statement: cst.CSTNode) -> tuple[cst.Subscript, cst.BaseExpression] | None:
     """Return the subscript that a statement assigns, with the value, or None."""
-    if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
-        target = statement.targets[0].target
-        if isinstance(target, cst.Subscript):
-            return target, statement.value
+    target = single_target(statement)
+    if isinstance(statement, cst.Assign) and isinstance(target, cst.Subscript):
+        return target, statement.value
     if isinstance(statement, cst.AugAssign) and isinstance(statement.target, cst.Subscript):
         value = binary(statement)
         if value is not None:

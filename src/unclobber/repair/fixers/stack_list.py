@@ -28,7 +28,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for _, (path, source, statement) in write_statements(finding, project):
         text = rewritten(source, statement)
         if text is not None:
-            yield Candidate("stack-list", "collect the parts in a list and stack them", {path: text})
+            yield Candidate("collect the parts in a list and stack them", {path: text})
 
 
 @dataclass
@@ -84,8 +84,7 @@ def rewritten(source: Source, store: cst.CSTNode) -> str | None:
 
 def _appended(name: str) -> New:
     """Return a change of an assignment to ``name.append(value)``, with the value after the changes inside
-    it.
-    """
+    it."""
 
     def make(updated: cst.Assign) -> cst.Expr:
         return cst.Expr(cst.Call(cst.Attribute(cst.Name(name), cst.Name("append")), [cst.Arg(updated.value)]))
@@ -106,8 +105,7 @@ def _element(statement: cst.CSTNode) -> tuple[str, int] | None:
 
 def _dim(node: cst.Subscript) -> int | None:
     """Return the dimension that a subscript takes one element of, all before it being taken whole, or
-    None.
-    """
+    None."""
     *whole, last = [element.slice for element in node.slice]
     # A negative index counts from the buffer's end, which a list has not reached yet.
     if not isinstance(last, cst.Index) or isinstance(
@@ -167,8 +165,7 @@ def _uses(source: Source, lines: object, name: str, dim: int) -> _Uses | None:
 
 def _direct(source: Source, statement: cst.CSTNode, loop: cst.For) -> bool:
     """Return whether a statement runs once in each turn: directly in the loop's body, with no
-    ``continue``.
-    """
+    ``continue``."""
     line = source.own_line(statement)
     if line is None or source.parents.get(line) is not loop.body:
         return False

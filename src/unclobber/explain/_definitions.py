@@ -1,0 +1,241 @@
+"""The one definition that can have given a variable its value at a use, or None.
+
+Only what holds on every path counts. No single statement is certain if a variable is set in one branch of an
+``if``, in a loop that may not run or in a ``try``. The same holds for ``nonlocal`` and ``global``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Literal
+
+from ..source import first_line
+from ..syntax import imported_by
+
+Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """The statement that gave a name its value."""
+
+    kind: Literal["assigned", "iterated", "parameter"]
+    statement: ast.stmt | None = None
+    value: ast.expr | None = None
+    """The assigned expression; for a loop variable, the expression that is iterated over."""
+    position: tuple[int, ...] = ()
+    """Indices into the unpacked value: ``(1,)`` for ``b`` in ``a, b = value``."""
+
+
+class _Ambiguous:
+    """The type of ``_AMBIGUOUS``: several definitions may hold."""
+
+
+_AMBIGUOUS = _Ambiguous()
+_Binding = Definition | _Ambiguous | None
+
+
+def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
+    """Return the function (or module) that a code object was compiled from; None for lambdas and
+    comprehensions."""
+    if code.co_name == "<module>":
+        return tree
+    matching = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and node.name == code.co_name
+        and first_line(node) == code.co_firstlineno
+    ]
+    return matching[0] if len(matching) == 1 else None
+
+
+def reaching(name: str, scope: Scope, at: ast.stmt) -> Definition | None:
+    """Return the definition of ``name`` that the statement ``at`` reads; None unless there is exactly one.
+
+    ``x += …`` is no definition, because it leaves the same object if ``x`` is a tensor.
+
+    Args:
+        name: A variable of ``scope``.
+        scope: The function or module.
+        at: A statement somewhere inside it; what ``at`` itself assigns doesn't count, unless a loop
+            comes back to it.
+    """
+    if _is_declared(name, scope):
+        return None
+    path = _path(scope, at)
+    if path is None:
+        return None
+    binding: _Binding = None
+    for owner, block, index in reversed(path):
+        binding = _last_bound(block[:index], name)
+        if binding is None:
+            binding = _on_entry(owner, block, name)
+        if binding is not None:
+            break
+    if binding is None and not isinstance(scope, ast.Module) and name in _parameters(scope):
+        binding = Definition("parameter")
+    return binding if isinstance(binding, Definition) else None
+
+
+def at_the_end(name: str, scope: Scope) -> Definition | None:
+    """Return the only definition that ``name`` can have after all of ``scope`` has run, or None."""
+    if _is_declared(name, scope) or len(list(_bindings(scope.body, name))) != 1:
+        return None
+    binding = _last_bound(scope.body, name)
+    return binding if isinstance(binding, Definition) else None
+
+
+def is_local(name: str, scope: Scope) -> bool:
+    """Return whether ``name`` is a variable of the function itself; always True for a module."""
+    if isinstance(scope, ast.Module):
+        return True
+    return name in _parameters(scope) or any(True for _ in _bindings(scope.body, name))
+
+
+def _parameters(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    arguments = scope.args
+    return {argument.arg for argument in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]}
+
+
+def _is_declared(name: str, scope: Scope) -> bool:
+    """Return whether another scope may set the name: ``global name``, ``nonlocal name``."""
+    return any(
+        isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names for node in ast.walk(scope)
+    )
+
+
+_Step = tuple[ast.AST, Sequence[ast.stmt], int]
+
+
+def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
+    """Return the way from the scope down to ``at`` as (owner of the block, block, index in it); None if
+    ``at`` isn't inside."""
+    for block in _blocks(scope):
+        for index, statement in enumerate(block):
+            if statement is at:
+                return [(scope, block, index)]
+            if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                continue
+            inner = _path(statement, at)
+            if inner is not None:
+                return [(scope, block, index), *inner]
+    return None
+
+
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield the statement lists directly below ``node``: bodies, ``else``, ``finally``, handlers and
+    cases."""
+    for field in ("body", "orelse", "finalbody"):
+        block = getattr(node, field, None)
+        if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
+            yield block
+    for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+        yield part.body
+
+
+def _last_bound(block: Sequence[ast.stmt], name: str) -> _Binding:
+    for statement in reversed(block):
+        binding = _bound_by(statement, name)
+        if binding is not None:
+            return binding
+    return None
+
+
+def _bound_by(statement: ast.stmt, name: str) -> _Binding:
+    """Return the definition that ``statement`` gives ``name``: `_AMBIGUOUS` if several may hold, None if it
+    binds it nowhere."""
+    if isinstance(statement, ast.Assign):
+        for target in statement.targets:
+            position = _position(target, name)
+            if position is not None:
+                return Definition("assigned", statement, statement.value, position)
+    elif isinstance(statement, ast.AnnAssign):
+        if statement.value is not None and _position(statement.target, name) is not None:
+            return Definition("assigned", statement, statement.value)
+    elif isinstance(statement, (ast.With, ast.AsyncWith)):
+        return _bound_in_header(statement, name) or _last_bound(statement.body, name)
+    return _AMBIGUOUS if any(True for _ in _bindings([statement], name)) else None
+
+
+def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
+    """Return what is known of ``name`` when ``block`` of ``owner`` begins: a definition, `_AMBIGUOUS`, or
+    None if unbound."""
+    if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)) and block is owner.body:
+        if isinstance(owner, (ast.For, ast.AsyncFor)):
+            position = _position(owner.target, name)
+            if position is not None:
+                return Definition("iterated", owner, owner.iter, position)
+        # An earlier pass of the loop may have bound the name in its body.
+        return _AMBIGUOUS if any(True for _ in _bindings(owner.body, name)) else None
+    if isinstance(owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
+        return None
+    if isinstance(owner, (ast.With, ast.AsyncWith)):
+        return _bound_in_header(owner, name)
+    if isinstance(owner, ast.If):
+        return _AMBIGUOUS if _names_in_expression(owner.test, name) else None
+    if isinstance(owner, ast.Try) and block is owner.body:
+        return None
+    # In handlers, in the ``else`` of a loop and in ``match``, an earlier block of the owner may or may not
+    # have run.
+    return _AMBIGUOUS if any(True for _ in _bindings([owner], name)) else None
+
+
+def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Binding:
+    bound = any(
+        item.optional_vars and _position(item.optional_vars, name) is not None for item in owner.items
+    )
+    return _AMBIGUOUS if bound else None
+
+
+def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
+    """Return the indices at which an assignment's target holds the name; None if it doesn't, or not
+    certainly."""
+    if isinstance(target, ast.Name):
+        return () if target.id == name else None
+    if isinstance(target, (ast.Tuple, ast.List)):
+        for index, element in enumerate(target.elts):
+            if isinstance(element, ast.Starred):
+                return None  # the star takes an unknown number of elements
+            inner = _position(element, name)
+            if inner is not None:
+                return (index, *inner)
+    return None
+
+
+def _names_in_expression(node: ast.AST, name: str) -> bool:
+    """Return whether a ``:=`` below ``node`` binds ``name``."""
+    return any(
+        isinstance(part, ast.NamedExpr) and isinstance(part.target, ast.Name) and part.target.id == name
+        for part in ast.walk(node)
+    )
+
+
+def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
+    """Yield every node below ``nodes`` that may give ``name`` another value; inner scopes are skipped."""
+    todo = list(nodes)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Load):
+            yield node
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            if node.name == name:
+                yield node
+            continue
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            if name in imported_by(node):
+                yield node
+        elif (isinstance(node, ast.ExceptHandler) and node.name == name) or (
+            isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name == name
+        ):
+            yield node
+        if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+            continue
+        # ``x += …`` on a tensor leaves the same object, so its target binds nothing (see `reaching`).
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            todo.append(node.value)
+            continue
+        todo.extend(ast.iter_child_nodes(node))

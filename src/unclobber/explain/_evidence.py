@@ -1,0 +1,160 @@
+"""Facts for a judgement, frozen: of a saved tensor at its unpack, or of one of torch's refusals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..model import Frame, Need, Save, Site, Variant, Write
+
+
+@dataclass(frozen=True, slots=True)
+class GradientMemory:
+    """The parameter whose ``.grad`` is the saved tensor; backward itself writes to it."""
+
+    parameter: str
+    """Its module path."""
+    in_bucket: bool
+    """Whether it is a view of a bucket of DistributedDataParallel (``gradient_as_bucket_view=True``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Facts for a judgement, with sources and names already looked up."""
+
+    save: Save
+    writes: tuple[Write, ...]
+    """Every write to its storage since the save, oldest first."""
+    need: Need
+    moved: bool
+    """Whether the version counter has changed, and torch's own check refuses or nothing else is known."""
+    changed: bool
+    """Whether at least one saved element is known to differ from its saved value."""
+    value_known: bool
+    """Whether the saved value is known exactly: the memory as it is, or rebuilt from undo records."""
+    went_before: bool
+    """Whether the backward call before, from the same line, kept this part of the graph
+    (``retain_graph=True``)."""
+    changed_too: tuple[Site | None, ...]
+    """Save sites of other tensors that have changed and that the same backward has yet to read."""
+    unread: bool
+    """Whether no computed gradient reads its values."""
+    unseen: bool
+    """Whether the counter changed more often than the observed writes explain."""
+    storage_swapped: bool
+    """Whether ``.data =`` gave the saved leaf other memory."""
+    torch_message: str | None
+    """The message of torch's own check for this tensor; None if it doesn't refuse."""
+    detached: Write | None = None
+    """The ``detach_()`` that dropped the saved tensor's history, if torch needs that history."""
+    kept_bytes: int = 0
+    """Bytes of overwritten values that are kept for this save's storage."""
+    repaired: bool = False
+    """Whether backward got the value as it was saved."""
+    kind: Literal["saved", "ctx", "recompute"] = "saved"
+    """The holder of the tensor: autograd, an attribute of a custom Function's ``ctx``, or a checkpoint's
+    code, which reads it again although no operation saved it."""
+    read: Site | None = None
+    """The line of the recomputation that reads the tensor."""
+    line_range: str | None = None
+    """The lines between which the content changed without an observed write, as one sentence; None if it
+    didn't."""
+    written: Write | None = None
+    """The one statement that can have made that change; None if there are several."""
+    past_torch: str | None = None
+    """Such a sentence on a change past torch in addition to the shown writes; None if there is none."""
+    unchecked: bool = False
+    """Whether saved-tensor hooks kept the tensor, so that torch compared no version counters."""
+    gradient_memory: GradientMemory | None = None
+    """The parameter of the gradient, if backward may have written to this memory as a gradient; else None."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleHook:
+    """A full backward hook that made a view."""
+
+    module: str | None = None
+    """The module's label, ``trunk.2 (Dropout)``; None if it isn't known."""
+    given: bool = False
+    """Whether the view was the module's input; else it was the output."""
+    name: str | None = None
+    """The name of the hook's function."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusalEvidence:
+    """Facts for a refusal at once: torch has raised, and these are the facts that its message leaves out."""
+
+    code: str
+    """The code of torch's message."""
+    torch_message: str
+    write: Write | None
+    """The refused operation; it may be one that only reads."""
+    variant: Variant | None = None
+    """The variant of the code's sentence, if the code has several."""
+    made: Save | None = None
+    """The line that made the leaf or the view; None if that isn't certain."""
+    how: str | None = None
+    """The operation that made it, in the user's words: ``chunk``, ``[]``, ``iteration``, ``Parameter``."""
+    leaf: str | None = None
+    """The user's name of the leaf that was about to be written, itself or through a view."""
+    leaf_shown: bool = False
+    """Whether ``made`` is the leaf itself, because the refused line makes the view."""
+    module_hook: ModuleHook | None = None
+    """UC205: set if the Function is torch's own, for a module's full backward hooks."""
+    used: Need | None = None
+    """The line that only used a view whose memory had been written before; None if the line itself writes."""
+    saver: Save | None = None
+    """The operation that was about to save the tensor, if torch refused the save."""
+    out_of_place: str | None = None
+    """The refused statement as one that makes a new tensor: ``h = h.clamp(0)``."""
+    parameter: bool = False
+    """Whether the leaf is an ``nn.Parameter``, whose name can't be given to a plain tensor."""
+    expanded: bool = False
+    """Whether elements of the target share memory, so that torch refuses the write under ``no_grad``
+    as well."""
+    in_no_grad: str | None = None
+    """The refused statement in a ``with torch.no_grad():`` on one line, if it fits."""
+
+
+@dataclass(frozen=True, slots=True)
+class FreedEvidence:
+    """Facts for UC301: backward has reached a node whose saved tensors are freed."""
+
+    torch_message: str
+    saved: Save | None
+    """The operation of the node."""
+    freed: Need | None
+    """The backward that freed it."""
+    needed: Need | None
+    """The backward that failed; None if the user's line read a node's attribute."""
+    same_root: bool = False
+    """Whether both backwards began at the same tensor."""
+    joined: Save | None = None
+    """The last operation of the new graph on the way to the freed one; None if both began at the same
+    tensor."""
+    hidden_state: tuple[str, ...] = ()
+    """The variables or attributes through which that operation still references an earlier run's result."""
+    attribute: str | None = None
+    """The one attribute of an object that holds a tensor of this graph: ``block.state``."""
+    attribute_is_freed: bool = False
+    """Whether its tensor is the old graph's result itself, not this run's."""
+    detached: str | None = None
+    """The statement that sets the attribute, or the hidden state, with a ``.detach()``: ``self.state =
+    h.detach()``."""
+    cut: Frame | None = None
+    """The place of that statement: the line that sets the attribute, else the last line of the statement with
+    the failed backward, after which the state must be detached."""
+    root: str | None = None
+    """The user's expression for the tensor that backward began at."""
+
+
+@dataclass(frozen=True, slots=True)
+class StaleEvidence:
+    """torch's own version check refused a tensor that was saved unobserved."""
+
+    torch_message: str
+    needed: Need | None
+    in_transform: bool = False
+    """Whether it was saved in a transform of ``torch.func``, which allows no hooks; else before watching
+    began."""

@@ -1,0 +1,108 @@
+"""The part of an expression that made a node of a graph, found by walking both down together.
+
+``cost = a.sum() + 0.5 * b`` made an AddBackward0 whose second input is a MulBackward0: the ``+`` and the
+``*``. Needed for nodes that saved only a Python number. No hook is called for those, so no stack was noted
+when they were made.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..source import UNKNOWN, Stack
+from ._live import LiveFrame
+from .makers import anything
+from .origins import Finder
+from .places import Place
+
+_NODES: dict[type[ast.operator], tuple[str, ...]] = {
+    ast.Add: ("AddBackward",),
+    ast.Sub: ("SubBackward", "RsubBackward"),
+    ast.Mult: ("MulBackward",),
+    ast.Div: ("DivBackward",),
+    ast.Pow: ("PowBackward",),
+    ast.MatMult: ("MmBackward", "BmmBackward", "MvBackward", "DotBackward", "UnsafeViewBackward"),
+}
+
+
+def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -> Stack | None:
+    """Return the stack of the operation that made the last node of ``way``.
+
+    Args:
+        way: Nodes from the tensor that backward began at, each an input of the one before.
+        live_frames: The frames of the failed backward, innermost first.
+        depth: Index of the user's frame that called it: ``cost.backward()``.
+    Returns:
+        None unless every step of the way matches a part of the expression.
+    """
+    located = live_frames[depth].located()
+    if located is None or not isinstance(located.node, ast.Call):
+        return None
+    function = located.node.func
+    if not isinstance(function, ast.Attribute) or function.attr != "backward":
+        return None
+    finder = Finder(live_frames, anything)
+    place = finder.place(depth)
+    origin = None if place is None else finder.origin(function.value, place)
+    if origin is None:
+        return None
+    for node, child in zip(way, [*way[1:], None], strict=True):
+        if not _made(origin.node, node):
+            return None
+        if child is not None:
+            operand = _operand(origin.node, node, child, finder, origin.place)
+            following = None if operand is None else finder.origin(operand, origin.place)
+            if following is None:
+                return None
+            origin = following
+    made = finder.made(origin.node, origin.place, "operator")
+    return None if made is None else made.stack
+
+
+def _made(expression: ast.expr, node: Any) -> bool:
+    """Return whether the expression's own operation can have made the node."""
+    name = str(node.name())
+    if isinstance(expression, ast.BinOp):
+        return name.startswith(_NODES.get(type(expression.op), ("?",)))
+    if isinstance(expression, ast.UnaryOp):
+        return isinstance(expression.op, ast.USub) and name.startswith("NegBackward")
+    if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute):
+        plain = expression.func.attr.replace("_", "").lower()
+        return plain == name.partition("Backward")[0].lower()
+    return False
+
+
+def _operand(expression: ast.expr, node: Any, child: Any, finder: Finder, place: Place) -> ast.expr | None:
+    """Return the operand of the expression that made ``child``; None if it isn't certain."""
+    places = [index for index, (following, _) in enumerate(node.next_functions) if following is child]
+    if len(places) != 1:
+        return None
+    if isinstance(expression, ast.UnaryOp):
+        return expression.operand
+    if isinstance(expression, ast.BinOp):
+        # `0.5 * x` calls mul(x, 0.5)
+        if _is_number(expression.left, finder, place):
+            return expression.right
+        if _is_number(expression.right, finder, place):
+            return expression.left
+        sides = (expression.left, expression.right)
+        return sides[places[0]] if len(node.next_functions) == 2 else None
+    if isinstance(expression, ast.Call) and isinstance(expression.func, ast.Attribute) and places == [0]:
+        receiver = expression.func.value
+        value = finder.value(receiver, place)
+        is_torch = value is torch or (isinstance(receiver, ast.Name) and receiver.id in ("torch", "F"))
+        if is_torch:
+            return expression.args[0] if expression.args else None
+        return receiver
+    return None
+
+
+def _is_number(node: ast.expr, finder: Finder, place: Place) -> bool:
+    if isinstance(node, ast.Constant):
+        return True
+    value = finder.value(node, place)
+    return value is not UNKNOWN and isinstance(value, (int, float, complex))

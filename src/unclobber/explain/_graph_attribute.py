@@ -1,0 +1,134 @@
+"""Tensors that an object keeps from one run to the next, with the graph that made them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType, FrameType, FunctionType
+from typing import Any
+
+import torch
+
+from ..model import Frame
+from ..observe.hooks import BackwardCall
+from ..observe.hooks.graph import node_of, reachable
+from ..source import code_of, contents, is_a, object_name, path_of, source_of
+from ..torch_internals import compat
+from .assignments import assignments
+
+
+@dataclass(frozen=True)
+class GraphAttribute:
+    """An attribute whose tensor belongs to the graph of a failed backward."""
+
+    name: str
+    """The attribute in the program's words: ``block.state``."""
+    is_freed: bool
+    """Whether an earlier backward has freed the graph of its tensor."""
+    detached: str | None
+    """The one statement that sets it, with a ``.detach()`` added; None if there are several."""
+    cut: Frame | None
+    """The location of that statement."""
+    value: Any
+    """The current value."""
+
+
+def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | None:
+    """Return the one attribute through which a failed backward entered an earlier graph.
+
+    Either the attribute holds a tensor of that earlier graph. Or the program read it for the new graph, and
+    then set it to a tensor of the new one.
+
+    Args:
+        call: The backward that failed.
+        frames: The user's live frames, innermost first.
+    """
+    graph = reachable(call)
+    fresh = call.fresh_from
+    if graph is None or fresh is None:
+        return None
+    old = {key for key, node in graph.items() if compat.graph.sequence_number(node) < fresh}
+    entered = {
+        id(child)
+        for key, node in graph.items()
+        if key not in old
+        for child, _ in node.next_functions
+        if id(child) in old
+    }
+    roots = {id(node_of(root)) for root in call.roots}
+    freed: list[tuple[Any, str]] = []
+    read_before: list[tuple[Any, str]] = []
+    for owner in objects_in(frames):
+        for name, value in list(contents(owner).items()):
+            nodes = {id(compat.graph.grad_fn(tensor)) for tensor in tensors(value)} - roots
+            if nodes & entered:
+                freed.append((owner, name))
+            # An attribute that is only set, and never read, ties nothing:
+            # tests/programs/UC301/tied_what_nobody_reads_again_is_none.py.
+            elif nodes & (graph.keys() - old) and _is_read(owner, name, frames):
+                read_before.append((owner, name))
+    holders = freed or read_before
+    if len(holders) != 1:
+        return None
+    owner, name = holders[0]
+    way = object_name(owner, frames)
+    if way is None:
+        return None
+    value = contents(owner)[name]
+    detached, cut = _detached(owner, name, is_a(value, torch.Tensor))
+    return GraphAttribute(f"{way}.{name}", bool(freed), detached, cut, value)
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """Return the tensors with a graph that an attribute or a variable holds, alone or in a list or tuple."""
+    values = value if type(value) in (list, tuple) else (value,)
+    return [
+        element
+        for element in values
+        if is_a(element, torch.Tensor) and compat.graph.grad_fn(element) is not None
+    ]
+
+
+def has_method(value: Any, code: CodeType) -> bool:
+    """Return whether ``code`` is that of a method which an object's class defines or inherits."""
+    members = (member for kind in type(value).__mro__ for member in vars(kind).values())
+    return any(type(member) is FunctionType and member.__code__ is code for member in members)
+
+
+def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
+    """Return whether code of the owner's class, or code that is running, reads an attribute of this name."""
+    methods = [code_of(member) for member in vars(type(owner)).values() if callable(member)]
+    codes = [*filter(None, methods), *(frame.f_code for frame in frames)]
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
+        for code in codes
+        if (source := source_of(code)) is not None
+        for node in ast.walk(source.tree)
+    )
+
+
+def _detached(owner: Any, name: str, alone: bool) -> tuple[str | None, Frame | None]:
+    """Return the one statement that sets the attribute, with ``.detach()``, and its location; (None, None) if
+    it isn't that simple."""
+    ways = list(assignments(type(owner), name))
+    if len(ways) != 1 or not alone:
+        return None, None
+    value, statement, code, source = ways[0]
+    left, equals, right = source.text(statement).partition(" = ")
+    simple = equals and right == source.text(value) and right.replace(".", "").isidentifier()
+    if not simple:
+        return None, None
+    return f"{left} = {right}.detach()", Frame(path_of(code), statement.lineno, code.co_qualname)
+
+
+def objects_in(frames: Sequence[FrameType]) -> Iterator[Any]:
+    """Yield the objects in the frames' variables and every module inside of them, each once."""
+    seen: set[int] = set()
+    for frame in frames:
+        for value in [*frame.f_locals.values(), *frame.f_globals.values()]:
+            inner = torch.nn.Module.modules(value) if is_a(value, torch.nn.Module) else (value,)
+            for part in inner:
+                if id(part) not in seen and not is_a(part, (type, torch.Tensor)):
+                    seen.add(id(part))
+                    yield part

@@ -1,0 +1,66 @@
+"""The program's frames: those that are running, and those of a failure that has passed through them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+from ..observe.hooks import backward
+from ..source import Located, Stack, is_library, locate
+
+
+class LiveFrame(NamedTuple):
+    """A frame of a failed call, with its last instruction."""
+
+    frame: FrameType
+    lasti: int
+
+    @property
+    def code(self) -> CodeType:
+        """The frame's code."""
+        return self.frame.f_code
+
+    def located(self) -> Located | None:
+        """Return the node of the last instruction; None if it isn't certain."""
+        return locate(self.frame.f_code, self.lasti)
+
+
+def user_frames(*, of_forward: bool = False) -> list[FrameType]:
+    """Return the running frames of the user's code, innermost first.
+
+    Args:
+        of_forward: Leave out frames that run inside of backward. There a custom Function's ``grad_out`` may
+            share the memory of a tensor that its forward saved, and is no name for it.
+    """
+    frames: list[FrameType] = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if of_forward and backward.call_in(frame) is not None:
+            frames.clear()
+        if not is_library(frame.f_code):
+            frames.append(frame)
+        frame = frame.f_back
+    return frames
+
+
+def user_frames_of(live_frames: Sequence[LiveFrame]) -> list[FrameType]:
+    """Return the frames of a traceback that are user code, innermost first."""
+    return [live_frame.frame for live_frame in live_frames if not is_library(live_frame.code)]
+
+
+def user_depth(live_frames: Sequence[LiveFrame]) -> int | None:
+    """Return the index of the innermost live frame of the user's code; None if all are a library's."""
+    for depth, live_frame in enumerate(live_frames):
+        if not is_library(live_frame.code):
+            return depth
+    return None
+
+
+def stack_of(live_frames: Sequence[LiveFrame]) -> Stack:
+    """Return the live frames as a stack."""
+    stack: list[Any] = []
+    for live_frame in live_frames:
+        stack += (live_frame.code, live_frame.lasti)
+    return tuple(stack)

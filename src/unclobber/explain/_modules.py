@@ -1,0 +1,63 @@
+"""The line that made a parameter, found from the modules that hold it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+import torch
+
+from ..source import is_a, is_library
+from ._graph_attribute import objects_in
+from .assignments import assignments
+from .origins import Finder, Origin
+from .places import Place
+
+
+def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
+    """Return the line of the program's class that made the parameter, or the library's module that owns it.
+
+    If no class of the program holds that module, return the line that made the outermost module.
+
+    Args:
+        tensor: A parameter, as the very object that a module holds.
+        finder: The search in the failure's frames, with the expressions that count as making it.
+    """
+    frames = [live_frame.frame for live_frame in finder.live_frames if not is_library(live_frame.code)]
+    modules = [candidate for candidate in objects_in(frames) if is_a(candidate, torch.nn.Module)]
+    owners = [
+        (module, name) for module in modules for name, own in module._parameters.items() if own is tensor
+    ]
+    return _set_at(*owners[0], modules, finder) if len(owners) == 1 else None
+
+
+def _set_at(
+    owner: torch.nn.Module, name: str, modules: Sequence[torch.nn.Module], finder: Finder
+) -> Origin | None:
+    """Return the line that set ``owner.name``; if a torch class did, the line that made ``owner`` itself."""
+    ways = list(assignments(type(owner), name))
+    if len(ways) == 1:
+        value, statement, code, source = ways[0]
+        known = not finder.set_by_others(name, code)
+        return finder.origin(value, Place(code, source, statement)) if known else None
+    if ways or not type(owner).__module__.startswith("torch."):
+        return None
+    parents = [
+        (parent, name) for parent in modules for name, child in parent._modules.items() if child is owner
+    ]
+    if parents:
+        return _set_at(*parents[0], modules, finder) if len(parents) == 1 else None
+    return _variable_of(owner, finder)
+
+
+def _variable_of(module: torch.nn.Module, finder: Finder) -> Origin | None:
+    """Return the line in the outermost frame with a variable for the module that set this variable."""
+    for depth in range(len(finder.live_frames) - 1, -1, -1):
+        frame = finder.live_frames[depth].frame
+        if is_library(frame.f_code):
+            continue
+        names = [name for name, value in frame.f_locals.items() if value is module]
+        place = finder.place(depth) if len(names) == 1 else None
+        if place is not None:
+            return finder.origin(ast.Name(names[0], ast.Load()), place)
+    return None

@@ -1,0 +1,362 @@
+"""Evidence for a second backward that failed: the freed node, the backward that freed it, and the link of
+both graphs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from ..model import Frame, Save
+from ..observe.hooks import BackwardCall, BackwardMark, backward
+from ..observe.hooks.graph import node_of, reachable
+from ..source import (
+    contents,
+    is_a,
+    is_library,
+    line_of,
+    locate,
+    object_name,
+    path_of,
+    source_of,
+    user_expression,
+    user_frame,
+    value_of,
+)
+from ..syntax import parse_expression
+from ..torch_internals import compat
+from . import _expressions, _graph_attribute, freed, need
+from ._evidence import FreedEvidence
+from ._live import LiveFrame, user_depth, user_frames_of
+from .freed import FreedNode
+from .save import of_node
+
+
+def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_before: int) -> FreedEvidence:
+    """Return the evidence for a backward that reached a freed node.
+
+    Args:
+        error: torch's error.
+        live_frames: Its frames, innermost first.
+        backwards_before: Backward calls of the process before the session.
+    """
+    failure = _SecondBackward(live_frames)
+    halted, mark = failure.halted, failure.freed_by()
+    joined = failure.joined
+    attribute, hidden_state = failure.attribute(), failure.hidden_state()
+    return FreedEvidence(
+        torch_message=str(error),
+        saved=failure.saved(),
+        freed=None if mark is None else need.of(mark, backwards_before),
+        needed=need.failed(live_frames, backwards_before, halted.node if halted and halted.certain else None),
+        same_root=failure.again is not None,
+        joined=None if joined is None else joined.save,
+        hidden_state=tuple(hidden_state),
+        attribute=None if attribute is None else attribute.name,
+        attribute_is_freed=attribute is not None and attribute.is_freed,
+        detached=attribute.detached if attribute is not None else _detached(hidden_state),
+        cut=failure.cut(attribute, hidden_state),
+        root=_root(failure.call),
+    )
+
+
+class _Joined(NamedTuple):
+    """The last node on the way to the freed one that the failed backward itself ran."""
+
+    save: Save
+    """The node's operation."""
+    note: freed.Note
+
+
+class _SecondBackward:
+    """A backward's failure at a freed node; each method answers one question about it."""
+
+    def __init__(self, live_frames: Sequence[LiveFrame]) -> None:
+        """Look up the freed node, its note and the earlier backward in the frames of the failure."""
+        self.live_frames = live_frames
+        self.call = need.call_of(live_frames)
+        self.frames = user_frames_of(live_frames)
+        self.halted = self._halted()
+        """The node at which the engine stopped."""
+        self.freed = self.halted if self.halted is None else self.halted.beyond or self.halted
+        """The freed node. An earlier backward freed it, whether or not this one reached it."""
+        self.note = None if self.freed is None else freed.note_of(self.freed.node)
+        self.again = self._again()
+        """The earlier backward that began at the same tensor, or None."""
+        self.joined = self._joined()
+
+    def _halted(self) -> FreedNode | None:
+        """Return the node at which the engine stopped, or the custom Function whose ``ctx`` could not be
+        read."""
+        reader = _reader(self.live_frames)
+        if reader is not None:
+            return freed.freed_function(reader, () if self.call is None else self.call.roots)
+        variables = (value for frame in self.frames for value in frame.f_locals.values())
+        held = (value for value in variables if is_a(value, torch.Tensor))
+        return None if self.call is None else freed.first_freed(self.call, held)
+
+    def _again(self) -> BackwardMark | None:
+        """Return the latest earlier backward that began at one of this call's roots and freed its graph."""
+        call = self.call
+        nodes = [] if call is None else [node_of(root) for root in call.roots]
+        earlier = [
+            mark
+            for node in nodes
+            if call is not None and node is not None and (mark := freed.latest_before(node, call)) is not None
+        ]
+        return earlier[-1] if earlier else None
+
+    def _joined(self) -> _Joined | None:
+        """Return the last noted node on the way to the freed one that this call ran; None if the same tensor
+        was the root."""
+        if self.again is not None or self.freed is None or self.call is None:
+            return None
+        for node in reversed(self.freed.way[:-1]):
+            note = freed.note_of(node)
+            if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
+                return _Joined(of_node(node, note.stack), note)
+        return None
+
+    def freed_by(self) -> BackwardMark | None:
+        """Return the backward that freed the node; None if no hook saw it."""
+        mark = self._went_through()
+        is_call = mark is not None and self.call is not None and mark.nth == self.call.nth
+        return self.again if mark is None or mark.keeps_graph or is_call else mark
+
+    def _went_through(self) -> BackwardMark | None:
+        """Return the mark of the last backward that ran the freed node, by its note or by the nodes around
+        it."""
+        if self.note is not None:
+            return self.note.mark
+        if self.freed is None or self.call is None:
+            return None
+        mark = self.freed.by or freed.freed_below(self.freed.node, self.call)
+        return mark or backward.only_earlier(self.call, reachable(self.call) or {})
+
+    def saved(self) -> Save | None:
+        """Return the freed operation; None if its line isn't certain."""
+        freed_node = self.freed
+        if freed_node is None or not freed_node.certain:
+            return None
+        if self.note is not None:
+            return of_node(freed_node.node, self.note.stack)
+        depth = user_depth(self.live_frames)
+        stack = None if depth is None else _expressions.stack_of(freed_node.way, self.live_frames, depth)
+        return None if stack is None else of_node(freed_node.node, stack, noted=False)
+
+    def attribute(self) -> _graph_attribute.GraphAttribute | None:
+        """Return the one attribute of an object that holds a tensor of the graph; None if the roots are the
+        same."""
+        if self.call is None or self.again is not None:
+            return None
+        return _graph_attribute.find(self.call, self.frames)
+
+    def hidden_state(self) -> HiddenState:
+        """Return the variables or attributes that link the new graph to the freed one."""
+        joined = None if self.joined is None else self.joined.note
+        return (
+            _set_by_statement(joined, self.live_frames)
+            or _set_by_loop(self.call, self.live_frames)
+            or _set_by_method(joined, self.note, self.frames)
+        )
+
+    def cut(self, attribute: _graph_attribute.GraphAttribute | None, state: HiddenState) -> Frame | None:
+        """Return where to detach the link of both graphs: at the one statement that sets an attribute, or
+        after the backward."""
+        if attribute is None:
+            return self._behind_backward(state)
+        return attribute.cut or self._behind_backward({attribute.name: attribute.value})
+
+    def _behind_backward(self, state: HiddenState) -> Frame | None:
+        """Return the last line of the statement that ran the backward, in the innermost function that knows
+        all of ``state`` by name."""
+        for live_frame in self.live_frames[user_depth(self.live_frames) or 0 :] if state else ():
+            if all(_value(name, live_frame.frame) is value for name, value in state.items()):
+                code = live_frame.code
+                located = locate(code, live_frame.lasti)
+                line = None if located is None else located.statement.end_lineno
+                return Frame(path_of(code), line or line_of(code, live_frame.lasti), code.co_qualname)
+        return None
+
+
+def _reader(live_frames: Sequence[LiveFrame]) -> Any:
+    """Return the node whose attribute the failing line read: ``ctx.saved_tensors``. None for other lines."""
+    live_frame = live_frames[0]
+    located = live_frame.located()
+    if located is None or not isinstance(located.node, ast.Attribute):
+        return None
+    node = value_of(located.node.value, live_frame.frame)
+    return node if isinstance(node, torch.autograd.graph.Node) else None
+
+
+HiddenState = Mapping[str, Any]
+"""State that one run of the program leaves to the next: names, with their current values."""
+
+
+def _set_by_statement(note: freed.Note | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
+    """Return the variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
+
+    If it sets none, return those of the nearest statement that called it, if they hold tensors with a graph.
+    Only functions that are still running count, because others set their variables again at the next call.
+    """
+    stack = () if note is None else note.stack
+    own = None if note is None else user_frame(note.stack)
+    for code, lasti in zip(stack[::2], stack[1::2], strict=True):
+        live_frame = next((running for running in live_frames if running.code is code), None)
+        located = None if live_frame is None or is_library(code) else locate(code, lasti)
+        if live_frame is None or located is None:
+            continue
+        state = {name: _value(name, live_frame.frame) for name in _read_and_set(located.statement)}
+        if own is None or code is not own[0]:
+            state = {name: value for name, value in state.items() if _graph_attribute.tensors(value)}
+        if state:
+            return state
+    return {}
+
+
+def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
+    """Return the one variable of the loop around ``loss.backward()`` that is made from its own last value.
+
+    Only if its tensor, or one of a tuple, belongs to the graph.
+    """
+    depth = user_depth(live_frames)
+    graph = None if call is None else reachable(call)
+    if depth is None or graph is None:
+        return {}
+    live_frame = live_frames[depth]
+    source = source_of(live_frame.code)
+    line = line_of(live_frame.code, live_frame.lasti)
+    loops = [
+        loop
+        for loop in (ast.walk(source.tree) if source is not None else ())
+        if isinstance(loop, (ast.For, ast.While)) and loop.lineno <= line <= (loop.end_lineno or 0)
+    ]
+    statements = [
+        statement
+        for loop in loops[-1:]
+        for statement in ast.walk(loop)
+        if isinstance(statement, (ast.Assign, ast.AugAssign))
+    ]
+    state = {
+        name: _value(name, live_frame.frame) for statement in statements for name in _read_and_set(statement)
+    }
+    # A variable that the loop also sets without reading it starts from scratch in each pass.
+    for name in {
+        name for statement in statements for name in _set(statement).keys() - _read_and_set(statement)
+    }:
+        state.pop(name, None)
+    of_graph = {
+        name: value
+        for name, value in state.items()
+        if any(id(compat.graph.grad_fn(tensor)) in graph for tensor in _graph_attribute.tensors(value))
+    }
+    return of_graph if len(of_graph) == 1 else {}
+
+
+def _set_by_method(
+    joined: freed.Note | None, of_freed: freed.Note | None, frames: Sequence[FrameType]
+) -> HiddenState:
+    """Return the attributes that a method's statement both reads and sets, if it made both the freed node and
+    the node that references it.
+
+    ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``, as in
+    tests/programs/UC301/tied_an_lstm_s_state_on_its_module.py.
+    """
+    place = None if joined is None else user_frame(joined.stack)
+    # An input computed once may be the link instead, on another line:
+    # tests/programs/UC301/tied_an_input_that_was_computed_once.py.
+    if place is None or of_freed is None or place != user_frame(of_freed.stack):
+        return {}
+    code, located = place[0], locate(*place)
+    if located is None or not code.co_argcount:
+        return {}
+    receiver = code.co_varnames[0]
+    ways = [name.split(".") for name in _read_and_set(located.statement)]
+    names = [way[1] for way in ways if len(way) == 2 and way[0] == receiver]
+    owners = [
+        candidate
+        for candidate in _graph_attribute.objects_in(frames)
+        if _graph_attribute.has_method(candidate, code)
+    ]
+    if not names or len(owners) != 1:
+        return {}
+    own = contents(owners[0])
+    way = object_name(owners[0], frames) or receiver
+    return {f"{way}.{name}": own[name] for name in names if _graph_attribute.tensors(own.get(name))}
+
+
+def _value(name: str, frame: FrameType) -> Any:
+    return value_of(parse_expression(name), frame)
+
+
+def _detached(state: HiddenState) -> str | None:
+    """Return the statement that detaches a hidden state: each tensor of an LSTM's state. None if a part is no
+    tensor."""
+    cut = [_cut(name, value) for name, value in state.items()]
+    return f"{', '.join(state)} = {', '.join(map(str, cut))}" if cut and None not in cut else None
+
+
+def _cut(name: str, value: Any) -> str | None:
+    if is_a(value, torch.Tensor):
+        return f"{name}.detach()"
+    if type(value) not in (tuple, list) or not all(is_a(part, torch.Tensor) for part in value):
+        return None
+    parts = f"part.detach() for part in {name}"
+    return f"tuple({parts})" if type(value) is tuple else f"[{parts}]"
+
+
+_CUTS = frozenset({"detach", "data"})
+"""Attributes that return a tensor without its graph:
+tests/programs/UC301/tied_one_of_two_the_other_is_cut_already.py."""
+
+
+def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
+    """Return the variables and attributes that an assignment both reads and sets, in the order of its
+    targets."""
+    stored = _set(statement)
+    if not isinstance(statement, ast.Assign):
+        return tuple(stored)
+    cut = [
+        id(part.value)
+        for part in ast.walk(statement.value)
+        if isinstance(part, ast.Attribute) and part.attr in _CUTS
+    ]
+    read = {
+        ast.unparse(part)
+        for part in ast.walk(statement.value)
+        if isinstance(part, (ast.Name, ast.Attribute)) and id(part) not in cut
+    }
+    return tuple(name for name in stored if name in read)
+
+
+def _set(statement: ast.stmt) -> dict[str, None]:
+    """Return the variables and attributes that an assignment sets, in its order."""
+    targets: Sequence[ast.expr] = ()
+    if isinstance(statement, ast.Assign):
+        targets = statement.targets
+    elif isinstance(statement, ast.AugAssign):
+        targets = (statement.target,)
+    return {ast.unparse(part): None for target in targets for part in _parts(target)}
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        return [part for element in target.elts for part in _parts(element)]
+    return [target] if isinstance(target, (ast.Name, ast.Attribute)) else []
+
+
+def _root(call: BackwardCall | None) -> str | None:
+    """Return the expression of the root: ``loss`` in ``loss.backward()``. None if there are several roots or
+    another call."""
+    if call is None or len(call.roots) != 1:
+        return None
+    expression = user_expression(call.stack)
+    if expression is None or not isinstance(expression[0].node, ast.Call):
+        return None
+    function = expression[0].node.func
+    if isinstance(function, ast.Attribute) and function.attr == "backward":
+        return ast.unparse(function.value) if isinstance(function.value, (ast.Name, ast.Attribute)) else None
+    return None

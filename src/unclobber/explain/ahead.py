@@ -1,0 +1,75 @@
+"""Saved tensors that torch would have refused next, had the same backward not stopped at an earlier one.
+
+Only saves that a node is certain to unpack count: those of torch's own nodes, which unpack all of them before
+they compute anything (torch/csrc/autograd/generated/Functions.cpp). A custom Function unpacks when its
+backward says so. Saves hidden by inner hooks or inside a ``CopySlices`` can't be reached from their node.
+tests/property/test_refused_too.py compares the list with torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from ..observe.hooks import backward
+from ..observe.hooks.graph import needed, reachable
+from ..observe.record import Ledger, SavedTensor
+from ..torch_internals import compat
+
+
+class Awaited(NamedTuple):
+    """A saved tensor whose memory was written, and the node that has yet to unpack it."""
+
+    saved: SavedTensor
+    node: Any
+
+
+def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
+    """Yield the other saves that the running backward would refuse, in the order in which it would unpack
+    them.
+
+    Args:
+        first: The save that it has refused.
+        ledger: The ledger with that save.
+    """
+    moved = {id(kept) for kept in ledger.saves() if kept is not first and _is_refused(kept)}
+    call = backward.current()
+    if not moved or call is None:
+        return
+    every = reachable(call)
+    if every is None:
+        return
+    wanted = needed(every, call.inputs) if call.inputs else every.keys()
+    running = compat.graph.current_node()
+    nodes = [node for key, node in every.items() if key in wanted and (node is running or not _has_run(node))]
+    for node in sorted(nodes, key=compat.graph.sequence_number, reverse=True):
+        if _is_freed(node, call):
+            return  # torch stops at a freed node
+        if not isinstance(node, torch.autograd.function.BackwardCFunction):
+            for _, kept in compat.kept.raw_saved(node):
+                if id(kept) in moved:
+                    yield Awaited(kept, node)
+
+
+def _is_refused(saved: SavedTensor) -> bool:
+    """Return whether torch's check of the version counter fails. A save that lost its history belongs to
+    another code."""
+    if saved.unchecked or (saved.entry is not None and saved.entry.detached is not None):
+        return False
+    return saved.alias._version != saved.version
+
+
+def _has_run(node: Any) -> bool:
+    """Return whether the running backward has unpacked a node's saves."""
+    note = backward.marker.note_of(node)
+    return note is not None and note[1] is not None and note[1] is backward.marker.now
+
+
+def _is_freed(node: Any, call: backward.BackwardCall) -> bool:
+    """Return whether an earlier backward has run a node and freed its saves."""
+    note = backward.marker.note_of(node)
+    if note is None or note[1] is None or note[1].nth >= call.nth:
+        return False
+    return any(compat.kept.is_freed(node, name) for name in compat.kept.raw_attributes(node))

@@ -1,0 +1,135 @@
+"""The code that sets an object's attribute: methods of its classes, and code outside them.
+
+``assignments`` finds what the methods of the classes set. ``may_set`` looks for writers outside: if a
+function says ``posterior.scale = …``, the assignment in the class need not be the one that counts.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from types import CodeType
+
+from ..source import ParsedSource, function_of, is_library, is_library_path, source_of, tree_of
+from ..syntax import last_name
+from ._definitions import scope_of
+
+
+def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, CodeType, ParsedSource]]:
+    """Yield every ``self.name = value`` in the program's classes that ``kind`` is made of, except ``=
+    None``."""
+    for base in kind.__mro__:
+        for member in list(vars(base).values()):
+            function = function_of(
+                member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
+            )
+            if function is None or is_library(function.__code__):
+                continue
+            source = source_of(function.__code__)
+            scope = None if source is None else scope_of(source.tree, function.__code__)
+            if source is None or scope is None or isinstance(scope, ast.Module) or not scope.args.args:
+                continue
+            for value, statement in _set_on(scope.args.args[0].arg, name, scope):
+                yield value, statement, function.__code__, source
+
+
+def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, ast.stmt]]:
+    """Yield the values that ``scope`` sets on ``owner.name``, each with its statement; registered parameters
+    and buffers too."""
+
+    def is_it(target: ast.expr) -> bool:
+        return (
+            isinstance(target, ast.Attribute)
+            and target.attr == name
+            and isinstance(target.value, ast.Name)
+            and target.value.id == owner
+        )
+
+    for node in ast.walk(scope):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if is_it(target):
+                    if not (isinstance(node.value, ast.Constant) and node.value.value is None):
+                        yield node.value, node
+                elif isinstance(target, ast.Tuple) and any(is_it(element) for element in target.elts):
+                    index = next(i for i, element in enumerate(target.elts) if is_it(element))
+                    parallel = isinstance(node.value, ast.Tuple) and len(node.value.elts) == len(target.elts)
+                    yield (node.value.elts[index] if parallel else node.value), node  # type: ignore[attr-defined]
+        elif (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Call)
+            and last_name(node.value.func) in ("register_parameter", "register_buffer")
+            and len(node.value.args) > 1
+            and isinstance(node.value.args[0], ast.Constant)
+            and node.value.args[0].value == name
+        ):
+            yield node.value.args[1], node
+
+
+def may_set(name: str, home: str, files: Iterable[str]) -> bool:
+    """Return whether the program sets an attribute of this name on anything but a method's own object.
+
+    Args:
+        name: The attribute.
+        home: The file of the class. Loaded modules of its project are looked at, too.
+        files: Further files of the program.
+    """
+    return any(_sets(name, tree) for tree in _trees(name, home, files))
+
+
+def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
+    """Yield the trees of the program's files that contain ``word``: the class's, the given ones and loaded
+    modules of its project."""
+    root = os.path.join(_root(os.path.abspath(home)), "")
+    # A copy, because another thread may import a module meanwhile.
+    loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    neighbours = [file for file in loaded if isinstance(file, str) and file.startswith(root)]
+    for file in dict.fromkeys((home, *files, *neighbours)):
+        tree = None if is_library_path(file) else tree_of(file, word)
+        if tree is not None:
+            yield tree
+
+
+def _root(file: str) -> str:
+    """Return the folder that contains a file's outermost package."""
+    folder = os.path.dirname(file)
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder = os.path.dirname(folder)
+    return folder
+
+
+def _sets(name: str, tree: ast.Module) -> bool:
+    own = set(_by_methods(name, tree))
+    return any(node not in own and _may_be_it(name, node) for node in ast.walk(tree))
+
+
+def _may_be_it(name: str, node: ast.AST) -> bool:
+    """Return whether the node sets an attribute of this name, by assignment or ``setattr``."""
+    match node:
+        case ast.Attribute(attr=attr, ctx=ast.Store()):
+            return attr == name
+        case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=attr), _]):
+            return bool(attr == name)
+        case _:
+            return False
+
+
+def _by_methods(name: str, tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the attribute nodes that can't replace a tensor from outside: ``self.name`` in methods, and
+    targets of ``+=``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AugAssign):
+            yield node.target
+        if isinstance(node, ast.ClassDef):
+            for method in node.body:
+                if isinstance(method, (ast.FunctionDef, ast.AsyncFunctionDef)) and method.args.args:
+                    own = method.args.args[0].arg
+                    yield from (
+                        part
+                        for part in ast.walk(method)
+                        if isinstance(part, ast.Attribute)
+                        and isinstance(part.value, ast.Name)
+                        and part.value.id == own
+                    )

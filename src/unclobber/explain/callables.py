@@ -1,0 +1,228 @@
+"""The argument of a Python call that becomes each saved tensor of a backward node.
+
+An operation called by its own name follows its schema. These tables hold the others: functions that run
+another operation (``softmax`` runs ``_softmax``), torch's Python functions and its modules. Every row says
+that the tensor *is* the argument or a view of it, so intermediate results are left out.
+``tests/unit/explain/test_spelling.py`` compares the rows with the memory that autograd really kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..operations import torch_table
+
+RESULT = "="
+"""The role of the call's return value."""
+
+Roles = Mapping[str, str]
+
+LINEAR: Mapping[str, Roles] = {
+    "addmm": {"mat1": "input", "mat2": "weight", "self": "bias"},
+    "mm": {"self": "input", "mat2": "weight"},
+}
+"""Names under which ``mm`` and ``addmm`` are described if ``linear`` ran them.
+
+``linear`` multiplies by the transposed weight, so mm's own formulas would put the program's names in the
+wrong places.
+"""
+
+
+@dataclass(frozen=True)
+class Form:
+    """The parameters of one Python function, and what its operations save."""
+
+    parameters: tuple[str, ...]
+    operations: Mapping[str, Roles]
+    """Role to parameter, by operation (as the derivative table names it)."""
+    method_parameters: tuple[str, ...] | None = None
+    """The parameter order as a method, receiver first, if it differs."""
+    required: int = 1
+    """The number of parameters without a default."""
+    is_linear: bool = False
+    given: Mapping[str, str] = field(default_factory=dict)
+    """Arguments that the function itself passes to its operation, by that operation's argument name."""
+
+
+_RESULT_ONLY: Roles = {"self": "input", "result": RESULT}
+_ATTENTION = {"query": "query", "key": "key", "value": "value"}
+_CONV = Form(("input", "weight", "bias"), {"convolution": {"input": "input", "weight": "weight"}}, required=2)
+_REDUCED: Roles = {"self": "input", "result": RESULT}
+
+FUNCTIONS: dict[str, Form] = {
+    "softmax": Form(("input", "dim", "dtype"), {"_softmax": _RESULT_ONLY}, required=2),
+    "log_softmax": Form(("input", "dim", "dtype"), {"_log_softmax": _RESULT_ONLY}, required=2),
+    "linear": Form(
+        ("input", "weight", "bias"),
+        {**LINEAR, "linear": {"input": "input", "weight": "weight"}},
+        required=2,
+        is_linear=True,
+    ),
+    **{f"conv{kind}{n}d": _CONV for kind in ("", "_transpose") for n in (1, 2, 3)},
+    "layer_norm": Form(
+        ("input", "normalized_shape", "weight", "bias", "eps"),
+        {"native_layer_norm": {"input": "input", "weight": "weight", "bias": "bias"}},
+        required=2,
+    ),
+    "scaled_dot_product_attention": Form(
+        ("query", "key", "value"),
+        {
+            f"_scaled_dot_product_{kernel}_attention{device}": _ATTENTION
+            for kernel, device in (("flash", "_for_cpu"), ("flash", ""), ("efficient", ""), ("cudnn", ""))
+        },
+        required=3,
+    ),
+    "clamp": Form(
+        ("input", "min", "max"),
+        {
+            "clamp": {"self": "input", "min": "min", "max": "max"},
+            "clamp_min": {"self": "input", "min": "min"},
+            "clamp_max": {"self": "input", "max": "max"},
+        },
+    ),
+    "square": Form(("input",), {"pow": _RESULT_ONLY}, given={"exponent": "2"}),
+    "selu": Form(("input",), {"elu": {"self": "input", "result": RESULT}}),
+    "relu6": Form(("input",), {"hardtanh": {"self": "input", "result": RESULT}}),
+    "logsigmoid": Form(("input",), {"log_sigmoid_forward": {"self": "input"}}),
+    "prelu": Form(("input", "weight"), {"_prelu_kernel": {"self": "input", "weight": "weight"}}, required=2),
+    "where": Form(
+        ("condition", "input", "other"),
+        {"where": {"condition": "condition", "self": "input", "other": "other"}},
+        ("input", "condition", "other"),
+        required=3,
+    ),
+    "max": Form(("input", "other"), {"maximum": {"self": "input", "other": "other"}}, required=2),
+    "min": Form(("input", "other"), {"minimum": {"self": "input", "other": "other"}}, required=2),
+    "outer": Form(("input", "vec2"), {"mul": {"self": "input", "other": "vec2"}}, required=2),
+    "std": Form(("input", "dim", "unbiased", "keepdim"), {"std": _REDUCED}),
+    "var": Form(("input", "dim", "unbiased", "keepdim"), {"var": _REDUCED}),
+    "inverse": Form(("input",), {"linalg_inv_ex": {"inverse": RESULT}}),
+    "inv": Form(("input",), {"linalg_inv_ex": {"inverse": RESULT}}),
+}
+"""Built-in functions and methods that run an operation of another name or order."""
+
+ALIASES = {
+    **{name: same for name, same in torch_table().aliases.items() if name not in FUNCTIONS},
+    "true_divide": "div",
+    "expit": "sigmoid",
+    "adaptive_avg_pool2d": "_adaptive_avg_pool2d",
+    "adaptive_avg_pool3d": "_adaptive_avg_pool3d",
+}
+"""Other names of the same function. ``torch.special`` functions are called by their bare names, so they stand
+here.
+"""
+
+MATMUL = frozenset({"matmul", "__matmul__", "__rmatmul__"})
+
+_NORM = {
+    "native_layer_norm": {"input": "input", "weight": "weight", "bias": "bias"},
+    "native_group_norm": {"input": "input", "weight": "weight"},
+    "native_batch_norm": {
+        "input": "input",
+        "weight": "weight",
+        "running_mean": "running_mean",
+        "running_var": "running_var",
+    },
+    "cudnn_batch_norm": {"input": "input", "weight": "weight"},
+}
+
+_POINTWISE = {"self": "input", "result": RESULT}
+_LOSS = {"self": "input", "target": "target"}
+
+_UNARY = ("relu", "leaky_relu", "elu", "celu", "silu", "mish", "glu", "tanh", "sigmoid", "threshold")
+_HARD = ("hardtanh", "hardswish", "hardsigmoid")
+
+PYTHON_FUNCTIONS: dict[str, Mapping[str, Roles]] = {
+    **{name: {name: _POINTWISE} for name in (*_UNARY, *_HARD)},
+    "selu": {"elu": _POINTWISE},
+    "relu6": {"hardtanh": _POINTWISE},
+    "softmax": {"_softmax": _RESULT_ONLY},
+    "log_softmax": {"_log_softmax": _RESULT_ONLY},
+    "layer_norm": _NORM,
+    "group_norm": _NORM,
+    "batch_norm": _NORM,
+    "embedding": {"embedding": {"indices": "input"}},
+    "_max_pool2d": {"max_pool2d_with_indices": {"self": "input"}, "max_pool2d": {"self": "input"}},
+    "mse_loss": {"mse_loss": _LOSS},
+    "smooth_l1_loss": {"smooth_l1_loss": _LOSS},
+    "huber_loss": {"huber_loss": _LOSS},
+    "binary_cross_entropy": {"binary_cross_entropy": _LOSS},
+    "binary_cross_entropy_with_logits": {"binary_cross_entropy_with_logits": _LOSS},
+    "nll_loss": {"nll_loss_forward": _LOSS, "nll_loss2d_forward": _LOSS},
+    "cross_entropy": {"nll_loss_forward": {"target": "target"}, "nll_loss2d_forward": {"target": "target"}},
+    "Tensor.norm": {"linalg_vector_norm": {"self": "self", "result": RESULT}},
+    "norm": {"linalg_vector_norm": {"self": "input", "result": RESULT}},
+    "cdist": {"_cdist_forward": {"x1": "x1", "x2": "x2", "result": RESULT}},
+}
+"""torch's functions written in Python, by ``__qualname__``; parameters by their own names."""
+
+NESTED: dict[str, frozenset[str]] = {
+    "boolean_dispatch.<locals>.fn": frozenset({"_max_pool2d"}),
+    "Tensor.norm": frozenset({"norm"}),
+}
+"""Functions that only pass their arguments on to another."""
+
+
+@dataclass(frozen=True)
+class ModuleForm:
+    """The tensors that one of torch's modules saves: its call's arguments, its result and its own tensors."""
+
+    operations: Mapping[str, Roles]
+    """Role to ``input``, ``target``, ``RESULT`` or an attribute such as ``.weight``."""
+    inner: frozenset[str] = field(default_factory=frozenset)
+    """The Python functions that its ``forward`` may go through."""
+
+
+_LINEAR = ModuleForm(
+    {
+        "addmm": {"mat1": "input", "mat2": ".weight", "self": ".bias"},
+        "mm": {"self": "input", "mat2": ".weight"},
+        "linear": {"input": "input", "weight": ".weight"},
+    }
+)
+_CONVOLUTION = {"convolution": {"input": "input", "weight": ".weight"}}
+_NORMALISE = {
+    operation: {role: role if role == "input" else f".{role}" for role in roles}
+    for operation, roles in _NORM.items()
+}
+
+_ACTIVATIONS = (
+    "ReLU", "ELU", "CELU", "SiLU", "Mish", "GELU", "Tanh", "Sigmoid", "Hardtanh", "Hardswish", "Hardsigmoid",
+    "Softplus", "GLU",
+)  # fmt: skip
+"""Modules that run an operation of their own name, some through a Python function of that name."""
+
+MODULES: dict[str, ModuleForm] = {
+    **{
+        name: ModuleForm({operation: _POINTWISE}, frozenset({operation}))
+        for name, operation in (
+            *((name, name.lower()) for name in _ACTIVATIONS),
+            ("LeakyReLU", "leaky_relu"),
+        )
+    },
+    "SELU": ModuleForm({"elu": _POINTWISE}, frozenset({"selu"})),
+    "Softmax": ModuleForm({"_softmax": _RESULT_ONLY}, frozenset({"softmax"})),
+    "LogSoftmax": ModuleForm({"_log_softmax": _RESULT_ONLY}, frozenset({"log_softmax"})),
+    "PReLU": ModuleForm({"_prelu_kernel": {"self": "input", "weight": ".weight"}}),
+    "Linear": _LINEAR,
+    **{f"Conv{n}d": ModuleForm(_CONVOLUTION, frozenset({f"Conv{n}d._conv_forward"})) for n in (1, 2, 3)},
+    "ConvTranspose1d": ModuleForm(_CONVOLUTION),
+    "ConvTranspose2d": ModuleForm(_CONVOLUTION),
+    "LayerNorm": ModuleForm(_NORMALISE, frozenset({"layer_norm"})),
+    "GroupNorm": ModuleForm(_NORMALISE, frozenset({"group_norm"})),
+    "_BatchNorm": ModuleForm(_NORMALISE, frozenset({"batch_norm"})),
+    "Embedding": ModuleForm({"embedding": {"indices": "input"}}, frozenset({"embedding"})),
+    "MaxPool2d": ModuleForm(
+        {"max_pool2d_with_indices": {"self": "input"}, "max_pool2d": {"self": "input"}},
+        frozenset({"boolean_dispatch.<locals>.fn", "_max_pool2d"}),
+    ),
+    "MSELoss": ModuleForm({"mse_loss": _LOSS}, frozenset({"mse_loss"})),
+    "BCELoss": ModuleForm({"binary_cross_entropy": _LOSS}, frozenset({"binary_cross_entropy"})),
+    "NLLLoss": ModuleForm({"nll_loss_forward": _LOSS}, frozenset({"nll_loss"})),
+    "CrossEntropyLoss": ModuleForm({"nll_loss_forward": {"target": "target"}}, frozenset({"cross_entropy"})),
+}
+"""torch's modules, by the class whose ``forward`` ran."""
+
+MODULE_ARGUMENTS = ("input", "target")
+"""The names under which the tables above refer to the arguments of a module's call."""

@@ -1,0 +1,230 @@
+"""A graph that an earlier backward freed: the freed node, and the way to it.
+
+When backward unpacks a saved tensor, ``hooks.saves`` notes of the node: the stack of its operation, and the
+unpacking call. After a second backward has failed, this file walks the graph in the engine's order, latest
+operation first, to the node whose saved tensors are freed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from ..observe.hooks import BackwardCall, BackwardMark, backward
+from ..observe.hooks.graph import MOST, children, needed, node_of, reachable_from
+from ..source import Stack
+from ..torch_internals import compat
+
+
+class Note(NamedTuple):
+    """Note left on a node: where its operation ran, and the last backward that unpacked it."""
+
+    stack: Stack
+    mark: BackwardMark | None
+
+
+@dataclass
+class FreedNode:
+    """The node at which the engine stopped."""
+
+    node: Any
+    way: list[Any] = field(default_factory=list)
+    """The nodes from the root to ``node``, root first, ``node`` last."""
+    certain: bool = True
+    """False if the engine may have stopped at a later node; ``node`` is then the first candidate."""
+    by: BackwardMark | None = None
+    """The earlier backward that freed the node, if it is known although the node has no note."""
+    beyond: FreedNode | None = None
+    """The first later node that is certainly freed and has a note, if ``node`` is not certain."""
+
+
+def note_of(node: Any) -> Note | None:
+    """Return the node's note; None if no backward unpacked it under watch."""
+    note = backward.marker.note_of(node)
+    return None if note is None else Note(*note)
+
+
+def latest_before(node: Any, call: BackwardCall) -> BackwardMark | None:
+    """Return the latest earlier backward that began at the node and freed its graph; None if there is
+    none."""
+    marks = backward.started_at.of(node) or ()
+    earlier = [mark for mark in marks if mark.nth < call.nth and not mark.keeps_graph]
+    return earlier[-1] if earlier else None
+
+
+def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> FreedNode | None:
+    """Return the node at which a backward failed, in the engine's order.
+
+    Args:
+        call: The backward that failed.
+        tensors: Tensors that the program still holds, because an earlier backward may have started at one of
+            them.
+    Returns:
+        None if no node is freed, or the graph is too large.
+    """
+    starts = [node for node in map(node_of, call.roots) if node is not None]
+    again = any(latest_before(node, call) is not None for node in starts)
+    every = reachable_from(starts)
+    if every is None:
+        return None
+    # `autograd.grad(y, v)` runs only the nodes on the way to `v`.
+    chosen = needed(every, call.inputs) if call.inputs else every
+    order = _EngineOrder(starts, every)
+    doubtful: list[Any] = []
+    """Released nodes of which it isn't known whether an earlier call ran them, or this one."""
+    beyond: FreedNode | None = None
+    for node in order:
+        if id(node) not in chosen:
+            continue
+        spent = True if again and _is_released(node) is not False else _was_freed(node, call)
+        if spent and not doubtful:
+            return FreedNode(node, order.way(node))
+        if spent is not False:
+            doubtful.append(node)
+        if spent:
+            beyond = None if note_of(node) is None else FreedNode(node, order.way(node))
+            break
+        if _ran(node, call):
+            doubtful.clear()  # This call has passed the candidates, so it did not stop there.
+    if not doubtful:
+        return None
+    first = doubtful[0]
+    by = _gone_through(first, call, tensors)
+    certain = len(doubtful) == 1 or by is not None
+    return FreedNode(first, order.way(first), certain, by, None if certain else beyond)
+
+
+class _EngineOrder:
+    """The nodes of a graph in the engine's order: each after all that lead to it; of several ready ones, the
+    one made last. As on one device, there is one queue."""
+
+    def __init__(self, starts: Sequence[Any], every: Mapping[int, Any]) -> None:
+        self._starts = starts
+        self._every = every
+        self._came_from: dict[int, Any] = {}
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the nodes in the engine's order, and note for each the node that led to it."""
+        waiting = dict.fromkeys(self._every, 0)
+        for node in self._every.values():
+            for child in children(node):
+                waiting[id(child)] += 1
+        first = {id(node): node for node in self._starts if not waiting[id(node)]}
+        queue = [(-compat.graph.sequence_number(node), key) for key, node in first.items()]
+        heapq.heapify(queue)
+        while queue:
+            node = self._every[heapq.heappop(queue)[1]]
+            yield node
+            for child in children(node):
+                waiting[id(child)] -= 1
+                self._came_from.setdefault(id(child), node)
+                if not waiting[id(child)]:
+                    heapq.heappush(queue, (-compat.graph.sequence_number(child), id(child)))
+
+    def way(self, node: Any) -> list[Any]:
+        """Return the nodes from a start to a node that was yielded, start first."""
+        return _way(node, self._came_from)
+
+
+def _ran(node: Any, call: BackwardCall) -> bool:
+    """Return whether ``call`` was the last backward that unpacked the node's saves."""
+    note = note_of(node)
+    return note is not None and note.mark is not None and note.mark.nth == call.nth
+
+
+def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]) -> BackwardMark | None:
+    """Return an earlier backward that began at one of ``tensors`` and ran ``node``; None if there is none."""
+    for tensor in tensors:
+        start = compat.graph.grad_fn(tensor)
+        mark = None if start is None else latest_before(start, call)
+        if mark is not None:
+            every = reachable_from([start])
+            if every is not None and id(node) in every and not mark.chosen:
+                return mark
+    return None
+
+
+def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
+    """Return the one backward that freed the nodes below ``node``; None if there were several, or none.
+
+    A call that ran the node ran its inputs' nodes as well, and only once.
+    """
+    every = reachable_from([node])
+    notes = (
+        []
+        if every is None
+        else [note for reached in every.values() if (note := note_of(reached)) is not None]
+    )
+    marks = {note.mark for note in notes}
+    if len(marks) != 1:
+        return None
+    mark = marks.pop()
+    return mark if mark is not None and mark.nth < call.nth and not mark.keeps_graph else None
+
+
+def freed_function(ctx: Any, roots: Sequence[Any]) -> FreedNode:
+    """Return the custom Function whose own ``backward`` failed to read ``ctx.saved_tensors``, as a freed
+    node: tests/programs/UC301/custom_function.py."""
+    starts = [node for node in map(node_of, roots) if node is not None]
+    came_from: dict[int, Any] = {}
+    todo = list(starts)
+    seen = {id(node) for node in todo}
+    keep = list(todo)
+    while todo and len(keep) < MOST:
+        node = todo.pop()
+        if node is ctx:
+            break
+        for child in children(node):
+            if id(child) not in seen:
+                seen.add(id(child))
+                keep.append(child)
+                came_from[id(child)] = node
+                todo.append(child)
+    return FreedNode(ctx, _way(ctx, came_from))
+
+
+def _was_freed(node: Any, call: BackwardCall) -> bool | None:
+    """Return whether the node was freed before ``call`` reached it; None if that isn't known.
+
+    Nodes that ``call`` itself ran are released by now too, so being released is not enough.
+    """
+    note = note_of(node)
+    if note is not None:
+        if note.mark is None:
+            return None
+        return note.mark.nth != call.nth and not note.mark.keeps_graph and _is_released(node) is not False
+    if _is_released(node) is False:
+        return False
+    # It saved only a Python number, for which no hook is called, or before watching began:
+    # tests/programs/UC301/one_of_several_numbers.py.
+    return (
+        False
+        if call.fresh_from is not None and compat.graph.sequence_number(node) >= call.fresh_from
+        else None
+    )
+
+
+def _is_released(node: Any) -> bool | None:
+    """Return whether the node would refuse to run again; None if that isn't known."""
+    if isinstance(node, torch.autograd.function.BackwardCFunction):
+        return False  # it fails in its own backward, if that reads a saved tensor
+    if node.name().endswith("CopySlices"):
+        return None  # the wrapped node can't be reached
+    return any(compat.kept.is_freed(node, name) for name in compat.kept.raw_attributes(node))
+
+
+def freed_role(node: Any) -> str | None:
+    """Return the node's name for its freed tensor if it saved just one; else None."""
+    roles = [name for name in compat.kept.raw_attributes(node) if compat.kept.is_freed(node, name)]
+    return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None
+
+
+def _way(node: Any, came_from: dict[int, Any]) -> list[Any]:
+    way = [node]
+    while id(way[-1]) in came_from:
+        way.append(came_from[id(way[-1])])
+    return way[::-1]

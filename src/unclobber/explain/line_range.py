@@ -1,0 +1,140 @@
+"""The range of the user's lines in which a tensor's content changed without an observed write, in words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..model import Site, Write
+from ..observe.record import ProgramPoint
+from ..source import ParsedSource, Stack, lines_of, locate, resolve, source_of, user_frame
+from ..syntax import last_name, parse
+from . import write
+
+_REACHES_MEMORY = re.compile(
+    r"\.numpy\(|\bnp\.|\bnumpy\b|data_ptr|dlpack|\bctypes\b|memmove|frombuffer|__array|untyped_storage"
+)
+"""Words that lines which write past torch usually contain."""
+
+
+def write_at(stack: Stack) -> Write:
+    """Return the write by a statement that ran alone while the content changed."""
+    located = locate(stack[0], stack[1])
+    called = last_name(located.node.func) if located and isinstance(located.node, ast.Call) else ""
+    return replace(
+        write.at(resolve(stack), called or "no operation of torch"),
+        bumps_version=False,
+        past_counter="handed out",
+    )
+
+
+def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write | None = None) -> str:
+    """Return a sentence, without its full stop, on the lines between which the content changed.
+
+    Args:
+        good: The last moment at which the content was as saved.
+        bad: The first at which it was not.
+        written: The one statement that can have changed it.
+    """
+    if written is not None and written.site is not None:
+        return f"its content changed while {_line(written.site)} ran; no write was seen"
+    start = None if good is None else resolve(good.stack)
+    end = None if bad is None else resolve(bad.stack)
+    if good is None or bad is None or start is None or end is None:
+        return "no write to it was seen, and it is not known when its content changed"
+    if user_frame(good.stack) == user_frame(bad.stack) and not good.after and bad.after:
+        ran = (
+            f"`{_flattened(start.source)}` ran, at {_line(start)}" if start.source else f"{_line(start)} ran"
+        )
+        return f"its content changed while {ran}; no write was seen"
+    if (start.path, start.line) == (end.path, end.line):
+        if _may_come_again(start, good.stack):
+            return (
+                f"its content changed between two calls of torch at {_line(start)}, in one pass of it or "
+                "between two; no write was seen"
+            )
+        return f"its content changed within {_line(start)}; no write was seen"
+    text = f"its content changed between {_line(start)} and {_line(end)}; no write was seen"
+    suspect = _suspect(start, end, good.stack)
+    if suspect is None:
+        return text
+    line, statement = suspect
+    # If two statements share the line, name only the line, because either may have written.
+    shared = start.statement_line == end.statement_line or ";" in _line_text(good.stack, line)
+    return f"{text}: probably line {line}" + ("" if shared else f", `{_flattened(statement)}`")
+
+
+def _may_come_again(site: Site, stack: Stack) -> bool:
+    """Return whether the line may have run more than once: in a function, in a loop, or if that isn't
+    known."""
+    source = _source(stack)
+    if source is None or site.function != "<module>":
+        return True
+    return any(
+        isinstance(node, _LOOPS) and node.lineno <= site.line <= (node.end_lineno or node.lineno)
+        for node in ast.walk(source.tree)
+    )
+
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
+    """Return the one statement of the range that can have written; None if there are several or none.
+
+    The call at ``start`` is over, but its statement goes on. The call at ``end`` has started.
+    """
+    if not start.statement or not end.statement:
+        return None  # their source isn't available
+    if start.path != end.path or start.function != end.function or end.statement_line < start.statement_line:
+        return None  # in different places, or the range goes round a loop
+    first = (start.statement_line, start.statement)
+    inside = list(_statements_between(stack, start.statement_line, end.statement_line))
+    if not _only_names_a_value(start.statement):
+        inside.insert(0, first)
+    if not inside:  # only the part of the last statement before its call is left
+        inside.append((end.statement_line, end.statement))
+    if len(inside) > 1:
+        inside = [entry for entry in inside if _REACHES_MEMORY.search(entry[1])]
+    return inside[0] if len(inside) == 1 else None
+
+
+def _only_names_a_value(statement: str) -> bool:
+    """Return whether a statement only gives its value a name after its last call."""
+    try:
+        (node,) = parse(statement).body
+    except (SyntaxError, ValueError):
+        return False
+    return isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)
+
+
+def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of simple statements that begin strictly between two lines of the stack's innermost
+    user code."""
+    source = _source(stack)
+    for node in ast.walk(source.tree) if source is not None else ():
+        if isinstance(node, ast.stmt) and first < node.lineno < last and not hasattr(node, "body"):
+            assert source is not None
+            yield node.lineno, source.statement_text(node)
+
+
+def _source(stack: Stack) -> ParsedSource | None:
+    """Return the source of the stack's innermost user code."""
+    place = user_frame(stack)
+    return None if place is None else source_of(place[0])
+
+
+def _line_text(stack: Stack, line: int) -> str:
+    place = user_frame(stack)
+    lines = () if place is None else lines_of(place[0])
+    return lines[line - 1] if line <= len(lines) else ""
+
+
+def _line(site: Site) -> str:
+    return f"line {site.line} of {site.path.rpartition('/')[2]}"
+
+
+def _flattened(text: str) -> str:
+    return " ".join(text.split())

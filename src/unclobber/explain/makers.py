@@ -1,0 +1,161 @@
+"""Expressions that make a tensor: a view, several views, a leaf, an expanded tensor.
+
+Each function returns the operation's name if the expression makes the wanted kind of tensor, and None if it
+only passes one on.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+
+import torch
+
+from ..source import UNKNOWN
+from ..syntax import is_in_place, last_name
+from ..torch_internals import views
+from .places import LiveValues, Place
+
+Accepts = Callable[[ast.expr, LiveValues, Place], str | None]
+"""Function that returns how an expression made the tensor; None if the expression only passes it on."""
+
+
+def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+    """Return the name of a view operation: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``. None for other
+    expressions."""
+    if isinstance(node, ast.Subscript):
+        if values.is_tensor(node.value, place) or _only_tensors_take(node.slice):
+            return "[]"
+        return None
+    if isinstance(node, ast.Attribute):
+        is_view = node.attr in views.attributes() and values.is_tensor(node.value, place)
+        return node.attr if is_view else None
+    name = multi_view_name(node)
+    if name is not None:
+        return name
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in views.methods() | views.SOMETIMES:
+            return node.func.attr
+        function = custom_function(node, values, place)
+        if function is not None:
+            return function
+    return None
+
+
+def multi_view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+    """Return the name of an operation that gives several views at once: ``x.chunk(2)``, ``torch.split(x,
+    1)``."""
+    return multi_view_name(node)
+
+
+def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+    """Return how the expression makes a leaf that requires grad, or a torch module with parameters. None for
+    others."""
+    if not isinstance(node, ast.Call):
+        return None
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "requires_grad_":
+        return "requires_grad_"
+    if any(keyword.arg == "requires_grad" and _is_true(keyword.value) for keyword in node.keywords):
+        return last_name(node.func)
+    called = values.named(node.func, place)
+    name = last_name(node.func)
+    if called is UNKNOWN:
+        # The call was in a constructor that has returned, so only the spelling is left.
+        text = ast.unparse(node.func)
+        if text.endswith("nn.Parameter") or text == "Parameter":
+            return "Parameter"
+        prefix, _, last = text.rpartition(".")
+        kind = getattr(torch.nn, last, None) if prefix in ("nn", "torch.nn") else None
+        called = UNKNOWN if kind is None else kind
+    if not isinstance(called, type):
+        return None
+    if issubclass(called, torch.nn.Parameter):
+        return "Parameter"
+    return name if issubclass(called, torch.nn.Module) and is_library_class(called) else None
+
+
+def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+    """Return the name of an operation after which several elements share memory (``expand``); None for
+    others."""
+    if isinstance(node, ast.Call):
+        name = last_name(node.func)
+        return name if name in views.EXPANDING | views.EXPANDING_SEVERAL else None
+    return None
+
+
+def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+    """Return the name of any operation of torch's that makes a new tensor; None for views, in-place calls and
+    the program's own functions.
+
+    Used to find the innermost operation that made an inference tensor.
+    """
+    if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Compare)):
+        return "operator"
+    if not isinstance(node, ast.Call) or view(node, values, place) is not None:
+        return None
+    name = last_name(node.func)
+    called = values.named(node.func, place)
+    if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
+        return None
+    if called is UNKNOWN:
+        text = ast.unparse(node.func)
+        known = text.startswith(("torch.", "F.")) or (
+            isinstance(node.func, ast.Attribute) and hasattr(torch.Tensor, name)
+        )
+        return name if known else None
+    if isinstance(called, torch.nn.Module):
+        return name if is_library_class(type(called)) and type(called) is not torch.nn.Sequential else None
+    return (
+        name
+        if getattr(called, "__module__", "").split(".")[0] == "torch" or isinstance(called, type(torch.add))
+        else None
+    )
+
+
+def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:
+    """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``. None for
+    others."""
+    if (
+        not isinstance(node, ast.Call)
+        or not isinstance(node.func, ast.Attribute)
+        or node.func.attr != "apply"
+    ):
+        return None
+    owner = node.func.value
+    kind = values.named(owner, place)
+    is_function = isinstance(kind, type) and issubclass(kind, torch.autograd.Function)
+    return last_name(owner) if is_function else None
+
+
+def viewed(node: ast.expr) -> ast.expr | None:
+    """Return the expression that a view expression is a view of; None if it isn't certain."""
+    if isinstance(node, (ast.Subscript, ast.Attribute)):
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr != "apply":
+        return node.func.value
+    return None
+
+
+def multi_view_name(node: ast.expr) -> str | None:
+    if not isinstance(node, ast.Call):
+        return None
+    name = last_name(node.func)
+    return name if name in views.tied() else None
+
+
+def _only_tensors_take(index: ast.expr) -> bool:
+    """Return whether only a tensor takes this index and returns a tensor; lists and dictionaries don't."""
+    if isinstance(index, ast.Slice):
+        return True
+    if isinstance(index, ast.Constant):
+        return index.value is Ellipsis or index.value is None
+    return isinstance(index, ast.Tuple) and any(_only_tensors_take(element) for element in index.elts)
+
+
+def _is_true(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def is_library_class(kind: type) -> bool:
+    module = kind.__module__.partition(".")[0]
+    return module == "torch"

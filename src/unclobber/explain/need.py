@@ -1,0 +1,50 @@
+"""The one builder of a ``Need``: a backward call, or another line that needs a tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..model import Need
+from ..observe.hooks import BackwardCall, BackwardMark, backward
+from ..source import Stack, of_program, resolve
+from . import reads
+from ._live import LiveFrame, stack_of
+
+
+def at(stack: Stack, node: Any = None, *, nth: int = 1) -> Need:
+    """Return the Need of a line; a backward call if ``nth`` is its number.
+
+    Args:
+        node: The node of the graph that unpacks the tensor; None if the line itself reads it.
+    """
+    return Need(resolve(stack), nth, None if node is None else reads.node_name(node))
+
+
+def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = None) -> Need:
+    """Return the Need of a backward call.
+
+    Args:
+        backwards_before: Backward calls of the process before the session; numbers start after them.
+    """
+    return at(call.stack, node, nth=call.nth - backwards_before)
+
+
+def running(node: Any, backwards_before: int) -> Need:
+    """Return the Need of the running backward call, or of the program's current line if none runs."""
+    call = backward.current()
+    return at(of_program(), node) if call is None else of(call, backwards_before, node)
+
+
+def failed(live_frames: Sequence[LiveFrame], backwards_before: int, node: Any = None) -> Need:
+    """Return the Need of the backward that failed, or of the line that read a node's saved tensor by
+    itself."""
+    call = call_of(live_frames)
+    return at(stack_of(live_frames), node) if call is None else of(call, backwards_before, node)
+
+
+def call_of(live_frames: Sequence[LiveFrame]) -> BackwardCall | None:
+    """Return the innermost backward call on the stack of a failure, or None."""
+    return next(
+        (call for live_frame in live_frames if (call := backward.call_in(live_frame.frame)) is not None), None
+    )

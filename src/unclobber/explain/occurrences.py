@@ -1,0 +1,358 @@
+"""Conflicts that a session learns of: at an unpack, by a hook, at a frozen tensor or by torch's error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Protocol
+
+import torch
+
+from ..model import Finding, Save, Write, or_default
+from ..observe.hooks import conflicts
+from ..observe.hooks.write_log import FollowedWrite
+from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
+from ..source import Stack, frame_key, of_program, resolve, right_side, user_place
+from . import describe, need, reads, refused, save, sentence, spelling, write
+from .boundary import KnownFacts, finding_or_fallback
+from .refusals import kind_of
+from .rules import judge, judge_refusal
+from .rules.frozen import judge_frozen
+from .rules.uc102_self_overlap import judge_self_overlap
+from .rules.uc103 import judge_dirty, judge_unmarked
+from .rules.uc104 import judge_gradient
+
+
+class SessionView(Protocol):
+    """The part of a session that an occurrence depends on."""
+
+    active: bool
+    ledger: Ledger
+    backwards_before: int
+    """Backward calls of the process before the session."""
+
+    @property
+    def policy(self) -> str:
+        """The reaction to a conflict."""
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """A conflict that a session counts, and reports if it is new; each part is made when it is needed."""
+
+    key: Callable[[], Any]
+    """Returns the key under which two conflicts count as one: their places. Reads no source file, because a
+    known conflict must stay cheap in a loop."""
+    make: Callable[[], Finding | None]
+    """Describes and judges the conflict; slow, so not called for a known key."""
+    known_facts: Callable[[], KnownFacts]
+    """Returns the facts that are known if ``make`` fails."""
+    again: bool = False
+    """Whether a finding is made even for a known key, for an error that is about to be raised."""
+    reached: bool = True
+    """Whether backward has come to the conflict."""
+    can_be_repaired: bool = False
+    """Whether ``guard`` and ``audit`` have given the right values already."""
+    refused: bool = False
+    """Whether the session raises although it isn't strict: ``guard`` has no right value. Even if the finding
+    is suppressed: test_what_guard_can_not_give_back_is_refused_all_the_same."""
+    cause: BaseException | None = None
+
+    def finding(self) -> Finding | None:
+        """Return the finding, without an explanation if ``make`` fails; None if nothing is wrong."""
+        return finding_or_fallback(self.make, self.known_facts)
+
+
+def of_unpack(
+    state: SaveState, session: SessionView, *, repaired: bool, again: bool = False, node: Any = None
+) -> Occurrence:
+    """Return the occurrence of a tensor that autograd saved and the program overwrote.
+
+    One line may save two tensors, of which torch sees only one overwritten: these are two findings.
+
+    Args:
+        state: The save state of the tensor.
+        session: The session in which it was saved.
+        repaired: Whether backward gets the value as it was saved.
+        again: Make a new finding even for known places, for an error that is about to be raised.
+        node: The node that would have unpacked the tensor, if backward was refused before it came there.
+    """
+    # Part of the key, so it must be known without an explanation.
+    refused = state.refused or (state.moved and not state.changed)
+
+    def key() -> Any:
+        # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
+        last = session.ledger.last_write(state.saved)
+        written = None if last is None else user_place(last.stack)
+        return refused, user_place(state.saved.stack), written
+
+    def make() -> Finding | None:
+        """Describe and judge the conflict."""
+        finding = judge(
+            describe.evidence(
+                state,
+                session.ledger,
+                repaired=repaired,
+                backwards_before=session.backwards_before,
+                goes_on=not again,
+                node=node,
+            )
+        )
+        if finding is None and again:
+            raise AssertionError("what is refused is always a finding")
+        return finding if finding is None or node is None else replace(finding, ahead=True)
+
+    def known_facts() -> KnownFacts:
+        """Return the facts that the ledger alone knows."""
+        seen = refused or (not repaired and reads.is_detached(state.saved))
+        return KnownFacts(
+            "UC101" if seen else "UC102",
+            torch_message=sentence.in_any_case(state, goes_on=not again),
+            saved=_unplaced(state.saved),
+            repaired=repaired,
+        )
+
+    return Occurrence(key, make, known_facts, again=again, reached=node is None)
+
+
+def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrence | None:
+    """Return the occurrence of what a hook saw beyond autograd's own saves; None if nothing is wrong."""
+    return _MAKERS[type(conflict)](conflict, session)
+
+
+def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
+    """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""
+    state, attribute, node = conflict
+    held = save.HeldTensor("ctx", attribute, node.removesuffix("Backward"), node)
+    repaired = session.policy == "guard" and session.active
+    return _held("UC103", state, held, session, repaired=repaired, can_be_repaired=True)
+
+
+def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) -> Occurrence:
+    """UC105: a checkpoint's second run reads a tensor that has changed since its first.
+
+    Guard can't hand the old values to it, because the code reads the tensor by itself.
+    """
+    held = save.HeldTensor("recompute", None, "checkpoint", None)
+    return _held("UC105", conflict.state, held, session, read=conflict.read)
+
+
+def _held(
+    code: Literal["UC103", "UC105"],
+    state: SaveState,
+    held: save.HeldTensor,
+    session: SessionView,
+    *,
+    repaired: bool = False,
+    can_be_repaired: bool = False,
+    read: Stack | None = None,
+) -> Occurrence:
+    """Return the occurrence of a changed tensor that autograd did not save."""
+
+    def key() -> Any:
+        last = session.ledger.last_write(state.saved)
+        written = None if last is None else frame_key(last.stack)
+        return code, frame_key(state.saved.stack), written
+
+    def make() -> Finding | None:
+        """Describe and judge the tensor."""
+        before = session.backwards_before
+        return judge(
+            describe.held_elsewhere(
+                state, session.ledger, held, repaired=repaired, backwards_before=before, read=read
+            )
+        )
+
+    return Occurrence(
+        key,
+        make,
+        lambda: KnownFacts(code, saved=_unplaced(state.saved), repaired=repaired),
+        can_be_repaired=can_be_repaired,
+        refused=session.policy == "guard" and not can_be_repaired,
+    )
+
+
+def _gradient(conflict: conflicts.GradientWritten, session: SessionView) -> Occurrence:
+    """UC104: a gradient was changed before another consumer received it."""
+    gradient, written, node = conflict
+    repaired = session.policy == "guard"
+    return Occurrence(
+        lambda: ("UC104", frame_key(written[0].stack)),
+        lambda: judge_gradient(
+            _writes(written),
+            need.running(node, session.backwards_before),
+            shape=tuple(gradient.shape),
+            repaired=repaired,
+        ),
+        lambda: KnownFacts("UC104", repaired=repaired),
+        can_be_repaired=True,
+    )
+
+
+def _not_returned(conflict: conflicts.DirtyNotReturned, session: SessionView) -> Occurrence:
+    """UC103: torch refused a Function that marked a tensor dirty and returned another.
+
+    The finding replaces torch's error, which has no line.
+    """
+    error, function, written, stack = conflict
+    message = f"{function}.forward marks a tensor dirty but returns another"
+    return Occurrence(
+        lambda: ("UC103", frame_key(stack)),
+        lambda: judge_dirty(_writes(written), need.at(stack), function=function, torch_message=str(error)),
+        lambda: KnownFacts("UC103", torch_message=str(error), message=message, variant="dirty"),
+        again=True,
+        refused=True,
+        cause=error,
+    )
+
+
+def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Occurrence | None:
+    """UC103: an input is read after a Function overwrote it unmarked, so its gradient ignores the write.
+
+    Guard can't repair it, because the derivative of the written values is not recorded.
+    """
+    if not session.active:
+        return None
+    stack, function = conflict.stack, conflict.function
+
+    def make() -> Finding:
+        """Describe the input as the Function's argument at its `apply`, and judge the writes to it."""
+        site = resolve(stack)
+        given = spelling.spell_argument(stack, conflict.position)
+        facts = save.of_kind(conflict.shape, conflict.dtype, math.prod(conflict.shape), conflict.version)
+        saved = replace(
+            facts,
+            site=None if site is None else replace(site, below=()),  # torch's own `apply`
+            operation=function,
+            node=f"{function}Backward",
+            expression=given,
+            extent=None if given is None else spelling.mention(stack, given),
+        )
+        return judge_unmarked(
+            saved,
+            _writes(conflict.writes),
+            need.running(None, session.backwards_before),
+            returned=conflict.returned,
+            is_operator=conflict.is_operator,
+        )
+
+    message = (
+        f"{function} overwrites an input, which autograd does not record"
+        if conflict.is_operator
+        else f"{function}.forward overwrites an input without mark_dirty"
+    )
+    return Occurrence(
+        lambda: ("UC103", "unmarked", frame_key(stack), frame_key(conflict.writes[0].stack)),
+        make,
+        lambda: KnownFacts("UC103", message=message, variant="unmarked"),
+        # An operator can't mark its input, and the gradient past it is right if it adds a constant
+        # (test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain).
+        refused=session.policy == "guard" and not conflict.is_operator,
+    )
+
+
+def _self_overlap(conflict: conflicts.SelfOverlap, session: SessionView) -> Occurrence | None:
+    """UC102: an operation is about to read what it has overwritten itself, as it would without unclobber.
+
+    Guard doesn't refuse it: the result is what plain torch computes, and guard's promise is about gradients.
+    """
+    if not session.active:
+        return None
+    operation, stack = conflict
+    message = "a tensor is overwritten by an operation that still reads the old values"
+    return Occurrence(
+        lambda: ("UC102", "self-overlap", user_place(stack)),
+        lambda: judge_self_overlap(write.by(operation, stack), resolve(stack, right_side)),
+        lambda: KnownFacts("UC102", message=message, variant="self-overlap"),
+    )
+
+
+def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Occurrence | None:
+    """UC102: the content of a saved tensor changed although no write to it was seen.
+
+    Guard can't repair it, because no copy of the old content exists.
+    """
+    (saved, fingerprint), ledger = conflict, session.ledger
+    # A query that fails counts as a read. A change that no derivative reads does no harm
+    # (test_a_change_that_backward_does_not_read_is_no_finding).
+    if (
+        not session.active
+        or reads.is_unpacking()
+        or or_default(lambda: reads.is_scratch(saved) or reads.never_read(saved, ledger), False)
+    ):
+        return None
+    return Occurrence(
+        lambda: ("UC102", user_place(saved.stack), fingerprint.good, fingerprint.bad),
+        lambda: judge(
+            describe.changed_unseen(
+                ledger.state_of(saved), ledger, fingerprint, backwards_before=session.backwards_before
+            )
+        ),
+        lambda: KnownFacts("UC102", saved=_unplaced(saved)),
+        refused=session.policy == "guard",
+    )
+
+
+_MAKERS: dict[type, Callable[[Any, SessionView], Occurrence | None]] = {
+    conflicts.StaleOnCtx: _on_ctx,
+    conflicts.StaleInRecompute: _in_recompute,
+    conflicts.GradientWritten: _gradient,
+    conflicts.DirtyNotReturned: _not_returned,
+    conflicts.InputOverwritten: _input,
+    conflicts.ContentChanged: _content,
+    conflicts.SelfOverlap: _self_overlap,
+}
+
+
+def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding:
+    """Return the finding for an operation of the program's current line that writes to a frozen tensor.
+
+    Args:
+        tensor: The frozen tensor.
+        frozen_at: The stack of the ``freeze`` call.
+        operation: The ATen operation.
+    """
+    stack = of_program()
+    # Outside of `make`, because the finding without an explanation shows these facts, too.
+    facts = replace(save.unplaced(tensor), operation="freeze")
+
+    def make() -> Finding:
+        written = write.by(operation, stack)
+        place, expression = resolve(frozen_at), written.expression
+        extent = None if expression is None else spelling.mention(frozen_at, expression)
+        return judge_frozen(replace(facts, site=place, expression=expression, extent=extent), written)
+
+    message = "a tensor was written to while it is frozen"
+    known = KnownFacts("UC101", message=message, saved=facts, variant="frozen")
+    finding = finding_or_fallback(make, lambda: known)
+    assert finding is not None
+    return finding
+
+
+def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWrites) -> Finding | None:
+    """Return the finding for an error that torch raised; None if the error isn't torch's refusal.
+
+    Args:
+        error: The exception that left the watched code, with its traceback.
+        backwards_before: Backward calls of the process before the session; numbers start after them.
+        view_writes: The last writes to the memory of views.
+    """
+    # If the query fails, the error stays as it is
+    # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
+    kind = or_default(lambda: kind_of(error), None)
+    if kind is None:
+        return None
+    return finding_or_fallback(
+        lambda: judge_refusal(refused.evidence(error, kind, backwards_before, view_writes)),
+        lambda: KnownFacts(kind.code, torch_message=str(error)),
+    )
+
+
+def _unplaced(saved: SavedTensor) -> Save | None:
+    """Return the facts of a saved tensor that need no source file; None if there are none."""
+    return or_default(lambda: save.unplaced(saved.alias, saved.version), None)
+
+
+def _writes(log: list[FollowedWrite]) -> tuple[Write, ...]:
+    return tuple(write.by(event.operation, event.stack) for event in log)

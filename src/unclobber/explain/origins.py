@@ -1,0 +1,430 @@
+"""The expression that made a tensor, found from the frames of a failure and the source.
+
+torch keeps no record of it. The failing line's variables are still alive. So the expression that gave each
+its value can be followed back through assignments, loops, arguments and returned values, as far as every step
+is the only possible one (``_definitions``). Nothing is recorded while the program runs, and the search runs
+no code of the program. If a step is uncertain, the result is None.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ..source import UNKNOWN, Stack, function_of, is_library, is_plumbing, locate, source_of, value_of
+from ..syntax import is_in_place
+from ._containers import only_read, taken_from
+from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
+from ._live import LiveFrame
+from .assignments import assignments, may_set
+from .makers import Accepts, is_library_class, multi_view, multi_view_name, view, viewed
+from .operands import bind_code
+from .places import COMPREHENSIONS, LiveValues, Place, instructions
+
+_DEEPEST = 12
+"""Limit of steps back, because a longer way has no certain end."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The expression that made a tensor."""
+
+    node: ast.expr
+    place: Place
+    how: str
+    """The operation as the program writes it: ``chunk``, ``[]``, ``iteration``, ``Parameter``, a class."""
+    stack: Stack
+    """The expression's code and instruction, then the live frames around it."""
+
+
+@dataclass(frozen=True)
+class At:
+    """An expression whose value, or an element of it, is the tensor."""
+
+    node: ast.expr
+    place: Place
+    element: tuple[int, ...] = ()
+
+
+Step = At | Origin | None
+
+_Comprehension = ast.ListComp | ast.DictComp | ast.GeneratorExp
+
+_MADE_BY: dict[type, type[_Comprehension]] = {list: ast.ListComp, dict: ast.DictComp}
+"""The comprehension that makes a container of each type."""
+
+
+class Finder(LiveValues):
+    """Search for the origin of expressions in the frames of one failure.
+
+    Args:
+        live_frames: The frames of the failed call, innermost first.
+        accepts: Recognises the expressions that make the wanted tensor.
+        through_views: Whether to go on to the base of a view.
+    """
+
+    def __init__(
+        self, live_frames: Sequence[LiveFrame], accepts: Accepts, *, through_views: bool = False
+    ) -> None:
+        super().__init__(live_frames)
+        self.accepts = accepts
+        self.through_views = through_views
+
+    def origin(self, node: ast.expr, place: Place) -> Origin | None:
+        """Return the expression that made the value of ``node``; None if a step back is uncertain."""
+        step: Step = At(node, place)
+        for _ in range(_DEEPEST + 1):
+            if not isinstance(step, At):
+                return step
+            how = self.accepts(step.node, self, step.place)
+            if how is not None:
+                return self.made(step.node, step.place, how)
+            step = _before(self, step)
+        return None
+
+    def set_by_others(self, name: str, home: CodeType) -> bool:
+        """Return whether code other than a method of the owner may also have set an attribute.
+
+        Args:
+            name: The attribute.
+            home: The method that sets it.
+        """
+        return may_set(
+            name, home.co_filename, [live_frame.code.co_filename for live_frame in self.live_frames]
+        )
+
+    def made(self, node: ast.expr, place: Place, how: str) -> Origin | None:
+        """Return ``node`` as the origin; None if a library wrote it or it has no instruction."""
+        if is_library(place.code):
+            return None
+        stack = instructions(place.code, node)
+        if not stack:
+            return None
+        outer: list[Any] = []
+        if place.depth is not None:
+            for live_frame in self.live_frames[place.depth + 1 :]:
+                outer += (live_frame.code, live_frame.lasti)
+        return Origin(node, place, how, (*stack, *outer))
+
+
+# --- steps back: each returns the expression before, the origin, or None if neither is certain ------------
+
+
+def _before(finder: Finder, at: At) -> Step:
+    if finder.through_views and view(at.node, finder, at.place) is not None:
+        base = viewed(at.node)
+        if base is not None:
+            return At(base, at.place)
+    return _step(finder, at.node, at.place, at.element)
+
+
+def _step(finder: Finder, node: ast.expr, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the step before an expression, by its kind of syntax."""
+    match node:
+        case ast.NamedExpr(value=value):
+            return At(value, place, element)
+        case ast.Name(id=name):
+            return _of_name(finder, name, place, element)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) if element and element[0] < len(parts):
+            return At(parts[element[0]], place, element[1:])
+        case ast.Attribute():
+            return _of_attribute(finder, node, place)
+        case ast.Subscript():
+            return _of_element(finder, node, place)
+        case ast.ListComp() | ast.GeneratorExp() if element:
+            return _of_comprehended(finder, node, place, element[1:])
+        case ast.Call():
+            return _of_call(finder, node, place, element)
+        case _:
+            return None
+
+
+# --- variables --------------------------------------------------------------------------------------
+def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the step before a variable: a comprehension, closure, global, parameter or assignment gave it
+    its value."""
+    if element and not _keeps_elements(finder, name, place):
+        return None
+    # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
+    # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
+    if name in place.inner:
+        live = place.depth is not None and place == finder.place(place.depth)
+        return _of_comprehension(finder, name, place, place) if live else None
+    scope = scope_of(place.source.tree, place.code)
+    if scope is None:
+        inside = place.depth is not None and place.code.co_name in COMPREHENSIONS
+        outer = finder.place(place.depth + 1) if inside and place.depth is not None else None
+        return None if outer is None else _of_comprehension(finder, name, place, outer)
+    # A closure's variable comes before a global of the same name:
+    # tests/programs/UC203/closure_s_variable_and_a_global_of_the_same_name.py.
+    if name in place.code.co_freevars:
+        return _of_enclosing(finder, name, place, element)
+    if not is_local(name, scope):
+        return _of_global(finder, name, place, element)
+    definition = reaching(name, scope, place.at)
+    if definition is None:
+        return None
+    if definition.kind == "parameter":
+        return _of_parameter(finder, name, place, element)
+    return _of_definition(finder, definition, place, element)
+
+
+def _of_definition(finder: Finder, definition: Definition, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the step before a definition: the assigned expression, or an element of the iterated one."""
+    assert definition.value is not None
+    assert definition.statement is not None
+    there = replace(place, at=definition.statement, inner=frozenset())
+    position = (*definition.position, *element)
+    if definition.kind == "assigned":
+        if definition.position and _is_multi_view(finder, definition.value, there):
+            return _chosen(finder, definition.value, there, "iteration")
+        return At(definition.value, there, position)
+    iterated, position = taken_from(definition.value, position)
+    made_by = _comprehension(finder, iterated, there, ast.ListComp, ast.GeneratorExp)
+    if made_by is not None:
+        return _of_comprehended(finder, made_by, there, position)
+    if _is_multi_view(finder, iterated, there):
+        return _chosen(finder, iterated, there, "iteration")
+    same = _same_element(finder, iterated, definition, there)
+    if same is not None:
+        return At(same, there)
+    if isinstance(iterated, (ast.Tuple, ast.List)) and iterated.elts:
+        ways = {finder.accepts(element, finder, there) for element in iterated.elts}
+        if not position and None not in ways:
+            return finder.made(iterated, there, ways.pop() or "" if len(ways) == 1 else "[]")
+    return None
+
+
+def _same_element(
+    finder: Finder, iterated: ast.expr, definition: Definition, place: Place
+) -> ast.expr | None:
+    """Return the one element of a written-out list that the loop variable is now: ``b`` in ``for p in [a,
+    b]``."""
+    assert isinstance(definition.statement, (ast.For, ast.AsyncFor))
+    if place.depth is None or not isinstance(definition.statement.target, ast.Name):
+        return None
+    literal: ast.expr | None = iterated
+    if isinstance(iterated, ast.Name):
+        scope = scope_of(place.source.tree, place.code)
+        earlier = None if scope is None else reaching(iterated.id, scope, definition.statement)
+        literal = earlier.value if earlier is not None and not earlier.position else None
+    if not isinstance(literal, (ast.List, ast.Tuple)):
+        return None
+    now = finder.value(definition.statement.target, place)
+    same = [element for element in literal.elts if now is not UNKNOWN and finder.value(element, place) is now]
+    return same[0] if len(same) == 1 else None
+
+
+def _comprehension(
+    finder: Finder, node: ast.expr, place: Place, *kinds: type[_Comprehension]
+) -> _Comprehension | None:
+    """Return the comprehension, one of ``kinds``, that made all elements of a container; None if it isn't
+    certain."""
+    # The list may have changed since, even under another name: nograd_comprehension_grown_later.py and
+    # nograd_comprehension_changed_under_another_name.py in tests/programs/UC204.
+    if isinstance(node, ast.Name) and node.id not in place.inner and only_read(node.id, place):
+        scope = scope_of(place.source.tree, place.code)
+        earlier = None if scope is None else reaching(node.id, scope, place.at)
+        if earlier is None or earlier.kind != "assigned" or earlier.position or earlier.value is None:
+            return None
+        node = earlier.value
+    return node if isinstance(node, kinds) else None
+
+
+def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the expression that made each element of a comprehension."""
+    made = node.value if isinstance(node, ast.DictComp) else node.elt
+    # `pairs = [(h[i], h[:, i]) for i in range(2)]`: tests/programs/UC204/nograd_comprehension_of_pairs.py.
+    if element and not isinstance(made, ast.Tuple):
+        return None
+    names = {
+        variable.id
+        for part in node.generators
+        for variable in ast.walk(part.target)
+        if isinstance(variable, ast.Name)
+    }
+    return At(made, replace(place, inner=place.inner | names), element)
+
+
+def _keeps_elements(finder: Finder, name: str, place: Place) -> bool:
+    """Return whether the variable's container still holds its first elements."""
+    now = finder.value(ast.Name(name, ast.Load()), place)
+    return type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)
+
+
+def _of_comprehension(finder: Finder, name: str, place: Place, outer: Place) -> Step:
+    """Return the iterated expression of ``row`` in ``[row.add_(1) for row in x]``, in the frame around it.
+
+    From Python 3.12 on that may be the same frame (``inlined_names``).
+    """
+    ways = [
+        part.iter
+        for node in ast.walk(place.at)
+        for part in getattr(node, "generators", ())
+        if isinstance(part.target, ast.Name) and part.target.id == name
+    ]
+    return (
+        _chosen(finder, ways[0], outer, "iteration")
+        if len(ways) == 1 and _is_multi_view(finder, ways[0], outer)
+        else None
+    )
+
+
+def _chosen(finder: Finder, node: ast.expr, place: Place, how: str) -> Step:
+    """Return the call or loop that took a tensor apart if views are wanted, else the tensor itself."""
+    if finder.accepts not in (multi_view, view):
+        return At(node, place)
+    return finder.made(node, place, multi_view_name(node) or how)
+
+
+def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
+    """Return whether taking ``node`` apart gives views of one tensor."""
+    name = multi_view_name(node)
+    if name is not None:
+        return finder.accepts(node, finder, place) is not None
+    return isinstance(finder.value(node, place), torch.Tensor)
+
+
+def _of_global(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the step before a global variable, which is set once in the module that is being run."""
+    definition = at_the_end(name, place.source.tree)
+    code = finder.module_code(place)
+    if definition is None or definition.kind != "assigned" or code is None:
+        return None
+    depth = next((i for i, live_frame in enumerate(finder.live_frames) if live_frame.code is code), None)
+    return _of_definition(finder, definition, Place(code, place.source, place.at, depth), element)
+
+
+def _of_enclosing(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the step before a closure's variable, in the function around it if that is still running."""
+    if place.depth is None:
+        return None
+    mine = value_of(ast.Name(name, ast.Load()), finder.live_frames[place.depth].frame)
+    for depth in range(place.depth + 1, len(finder.live_frames)):
+        live_frame = finder.live_frames[depth]
+        if name not in live_frame.code.co_cellvars:
+            continue
+        # Skip another function's variable of this name, and an earlier call of the same function:
+        # tests/programs/UC203/closure_of_an_earlier_call.py.
+        if value_of(ast.Name(name, ast.Load()), live_frame.frame) is mine:
+            outer = finder.place(depth)
+            return None if outer is None else _of_name(finder, name, outer, element)
+    return None
+
+
+def _of_parameter(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the expression that the caller passed for a parameter."""
+    if place.depth is None:
+        return None
+    mine = value_of(ast.Name(name, ast.Load()), finder.live_frames[place.depth].frame)
+    for depth in range(place.depth + 1, len(finder.live_frames)):
+        code = finder.live_frames[depth].code
+        # A decorator such as `torch.no_grad()` passes the arguments on through torch/utils/_contextlib.py.
+        if is_plumbing(code) or code.co_filename.endswith("_contextlib.py"):
+            continue
+        caller = finder.place(depth)
+        located = locate(code, finder.live_frames[depth].lasti)
+        if caller is None or located is None or not isinstance(located.node, ast.Call):
+            return None
+        passed = _passed(finder, located.node, mine, caller)
+        if passed is None and depth == place.depth + 1:
+            passed = (bind_code(located.node, place.code) or {}).get(name)
+        return None if passed is None else At(passed, caller, element)
+    return None
+
+
+def _passed(finder: Finder, call: ast.Call, value: Any, place: Place) -> ast.expr | None:
+    """Return the one argument of the call that is this very object; None unless there is exactly one."""
+    if value is UNKNOWN:
+        return None
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    same = [argument for argument in arguments if finder.value(argument, place) is value]
+    return same[0] if len({ast.dump(argument) for argument in same}) == 1 else None
+
+
+# --- attributes and elements ------------------------------------------------------------------------
+def _of_attribute(finder: Finder, node: ast.Attribute, place: Place) -> Step:
+    if place.depth is None:
+        return None
+    owner = finder.value(node.value, place)
+    return None if owner is UNKNOWN else _owned(finder, owner, node, place)
+
+
+def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
+    """Return the step before an element: of several views, a tuple, a ``Sequential`` or a comprehension's
+    container."""
+    # `h.chunk(2)[0]`; an index of a variable that holds the chunks is a tuple's, below.
+    if multi_view_name(node.value) is not None:
+        return At(node.value, place, (0,))
+    container = finder.value(node.value, place)
+    index = finder.value(node.slice, place)
+    if type(container) is tuple and type(index) is int and index >= 0:
+        # A tuple's elements can't have been replaced: tests/programs/UC203/index_of_chunk.py. A list's can.
+        return At(node.value, place, (index,))
+    if isinstance(container, torch.nn.Sequential):
+        return At(node.value, place)
+    # A list or dictionary still has the elements of its comprehension if nothing changes it:
+    # tests/programs/UC204/nograd_comprehension_by_index.py and nograd_dict_comprehension.py.
+    kind = _MADE_BY.get(type(container))
+    made_by = None if kind is None else _comprehension(finder, node.value, place, kind)
+    return None if made_by is None else _of_comprehended(finder, made_by, place, ())
+
+
+# --- calls ------------------------------------------------------------------------------------------
+def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, ...]) -> Step:
+    """Return the only ``return`` expression of the program's function that the call runs; None if it has
+    several."""
+    # An in-place method returns its receiver, so the tensor was made before.
+    if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
+        return At(node.func.value, place, element)
+    # The name may mean another function by now: tests/programs/UC205/function_renamed_since.py.
+    if isinstance(node.func, ast.Name) and not finder.still_is(node.func.id, place):
+        return None
+    function = function_of(finder.named(node.func, place))
+    if function is None or is_library(function.__code__):
+        return None
+    code = function.__code__
+    source = source_of(code)
+    scope = None if source is None else scope_of(source.tree, code)
+    if source is None or scope is None or isinstance(scope, (ast.Module, ast.AsyncFunctionDef)):
+        return None
+    returns = list(_returns(scope))
+    if len(returns) != 1 or returns[0].value is None:
+        return None
+    return At(returns[0].value, Place(code, source, returns[0], called=(node, place)), element)
+
+
+def _owned(finder: Finder, owner: Any, node: ast.Attribute, place: Place) -> Step:
+    """Return the assignment that set ``owner.name``, if only one in its classes can have.
+
+    A library's module makes its own tensors, so its step leads to the expression that made the module.
+    """
+    candidates = list(assignments(type(owner), node.attr))
+    if len(candidates) == 1:
+        value, statement, code, source = candidates[0]
+        # Code outside the class may have set it: tests/programs/UC203/attribute_that_an_outsider_has_set.py.
+        if finder.set_by_others(node.attr, code):
+            return None
+        return At(value, Place(code, source, statement))
+    if not candidates and isinstance(owner, torch.nn.Module) and is_library_class(type(owner)):
+        return At(node.value, place)
+    return None
+
+
+def _returns(scope: ast.FunctionDef) -> Iterator[ast.Return]:
+    """Yield the ``return`` statements of a function; one without a value for each ``yield``."""
+    todo: list[ast.AST] = list(scope.body)
+    while todo:
+        node = todo.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            continue
+        if isinstance(node, ast.Return):
+            yield node
+        if isinstance(node, (ast.Yield, ast.YieldFrom)):
+            yield ast.Return(None)  # a generator: its return value isn't the value of the call
+        todo.extend(ast.iter_child_nodes(node))

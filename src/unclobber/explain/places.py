@@ -1,0 +1,145 @@
+"""Locations of expressions, and their values in the live frames of a failure."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+import torch
+
+from ..source import UNKNOWN, ParsedSource, inlined_names, locate, span_of, value_of
+from ..syntax import node_span
+from ._definitions import Definition, is_local, reaching, scope_of
+from ._live import LiveFrame
+from .operands import bind_code
+
+COMPREHENSIONS = frozenset({"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """An expression's location: code, source and statement."""
+
+    code: CodeType
+    source: ParsedSource
+    at: ast.stmt
+    """The statement that reads the expression."""
+    depth: int | None = None
+    """Index of its frame among the live frames; None if the call is over."""
+    called: tuple[ast.Call, Place] | None = None
+    """The call that ran this code and is over, with its location; None if it wasn't followed from a call."""
+    inner: frozenset[str] = frozenset()
+    """Variables of the comprehensions around the expression."""
+
+
+class LiveValues:
+    """Values of expressions, as far as the frames of one failure show them.
+
+    Args:
+        live_frames: The frames of the failed call, innermost first.
+    """
+
+    def __init__(self, live_frames: Sequence[LiveFrame]) -> None:
+        self.live_frames = live_frames
+
+    def place(self, depth: int) -> Place | None:
+        """Return the statement that a live frame had reached; None if its source isn't certain."""
+        live_frame = self.live_frames[depth]
+        code = live_frame.code
+        located = locate(code, live_frame.lasti)
+        if located is None:
+            return None
+        return Place(code, located.source, located.statement, depth, inner=inlined_names(located))
+
+    def value(self, node: ast.expr, place: Place) -> Any:
+        """Return the expression's current value; ``UNKNOWN`` if its frame is gone or it uses a
+        comprehension's variable."""
+        if place.depth is None or any(
+            isinstance(part, ast.Name) and part.id in place.inner for part in ast.walk(node)
+        ):
+            return UNKNOWN
+        return value_of(node, self.live_frames[place.depth].frame)
+
+    def is_tensor(self, node: ast.expr, place: Place) -> bool:
+        """Return whether the expression is known to be a tensor, by its value or by the argument passed for
+        it."""
+        if place.depth is not None:
+            return isinstance(self.value(node, place), torch.Tensor)
+        if place.called is None or not isinstance(node, ast.Name) or node.id in place.inner:
+            return False
+        scope = scope_of(place.source.tree, place.code)
+        if scope is None or reaching(node.id, scope, place.at) != Definition("parameter"):
+            return False
+        call, caller = place.called
+        # An element of a list is no view: tests/programs/UC204/nograd_decorated_given_a_list.py.
+        passed = (bind_code(call, place.code) or {}).get(node.id)
+        if passed is None or not self.is_tensor(passed, caller):
+            return False
+        # The caller's name may hold another value by now:
+        # tests/programs/UC204/nograd_decorated_with_another_argument_by_then.py.
+        return not isinstance(passed, ast.Name) or self.still_is(passed.id, caller)
+
+    def still_is(self, name: str, place: Place) -> bool:
+        """Return whether a name still has the value it had at ``place``: no other definition has reached its
+        frame since."""
+        scope = None if place.depth is None else scope_of(place.source.tree, place.code)
+        now = None if place.depth is None else self.place(place.depth)
+        if scope is None or now is None or not is_local(name, scope):
+            return True
+        return reaching(name, scope, place.at) == reaching(name, scope, now.at)
+
+    def named(self, node: ast.expr, place: Place) -> Any:
+        """Return the expression's value, also of a global name in a function that has returned; else
+        ``UNKNOWN``."""
+        value = self.value(node, place)
+        if value is not UNKNOWN or place.depth is not None or not isinstance(node, ast.Name):
+            return value
+        # The function has returned, but its module's globals are still there.
+        for live_frame in self.live_frames:
+            if live_frame.frame.f_globals.get("__file__") == place.code.co_filename:
+                return live_frame.frame.f_globals.get(node.id, UNKNOWN)
+        return UNKNOWN
+
+    def module_code(self, place: Place) -> CodeType | None:
+        """Return the code of the module that is being run; None for an imported one, whose code is gone."""
+        for live_frame in self.live_frames:
+            code = live_frame.code
+            if code.co_name == "<module>" and code.co_filename == place.code.co_filename:
+                return code
+        return None
+
+
+def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
+    """Return the expression's code and instruction; empty if none is found.
+
+    An expression in a comprehension has the instruction of the comprehension's code object.
+    """
+    lasti = instruction_of(code, node)
+    if lasti is not None:
+        return code, lasti
+    inside = [
+        constant
+        for constant in code.co_consts
+        if isinstance(constant, CodeType) and constant.co_name in COMPREHENSIONS
+    ]
+    stacks = [stack for comprehension in inside if (stack := instructions(comprehension, node))]
+    return stacks[0] if len(stacks) == 1 else ()
+
+
+def instruction_of(code: CodeType, node: ast.expr) -> int | None:
+    """Return the offset of an instruction of ``code`` whose span is the expression; None if there is none."""
+    span = node_span(node)
+    for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
+        if (end_line, end_column) != (span.end_line, span.end_column) or line is None or column is None:
+            continue
+        instruction_span = span_of(code, 2 * index)
+        if instruction_span == span:
+            return 2 * index
+        # Python places a method call over several lines at its attribute, so its span differs.
+        located = locate(code, 2 * index) if isinstance(node, ast.Call) else None
+        if located is not None and located.node is node:
+            return 2 * index
+    return None

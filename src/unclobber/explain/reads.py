@@ -1,0 +1,166 @@
+"""Facts that decide a verdict besides the ledger: whether the running node is affected by a change of its
+tensor.
+
+They are known before any evidence is built, so nothing here reads source.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import torch
+
+from ..derivatives import reads_shape_alone
+from ..model import or_default
+from ..observe.hooks import kernels as _writes_table
+from ..observe.hooks import saves
+from ..observe.record import Ledger, SavedTensor
+from ..source import Stack
+from ..torch_internals import compat
+
+
+def is_own_result(saved: SavedTensor) -> bool:
+    """Return whether the running node's own operation computed ``saved``."""
+    origin, node = saved.origin(), compat.graph.current_node()
+    return (
+        origin is not None
+        and node is not None
+        and saved.base is None
+        and compat.graph.grad_fn(origin) is node
+    )
+
+
+def detached(saved: SavedTensor) -> Stack | None:
+    """Return where ``saved`` lost its history; None if it has one, or if the running node is a custom
+    Function, which doesn't need it."""
+    if saved.entry is None or saved.entry.detached is None or saved.unchecked:
+        return None
+    origin = saved.origin()
+    if origin is not None and compat.graph.has_history(origin):
+        return None  # a later write has given it a history again
+    node = compat.graph.current_node()
+    role = role_of(node, saved)
+    result = unpacked(node, role)
+    if result is not None and is_result(result, node, role):
+        # It was a view's result, which was not recognised as the node's own when it was detached.
+        return None
+    function = isinstance(node, torch.autograd.function.BackwardCFunction)
+    return None if function else saved.entry.detached
+
+
+def is_detached(saved: SavedTensor) -> bool:
+    """Return whether torch refuses a tensor because ``detach_`` removed its history. True if unknown."""
+    if saved.entry is None or saved.entry.detached is None or saved.unchecked:
+        return False
+    return or_default(lambda: detached(saved) is not None, True)
+
+
+_READ_FOR = {
+    ("ConvolutionBackward0", "weight"): 0,
+    ("ConvolutionBackward0", "input"): 1,
+    ("NativeLayerNormBackward0", "weight"): 0,
+    ("NativeGroupNormBackward0", "weight"): 0,
+    ("NativeBatchNormBackward0", "weight"): 0,
+}
+"""By node and role, the index of the one input whose gradient is computed from the tensor. The node saves it
+even if that gradient isn't needed:
+tests/programs/allowed/weights_that_only_an_input_s_gradient_would_be_computed_from.py."""
+
+
+def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
+    """Return whether a node that unpacks ``saved`` (the running one if ``node`` is None) doesn't read its
+    values.
+
+    Such saves are running statistics in training, the weight of a first layer whose input needs no gradient,
+    and an input that is kept for its shape.
+
+    Batch norm's kernel updates its running statistics after they were saved, and its backward reads them only
+    in evaluation (tests/torch_facts/test_version_check.py). The kernel writes nothing else, so its writes
+    identify them if inner hooks hide the node's name for the tensor.
+    """
+    node = compat.graph.current_node() if node is None else node
+    role = role_of(node, saved)
+    if node is not None and role is not None:
+        name = node_name(node)
+        if reads_shape_alone(name, role, compat.graph.reduction_of(node)):
+            return True
+        reader = _READ_FOR.get((name, role))
+        if reader is not None:
+            return node.next_functions[reader][0] is None
+    # In training, batch norm updates its statistics itself: tests/programs/allowed/batch_norm_trains.py.
+    if not compat.graph.trains(node):
+        return False
+    if role is not None:
+        return role in ("running_mean", "running_var")
+    seen = [event for event, hit in ledger.history(saved) if hit]
+    return bool(seen) and all(_writes_table.is_undeclared(event.operation) for event in seen)
+
+
+_SCRATCH = frozenset([("MkldnnRnnLayerBackward0", "result3")])
+"""By node and role, memory that the node's own kernel writes while it computes the gradient, such as oneDNN's
+workspace."""
+
+
+def is_scratch(saved: SavedTensor) -> bool:
+    """Return whether the running node itself writes to its saved tensor ``saved``."""
+    node = compat.graph.current_node()
+    role = role_of(node, saved)
+    return role is not None and (node_name(node), role) in _SCRATCH
+
+
+def role_of(node: Any, saved: SavedTensor) -> str | None:
+    """Return the node's own name for ``saved``; None outside of a node or if inner hooks hide it."""
+    if node is None:
+        return None
+    for role, kept in compat.kept.raw_saved(node):
+        if kept is saved or any(record is saved for _, record in saves.records_of(kept)):
+            return role
+    return None
+
+
+def node_name(node: Any) -> str:
+    name = node.name()
+    return str(name).rpartition(".")[2].rpartition("::")[2]
+
+
+class _Unpacking(threading.local):
+    """A flag of this thread, set while it unpacks a tensor only to learn its history."""
+
+    now = False
+
+
+_unpacking = _Unpacking()
+
+
+def is_unpacking() -> bool:
+    """Return whether this thread's unpack hooks are called for a tensor's history alone, so that they must
+    not check it."""
+    return _unpacking.now
+
+
+def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
+    """Return the saved tensor as the node would get it, with its history; None if the node or role isn't
+    known."""
+    if node is None or role is None:
+        return None
+    before, _unpacking.now = _unpacking.now, True
+    try:
+        return compat.graph.saved_by(node, role)
+    finally:
+        _unpacking.now = before
+
+
+def is_result(unpacked: torch.Tensor, node: Any, role: str | None) -> bool:
+    """Return whether the node's own operation made the tensor.
+
+    If the operation wrote in place to a view, the result's history begins with another node. That node leads
+    from the base to the view, as long as the view is alive.
+    """
+    producer = compat.graph.grad_fn(unpacked)
+    if producer is None:
+        return False
+    if producer is node:
+        return True
+    inputs = [edge for edge, _ in node.next_functions]
+    return role is not None and role.startswith("result") and not any(edge is producer for edge in inputs)

@@ -1,0 +1,89 @@
+"""torch's own refusals, distinguished from errors of the program with the same words.
+
+The sentences are in torch/csrc/autograd/variable.cpp, VariableTypeUtils.h, VariableTypeManual.cpp,
+saved_variable.cpp, custom_function.cpp, the version counter's header and ATen's MemoryOverlap.
+tests/torch_facts/test_refusal_sentences.py checks each. An error counts as torch's only if a call into C
+raised it, because Python code may raise the same words.
+"""
+
+from __future__ import annotations
+
+import dis
+from functools import lru_cache
+from types import CodeType, TracebackType
+from typing import NamedTuple
+
+from ..model import CODES, Subject, Variant
+from ..source import is_own, starts_program
+from ._live import LiveFrame
+
+
+class Kind(NamedTuple):
+    """A kind of torch's refusals."""
+
+    code: str
+    """The code that reports it."""
+    subject: Subject | None = None
+    """The kind of tensor that torch refuses."""
+    variant: Variant | None = None
+    """The variant of the code's sentence, if the code has several."""
+
+
+_SENTENCES: list[tuple[str, Kind]] = sorted(
+    (
+        (refusal.sentence, Kind(code, refusal.subject, refusal.variant))
+        for code, entry in CODES.items()
+        for refusal in entry.refusals
+    ),
+    key=lambda known: -len(known[0]),
+)
+"""Longest first, because one sentence may be a part of another."""
+
+
+def kind_of(error: BaseException) -> Kind | None:
+    """Return the kind of torch's refusal; None if the error is another one or Python code raised it."""
+    if type(error) is not RuntimeError:
+        return None
+    text = str(error)
+    kind = next((kind for sentence, kind in _SENTENCES if sentence in text), None)
+    if kind is None or error.__traceback__ is None or not _came_out_of_c(error.__traceback__):
+        return None
+    return kind
+
+
+def live_frames_of(error: BaseException) -> list[LiveFrame]:
+    """Return every frame from where the error was raised to the bottom of the stack, innermost first."""
+    raised: list[LiveFrame] = []
+    trace = error.__traceback__
+    outer = None if trace is None else trace.tb_frame.f_back
+    while trace is not None:
+        raised.append(LiveFrame(trace.tb_frame, trace.tb_lasti))
+        trace = trace.tb_next
+    live_frames = raised[::-1]
+    # A write that fails below unclobber's own kernel is the program's write.
+    while live_frames and is_own(live_frames[0].code):
+        del live_frames[0]
+    while outer is not None:
+        live_frames.append(LiveFrame(outer, outer.f_lasti))
+        outer = outer.f_back
+    start = next((i for i, live_frame in enumerate(live_frames) if starts_program(live_frame.code)), None)
+    return live_frames[:start]
+
+
+def _came_out_of_c(trace: TracebackType) -> bool:
+    """Return whether a call into C raised the error, rather than a ``raise`` of the program."""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    # unclobber raises torch's words as a plain RuntimeError, for a check that torch would have made itself.
+    return is_own(code) or trace.tb_lasti not in _raises(code)
+
+
+@lru_cache(maxsize=64)
+def _raises(code: CodeType) -> frozenset[int]:
+    """Return the offsets of the instructions that raise by themselves."""
+    return frozenset(
+        instruction.offset
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in ("RAISE_VARARGS", "RERAISE")
+    )

@@ -1,0 +1,410 @@
+"""Evidence for the finding of an error that torch raised.
+
+Runs once, when an exception leaves the watched code. The frames of its traceback are still alive.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from ..model import CODES, Save, Subject, Write
+from ..observe.hooks import module_hooks
+from ..observe.record import ViewWrites
+from ..source import ParsedSource, Stack, module_label, owner_name, resolve, variable_name
+from ..syntax import OPERATORS, last_name
+from ..torch_internals import compat
+from . import _modules, _second_backward, _targets, makers, need, save, write
+from ._evidence import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
+from ._live import LiveFrame, stack_of, user_depth, user_frames_of
+from ._targets import WriteTarget
+from .origins import Finder, Origin
+from .places import Place
+from .refusals import Kind, live_frames_of
+
+
+def evidence(
+    error: BaseException, kind: Kind, backwards_before: int, view_writes: ViewWrites
+) -> RefusalEvidence | FreedEvidence | StaleEvidence:
+    """Return the evidence for a refusal.
+
+    Args:
+        error: torch's error that left the watched code, with its traceback.
+        kind: The kind of the refusal.
+        backwards_before: Backward calls of the process before the session; numbers start after them.
+        view_writes: The last writes to the memory of views.
+    """
+    live_frames = live_frames_of(error)
+    stage = CODES[kind.code].stage
+    if stage == "graph":
+        return _second_backward.evidence(error, live_frames, backwards_before)
+    if stage == "backward":
+        transform = any(compat.compilers.runs_transform(live_frame.code) for live_frame in live_frames)
+        return StaleEvidence(str(error), need.failed(live_frames, backwards_before), transform)
+    return _Refused(error, kind, live_frames, view_writes).evidence()
+
+
+class _Refused:
+    """An error raised at a write, with its frames."""
+
+    def __init__(
+        self, error: BaseException, kind: Kind, live_frames: list[LiveFrame], view_writes: ViewWrites
+    ) -> None:
+        """Collect the user's frames of the error."""
+        self.error = error
+        self.kind = kind
+        self.live_frames = live_frames
+        self.frames = user_frames_of(live_frames)
+        self.depth = user_depth(live_frames)
+        """Index of the user's frame among the live frames; None if all are a library's."""
+        self.located = None if self.depth is None else live_frames[self.depth].located()
+        """The user's expression that was refused."""
+        self.inner = live_frames[0].located() if live_frames else None
+        """The innermost expression, a library's or the user's."""
+        self.view_writes = view_writes
+
+    def evidence(self) -> RefusalEvidence:
+        """Return the evidence: the refused operation, the tensor's origin, and statements that torch would
+        allow."""
+        # The line only reads a view: tests/programs/UC203/views_used_after_a_write_to_another.py.
+        if _WRITTEN_BEFORE in str(self.error):
+            return self._use()
+        target = self._target()
+        leaf_shown = False
+        origin: Origin | None = None
+        if target is not None and target.node is not None:
+            leaf_shown = target.made_here and self._is_wanted_leaf(target.tensor)
+            origin = self._origin(target, leaf_shown)
+        tensor = None if target is None else target.tensor
+        made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
+        module_hook = None
+        if self.kind.subject == "view of a Function":
+            tensor = self._written_by_library() if tensor is None else tensor
+            call = None if tensor is None else module_hooks.of(tensor)
+            # A module's full backward hooks add a Function of torch's: tests/programs/UC205/hooked_conv.py.
+            if call is not None or compat.entries.MODULE_HOOK in str(self.error):
+                module_hook = self._module_hook(call)
+                made = None if call is None else self._made(call.stack, None, None, tensor)
+        refused = self._write(target)
+        return RefusalEvidence(
+            code=self.kind.code,
+            variant=self.kind.variant,
+            torch_message=str(self.error),
+            write=refused,
+            made=made,
+            how=None if origin is None else origin.how,
+            leaf=self._leaf_name(tensor),
+            leaf_shown=leaf_shown,
+            module_hook=module_hook,
+            saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
+            out_of_place=None if target is None else self._out_of_place(target),
+            parameter=isinstance(tensor, torch.nn.Parameter),
+            expanded=target is not None and _is_expanded(target),
+            in_no_grad=self._in_no_grad(),
+        )
+
+    def _use(self) -> RefusalEvidence:
+        """Return the evidence for a view that is only used, after its memory was written."""
+        target = self._operand(_is_stale, first=True)
+        view = None if target is None else target.tensor
+        origin = None if target is None or view is None else self._origin(target, leaf_shown=False)
+        wrote = None if view is None else self.view_writes.last(view)
+        site = None if wrote is None else resolve(wrote.stack)
+        return RefusalEvidence(
+            code=self.kind.code,
+            variant=self.kind.variant,
+            torch_message=str(self.error),
+            write=None if wrote is None or site is None else write.at(site, wrote.operation),
+            made=None if origin is None else self._made(origin.stack, origin.how, target, view),
+            how=None if origin is None else origin.how,
+            used=need.failed(self.live_frames, 0),
+        )
+
+    # --- the refused operation --------------------------------------------------------------------
+
+    def _target(self) -> WriteTarget | None:
+        if self.kind.variant == "saved":
+            return self._operand(torch.Tensor.is_inference)
+        target = _targets.find(self.live_frames)
+        return target if target is None or self._fits(target) else WriteTarget(target.operation)
+
+    def _fits(self, target: WriteTarget) -> bool:
+        """Return whether torch can have refused this tensor; if not, the search found another one."""
+        tensor = target.tensor
+        if tensor is None:
+            return True
+        base = tensor._base if tensor._is_view() else None
+        match self.kind.subject:
+            case "leaf":
+                return _is_wanting(tensor)
+            case "view of a leaf":
+                leaf = tensor if base is None else base
+                return _is_wanting(leaf) and (base is not None or target.made_here)
+            case "view" | "one of several views" | "view of a Function":
+                return base is not None or target.made_here
+            case "inference":
+                return tensor.is_inference()
+            case _:
+                return True
+
+    def _is_wanted_leaf(self, tensor: torch.Tensor | None) -> bool:
+        return (
+            self.kind.subject == "view of a leaf"
+            and tensor is not None
+            and not compat.graph.has_history(tensor)
+            and not tensor._is_view()
+        )
+
+    def _operand(
+        self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False
+    ) -> WriteTarget | None:
+        """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
+        if ``first``."""
+        located, depth = self.located, self.depth
+        if located is None or depth is None:
+            return None
+        operation = _operation((self.inner or located).node)
+        finder = Finder(self.live_frames, makers.anything)
+        place = Place(self.live_frames[depth].code, located.source, located.statement, depth)
+        matching: dict[int, tuple[ast.expr, torch.Tensor]] = {}
+        for node in ast.walk(located.node):
+            if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+                value = finder.value(node, place)
+                if isinstance(value, torch.Tensor) and is_meant(value):
+                    matching.setdefault(id(value), (node, value))
+        if not matching or (len(matching) > 1 and not first):
+            return WriteTarget(operation)
+        node, tensor = min(matching.values(), key=lambda pair: (pair[0].lineno, pair[0].col_offset))
+        return WriteTarget(operation, node, located.source.text(node), tensor, node)
+
+    def _write(self, target: WriteTarget | None) -> Write | None:
+        """Return the refused operation as a write at the user's line; None if no line is known."""
+        site = resolve(stack_of(self.live_frames))
+        if site is None:
+            return None
+        operation = target.operation if target is not None else None
+        if operation is None:
+            operation = _UNNAMED if self.kind.variant in _WRITES_NOTHING else "write"
+            if self.inner is not None and not self.depth:
+                operation = _operation(self.inner.node)
+        return write.at(site, operation, None if target is None else target.expression)
+
+    def _written_by_library(self) -> torch.Tensor | None:
+        """Return the tensor that a library's innermost call was about to write; None if that isn't
+        certain."""
+        target = _targets.written_at(self.live_frames[0]) if self.live_frames else None
+        return None if target is None or not self._fits(target) else target.tensor
+
+    def _out_of_place(self, target: WriteTarget) -> str | None:
+        """Return the refused statement as one that makes a new tensor, or the part of it that does; None if
+        there is none."""
+        located = self.located
+        if located is None or target.made_here or target.node is None or target.operation == "index_put_":
+            return None
+        statement, node, source = located.statement, located.node, located.source
+        name = source.text(target.node)
+        if isinstance(statement, ast.AugAssign) and statement is node:
+            value = source.text(statement.value)
+            if not _binds_tighter(statement.value, statement.op):
+                value = f"({value})"
+            made = f"{name} {OPERATORS[type(statement.op)].symbol} {value}"
+            return made if self._is_lost(target.node, statement, source) else f"{name} = {made}"
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return None
+        if node.func.value is not target.node:
+            return None
+        method = node.func.attr.removesuffix("_")
+        if not hasattr(torch.Tensor, method) or method in _NOT_THE_SAME:
+            return None
+        arguments = [*node.args, *node.keywords]
+        words = ", ".join(source.text(argument) for argument in arguments)
+        made = f"{name}.{method}({words})"
+        if not isinstance(statement, ast.Expr) or statement.value is not node:
+            return made
+        if self._is_lost(target.node, statement, source):
+            return made
+        is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
+        return f"{name} = {made}" if is_place else None
+
+    def _is_lost(self, target: ast.expr, statement: ast.stmt, source: ParsedSource) -> bool:
+        """Return whether a new tensor by this name would be lost: the name is another function's, or a loop
+        is about to give it its next value."""
+        if not isinstance(target, ast.Name):
+            return False
+        # `b.neg_()` of a global, and `c += 1` in `for c in …`: written_global_of_a_function.py,
+        # written_a_loop_s_variable.py and written_a_loop_s_which_reads_it.py in tests/programs/UC203.
+        return not self._is_own(target.id) or any(
+            target.id in {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+            and loop.lineno <= statement.lineno <= (loop.end_lineno or loop.lineno)
+            and not _read_after(target.id, loop, statement)
+            for loop in ast.walk(source.tree)
+            if isinstance(loop, (ast.For, ast.AsyncFor))
+        )
+
+    def _is_own(self, name: str) -> bool:
+        """Return whether the refused function may give a variable another value."""
+        code = self.frames[0].f_code
+        return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
+
+    def _in_no_grad(self) -> str | None:
+        located = self.located
+        if located is None or not isinstance(located.statement, (ast.Expr, ast.Assign, ast.AugAssign)):
+            return None
+        text = located.source.text(located.statement)
+        return None if "\n" in text or len(text) > _LONGEST else f"with torch.no_grad(): {text}"
+
+    # --- where it was made ------------------------------------------------------------------------
+
+    def _origin(self, target: WriteTarget, leaf_shown: bool) -> Origin | None:
+        """Return the expression that made the refused tensor; None if it isn't certain."""
+        if self.kind.subject is None:
+            return None
+        accepts = makers.leaf if leaf_shown else _ACCEPTED[self.kind.subject]
+        of_a_view = "a view of a view" in str(self.error)
+        finder = Finder(
+            self.live_frames, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view
+        )
+        place = None if self.depth is None else finder.place(self.depth)
+        if place is None:
+            return None
+        for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):
+            # The view that the refused line itself makes explains nothing, so it is no origin.
+            if node is not None and not (node is target.node and target.made_here and accepts is makers.view):
+                origin = finder.origin(node, place)
+                if origin is not None:
+                    return origin
+        if accepts is makers.leaf and target.tensor is not None:
+            return _modules.origin_of_parameter(target.tensor, finder)
+        return None
+
+    def _module_hook(self, call: module_hooks.Hooked | None) -> ModuleHook:
+        module = None if call is None else call.module()
+        if call is None or module is None:
+            return ModuleHook()
+        name = None if call.hook is None or call.hook.co_name == "<lambda>" else call.hook.co_name
+        return ModuleHook(module_label(module, self.frames), call.given, name)
+
+    def _made(
+        self, stack: Stack, how: str | None, target: WriteTarget | None, tensor: torch.Tensor | None
+    ) -> Save | None:
+        """Return the place where the tensor was made, with the tensor's facts and its owner."""
+        site = resolve(stack)
+        if site is None or tensor is None:
+            return None
+        is_owned = not tensor._is_view() and not compat.graph.has_history(tensor)
+        name = owner_name(tensor, self.frames) if is_owned else None
+        expression = None
+        if target is not None and target.base is not None and self.located is not None:
+            expression = self.located.source.text(target.base)
+        return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
+
+    def _saver(
+        self, refused: Write | None, tensor: torch.Tensor | None, target: WriteTarget | None
+    ) -> Save | None:
+        """Return the refused operation as the place of a save, because torch refused to save its operand."""
+        if refused is None:
+            return None
+        facts = save.UNKNOWN if tensor is None else save.unplaced(tensor)
+        operation = None if refused.operation == _UNNAMED else refused.operation
+        node = None if target is None else target.node
+        extent = None if node is None or self.located is None else self.located.source.extent(node)
+        return replace(
+            facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
+        )
+
+    def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
+        if tensor is None or self.kind.subject not in ("leaf", "view of a leaf"):
+            return None
+        leaf = tensor._base if tensor._is_view() else tensor
+        if leaf is None:
+            return None
+        return owner_name(leaf, self.frames) or variable_name(leaf, self.frames)
+
+
+def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:
+    """Return whether a loop's body reads a name on a line after a statement."""
+    last = statement.end_lineno or statement.lineno
+    return any(
+        isinstance(part, ast.Name)
+        and part.id == name
+        and isinstance(part.ctx, ast.Load)
+        and part.lineno > last
+        for part in ast.walk(loop)
+    )
+
+
+def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
+    """Return whether ``x <operator> value`` needs no parentheses around the value."""
+    if isinstance(value, ast.BinOp):
+        products = (ast.Mult, ast.Div, ast.MatMult)
+        return isinstance(operator, (ast.Add, ast.Sub)) and isinstance(value.op, products)
+    return isinstance(value, _ATOMS)
+
+
+def _is_expanded(target: WriteTarget) -> bool:
+    """Return whether torch would also refuse the write because several elements share memory."""
+    tensor = target.tensor
+    if tensor is None or target.made_here or target.operation in _EXPANDED_ALL_THE_SAME:
+        return False
+    # A sparse tensor has no strides: reading them raises.
+    if tensor.layout is not torch.strided:
+        return False
+    return any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _is_stale(tensor: torch.Tensor) -> bool:
+    """Return whether torch refuses to give a view's history because its memory was written."""
+    return _WRITTEN_BEFORE in (compat.graph.why_unusable(tensor) or "")
+
+
+def _is_wanting(tensor: torch.Tensor) -> bool:
+    """Return whether the tensor is a leaf that requires grad."""
+    return tensor.requires_grad and not compat.graph.has_history(tensor)
+
+
+def _operation(node: ast.AST) -> str:
+    """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
+    if isinstance(node, ast.Call):
+        return last_name(node.func) or "call"
+    symbol: ast.AST = getattr(node, "op", node)
+    operator = OPERATORS.get(type(symbol))
+    return "operator" if operator is None else operator.operation
+
+
+_WRITTEN_BEFORE = "its base or another view of its base has been modified inplace"
+"""torch's words when a view is merely used. The write was earlier, and torch didn't refuse it."""
+
+_ACCEPTED: dict[Subject, makers.Accepts] = {
+    "leaf": makers.leaf,
+    "view of a leaf": makers.view,
+    "view": makers.view,
+    "one of several views": makers.multi_view,
+    "view of a Function": makers.custom_function,
+    "inference": makers.anything,
+    "expanded": makers.expanded,
+}
+"""Function that recognises how the refused tensor was made, by subject."""
+
+_THROUGH_VIEWS = frozenset(("one of several views", "view of a Function", "inference", "expanded"))
+"""Subjects whose refusal may concern a view of the tensor, so the search goes on to the view's base."""
+
+_WRITES_NOTHING = ("saved", "trained")
+"""Variants in which torch refuses an operation that only reads, or a request for a gradient."""
+
+_UNNAMED = "the operation"
+"""Name of an operation whose source isn't available."""
+
+_LONGEST = 38
+"""Length limit, in characters, of a statement that still reads well behind a `with` on one line."""
+
+_EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
+"""Writes that torch allows even if elements share memory."""
+
+_ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
+"""Expressions that need no parentheses."""
+
+_NOT_THE_SAME = frozenset(("fill", "zero", "normal", "uniform", "copy", "random", "bernoulli", "exponential"))
+"""Methods without an out-of-place counterpart of the same meaning."""

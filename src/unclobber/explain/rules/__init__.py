@@ -1,0 +1,48 @@
+"""The rules of the codes, one file a code, found by the code's name; its ``judge`` turns evidence into a
+finding.
+
+A judgement is a pure function of facts: no torch, no clock, no files. A code without a ``judge`` is judged
+from other facts than the evidence of its stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from ...model import CODES, Finding, Stage
+from .._evidence import Evidence, FreedEvidence, RefusalEvidence, StaleEvidence
+from . import _refused, uc101_stale, uc301
+
+
+def _judges(stage: Stage) -> dict[str, Any]:
+    """Import the modules of a stage's codes and return their ``judge`` functions."""
+    modules = {
+        code: import_module(f".{code.lower()}", __name__)
+        for code, entry in CODES.items()
+        if entry.stage == stage
+    }
+    return {code: module.judge for code, module in modules.items() if hasattr(module, "judge")}
+
+
+OVERWRITTEN: dict[str, Callable[[Evidence], Finding | None]] = _judges("backward")
+"""Rules for a saved tensor that backward unpacks; no two of them match the same evidence."""
+REFUSED: dict[str, Callable[[RefusalEvidence], Finding]] = _judges("write")
+"""Rules for operations that torch refuses at once."""
+
+
+def judge(evidence: Evidence) -> Finding | None:
+    """Return the finding that the evidence supports; None if the program is allowed to do this."""
+    return next((finding for rule in OVERWRITTEN.values() if (finding := rule(evidence)) is not None), None)
+
+
+def judge_refusal(evidence: RefusalEvidence | FreedEvidence | StaleEvidence) -> Finding:
+    """Return the finding for an error that torch has raised: its code follows the error."""
+    if isinstance(evidence, FreedEvidence):
+        return uc301.judge(evidence)
+    if isinstance(evidence, StaleEvidence):
+        return uc101_stale.judge(evidence)
+    if evidence.used is not None:
+        return _refused.judge_use(evidence)
+    return REFUSED[evidence.code](evidence)

@@ -1,0 +1,66 @@
+"""Writes of DistributedDataParallel's and backward's own, explained by their names.
+
+They are known from the frames below the user's line and from the owner of the memory, never from shapes.
+"""
+
+from __future__ import annotations
+
+from ...model import Fix
+from .._evidence import Evidence
+
+
+def notes(evidence: Evidence) -> tuple[str, ...]:
+    """Return a note on the mechanism if DistributedDataParallel or the accumulation of gradients wrote."""
+    sentences = []
+    if _overwritten_by_broadcast(evidence):
+        unseen = any(write.past_counter == "broadcast" for write in evidence.writes)
+        sentences.append(
+            "DistributedDataParallel broadcasts the module's buffers from rank 0 before each forward"
+            + (
+                ", and sets their version counters back, so torch can't see that a buffer which an earlier "
+                "forward saved has changed"
+                if unseen
+                else ""
+            )
+        )
+    gradient = evidence.gradient_memory
+    if gradient is not None:
+        sentences.append(
+            f"this memory is the gradient of `{gradient.parameter}`, a view of a bucket of "
+            "DistributedDataParallel (gradient_as_bucket_view=True): every backward writes to it, "
+            "also after zero_grad(set_to_none=True)"
+            if gradient.in_bucket
+            else f"this memory is the gradient of `{gradient.parameter}`: every backward adds to it in place"
+        )
+    elif _overwritten_by_backward(evidence):
+        sentences.append("this memory is some tensor's `.grad`: every backward adds to it in place")
+    return tuple(sentences)
+
+
+def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
+    """Return the fixes that end the mechanism; empty if neither wrote."""
+    if _overwritten_by_broadcast(evidence):
+        return (
+            Fix("call the model again only after the backward that still needs its buffers"),
+            Fix(
+                "or construct DistributedDataParallel with forward_sync_buffers=False "
+                "(broadcast_buffers=False in older torch)"
+            ),
+        )
+    if evidence.gradient_memory is not None:
+        return (
+            Fix(f"save a copy: use `{evidence.gradient_memory.parameter}.grad.clone()` where it is read"),
+        )
+    if _overwritten_by_backward(evidence):
+        gradient = evidence.save.expression or evidence.save.name
+        copy = f"use `{gradient}.clone()` where it is read" if gradient else "clone it where it is read"
+        return (Fix(f"save a copy: {copy}"),)
+    return ()
+
+
+def _overwritten_by_backward(evidence: Evidence) -> bool:
+    return any(write.overlaps_needed and write.by == "backward" for write in evidence.writes)
+
+
+def _overwritten_by_broadcast(evidence: Evidence) -> bool:
+    return any(write.overlaps_needed and write.by == "buffer broadcast" for write in evidence.writes)

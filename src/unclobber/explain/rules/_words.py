@@ -1,0 +1,69 @@
+"""Names of a finding's tensors in one sentence, and lists of names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...model import Fix, Frame, Need, Save, Site, shown_name
+from ...model.text import shape
+
+_LONGEST_QUOTE = 40
+
+
+def tensor_name(save: Save) -> str:
+    """Return the best certain name: a parameter's path, the user's expression, else dtype and shape."""
+    if save.name:
+        return f"`{save.name}`"
+    if save.expression:
+        return f"`{save.expression}`"
+    if not save.shape:
+        return f"a {save.dtype} scalar"
+    return f"a {save.dtype} tensor of shape {shape(save.shape)}"
+
+
+def saver(save: Save) -> str:
+    """Return the operation that saved the tensor; the user's call if library code below it did."""
+    site = save.site
+    if site is not None and site.below and "\n" not in site.source and 0 < len(site.source) <= _LONGEST_QUOTE:
+        return f"`{site.source}`"
+    return save.called or save.node or "an operation"
+
+
+def sentence(save: Save, how: str) -> str:
+    """Return ``X was overwritten after Y saved it for …``."""
+    purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
+    return f"{tensor_name(save)} {how} after {saver(save)} saved it {purpose}"
+
+
+def after_backward(step: str, *, in_loop: bool = False) -> Fix:
+    """Return the fix for weights that an optimizer's ``step`` wrote.
+
+    Args:
+        step: ``opt.step()``.
+        in_loop: Whether each backward goes through the graphs of the steps before.
+    """
+    # No order of step and backward helps here, only a detached state
+    # (test_a_state_that_is_carried_over in tests/unit/explain/test_carried_state.py).
+    if in_loop:
+        return Fix(
+            "compute anew in each step, or detach, what is carried over from the step before, and leave out "
+            "`retain_graph=True`: it makes each backward go through earlier steps, too, whose weights "
+            f"`{step}` has changed since"
+        )
+    return Fix(
+        f"call `{step}` after the backward that still needs these weights, "
+        "or run the forward again after the step"
+    )
+
+
+def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
+    """Return ``line 19: `z = h * w```, with the file's name if it isn't the file of the shown places; the
+    line alone if its text isn't known."""
+    where, statement = line(site, shown), " ".join(site.statement.split())
+    return f"{where}: `{statement}`" if statement else where
+
+
+def line(site: Site | Frame, shown: Sequence[Save | Need | None]) -> str:
+    """Return ``line 19``, or ``net.py:19`` if that isn't the file of the shown places."""
+    paths = {fact.site.path for fact in shown if fact is not None and fact.site is not None}
+    return f"line {site.line}" if paths == {site.path} else f"{shown_name(site.path)}:{site.line}"

@@ -1,0 +1,122 @@
+"""UC101 saved-overwritten: a write that torch sees hit a saved tensor that backward needs.
+
+torch keeps one version counter for all views of a storage and refuses as soon as it has changed, whichever
+elements were written. The verdict here is the same; ``harmless`` adds whether any needed element really
+changed.
+"""
+
+from __future__ import annotations
+
+from ...model import Finding, Fix, Write, culprit, overwrites
+from ...model.text import listing
+from ...torch_internals.inplace import module_positions
+from .._evidence import Evidence
+from . import _own_writes, uc101_detached
+from ._words import after_backward, line, sentence
+
+
+def judge(evidence: Evidence) -> Finding | None:
+    """Return the finding if torch's check refuses the saved tensor, or its history was dropped; else None."""
+    if evidence.kind != "saved":
+        return None
+    if evidence.detached is not None and not evidence.repaired:
+        return uc101_detached.judge(evidence, evidence.detached)
+    if not evidence.moved or evidence.line_range is not None:
+        return None
+    kept = _harmless(evidence)
+    # Another tensor that the same backward needs may have changed, and then the gradient is wrong
+    # (tests/unit/explain/test_others_changed.py).
+    harmless = kept and not evidence.changed_too and evidence.past_torch is None
+    how = "was overwritten"
+    if kept and not evidence.changed:
+        how = _kept(evidence.writes)
+    if not evidence.writes:
+        how = "was modified"
+    return Finding(
+        code="UC101",
+        message=sentence(evidence.save, how),
+        saved=evidence.save,
+        writes=evidence.writes,
+        needed=evidence.need,
+        harmless=harmless,
+        fixes=() if evidence.repaired else _ways_out(evidence),
+        notes=_notes(evidence),
+        torch_message=evidence.torch_message,
+        kept_bytes=evidence.kept_bytes,
+        repaired=evidence.repaired,
+    )
+
+
+def _kept(writes: tuple[Write, ...]) -> str:
+    """Return the clause that says why the writes left the saved values intact."""
+    if touched := overwrites(writes):
+        without = "without a change to any value" if touched == 1 else "and holds the saved values again"
+        return f"was written to {without}"
+    shared = "version counter" if all(write.reached == "other" for write in writes) else "storage"
+    return f"shares its {shared} with memory that was written"
+
+
+def _harmless(evidence: Evidence) -> bool:
+    """Return whether the observed writes changed no needed element, and include every one that bumped the
+    counter."""
+    # Where no derivative reads the values, torch refuses although the gradient is right
+    # (tests/unit/explain/test_unread.py).
+    if evidence.unread:
+        return bool(evidence.writes)
+    return evidence.value_known and not evidence.changed and not evidence.unseen and bool(evidence.writes)
+
+
+def _notes(evidence: Evidence) -> tuple[str, ...]:
+    """Return notes on hidden writes, other changed tensors, and writes of torch's own."""
+    notes = [] if evidence.past_torch is None else [evidence.past_torch]
+    if evidence.changed_too and _harmless(evidence):
+        notes.append(
+            "no write that was seen changed an element that backward needs of this tensor, but the same "
+            f"backward needs what {_others(evidence)} saved, too, and that has changed"
+        )
+    if evidence.unseen:
+        notes.append(
+            "the version counter moved without a write that unclobber could see; "
+            "the writes shown may not be all"
+            if evidence.writes
+            else "the version counter moved without a write that unclobber could see, so the line that "
+            "wrote is not known"
+        )
+    return (*notes, *_own_writes.notes(evidence))
+
+
+def _others(evidence: Evidence) -> str:
+    lines = [line(site, (evidence.save, evidence.need)) for site in evidence.changed_too if site is not None]
+    return listing(list(dict.fromkeys(lines)), limit=3) or "another operation"
+
+
+def _takes_inplace(module: str) -> bool:
+    """Return whether a module's label, ``trunk.2 (Dropout)``, names a class with an ``inplace`` argument."""
+    return module.rpartition("(")[2].rstrip(")") in module_positions()
+
+
+def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
+    """Return the fixes for the last write that hit, and guard."""
+    save = evidence.save
+    last = culprit(evidence.writes)
+    fixes: list[Fix] = []
+    if theirs := _own_writes.ways_out(evidence):
+        fixes.extend(theirs)
+    elif last is not None and last.optimizer:
+        fixes.append(after_backward(last.optimizer, in_loop=evidence.went_before))
+    # `nn.Embedding(max_norm=…)` writes its weight at each lookup: tests/guard/test_guard_writes.py.
+    elif last is not None and last.operation == "embedding_renorm_":
+        fixes.append(Fix("look up without max_norm, and bound the norms after the backward"))
+    elif last is not None and last.module and _takes_inplace(last.module):
+        fixes.append(Fix(f"construct {last.module} without inplace=True"))
+    elif last is not None and last.site is not None and "inplace=True" in last.site.source:
+        fixes.append(Fix("call it without `inplace=True`, and use what it returns", general=True))
+    elif save.expression and save.expression.isidentifier():
+        copy = f"save a copy: use `{save.expression}.clone()` where it is read, or write into a new tensor"
+        fixes.append(Fix(copy, general=True))
+    else:
+        words = "write into a new tensor instead of this memory, or clone it before it is saved"
+        fixes.append(Fix(words, general=True))
+    if evidence.past_torch is None:  # otherwise guard would need the value before the unseen change
+        fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()", guard=True))
+    return tuple(fixes)

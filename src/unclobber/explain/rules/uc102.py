@@ -1,0 +1,80 @@
+"""UC102 saved-overwritten-silently: a write that torch doesn't see changed a saved tensor.
+
+The version counter is unchanged, so backward goes on with the wrong values and no error. Only a changed value
+is a finding; a write of the same values, or to other elements, is not.
+"""
+
+from __future__ import annotations
+
+from ...model import Finding, Fix, culprit, touching
+from .._evidence import Evidence
+from . import _own_writes
+from ._words import after_backward, sentence
+
+_UNCHECKED = (
+    "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
+    "version counters"
+)
+
+
+def judge(evidence: Evidence) -> Finding | None:
+    """Return the finding if a write that bumped no counter changed the tensor; else None."""
+    if evidence.kind != "saved":
+        return None
+    if evidence.line_range is not None:
+        return _by_content(evidence, evidence.line_range)
+    if evidence.moved:
+        return None
+    if evidence.storage_swapped:
+        return _finding(evidence, "was given other memory")
+    if evidence.changed and any(write.overlaps_needed for write in evidence.writes):
+        return _finding(evidence, "was overwritten unseen by torch")
+    return None
+
+
+def _finding(evidence: Evidence, how: str) -> Finding:
+    """Return the finding with the writes that touched the tensor."""
+    notes = _own_writes.notes(evidence)
+    if evidence.unchecked:
+        notes = (*notes, _UNCHECKED)
+    note = "torch reports nothing here: backward would go on with the changed values"
+    return Finding(
+        code="UC102",
+        message=sentence(evidence.save, how),
+        saved=evidence.save,
+        writes=touching(evidence.writes),
+        needed=evidence.need,
+        fixes=() if evidence.repaired else _own_writes.ways_out(evidence) or _ways_out(evidence),
+        notes=notes if evidence.repaired else (*notes, note),
+        kept_bytes=evidence.kept_bytes,
+        repaired=evidence.repaired,
+    )
+
+
+def _by_content(evidence: Evidence, line_range: str) -> Finding:
+    """Return the finding for a changed content hash; it names a line only if that line alone can have
+    written."""
+    return Finding(
+        code="UC102",
+        message=sentence(evidence.save, "was changed past torch"),
+        saved=evidence.save,
+        writes=() if evidence.written is None else (evidence.written,),
+        needed=evidence.need,
+        fixes=(
+            Fix("write after the backward that needs the old values"),
+            Fix("or let the foreign code write to a copy: clone the tensor where its memory is shared"),
+        ),
+        notes=(line_range, "torch reports nothing here: backward would go on with the changed values"),
+    )
+
+
+def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
+    """Return the fixes by the last write that hit: an optimizer, ``.data``, or another."""
+    last = culprit(evidence.writes)
+    if last is not None and last.optimizer:
+        return (after_backward(last.optimizer, in_loop=evidence.went_before),)
+    later = Fix("write after the backward that needs the old values, or clone the tensor before it is saved")
+    if last is None or last.library or last.past_counter not in ("data", "set data"):
+        return (later,)
+    seen = Fix("write under torch.no_grad() instead of through .data: torch then sees it and refuses")
+    return later, seen

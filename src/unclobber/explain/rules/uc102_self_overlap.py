@@ -1,0 +1,57 @@
+"""An in-place operation that reads memory it has just overwritten, reported as UC102.
+
+No saved tensor is spoilt: the values are wrong as soon as they are computed, and so are the gradients that
+depend on them.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ...model import Finding, Fix, Need, Site, Write
+from ...syntax import parse
+
+
+def judge_self_overlap(write: Write, read: Site | None) -> Finding:
+    """Return the finding for ``write``, whose result differed from the one with its inputs read first.
+
+    Args:
+        write: The write of the operation.
+        read: The place where it reads, as exactly as is known.
+    """
+    what = f"`{write.expression}`" if write.expression else "a tensor"
+    cloned = None if write.site is None else _cloned(write.site.statement)
+    title = "read from a copy: clone the operand that shares the memory, or write out of place"
+    return Finding(
+        code="UC102",
+        variant="self-overlap",
+        message=f"{what} is overwritten by an operation that still reads the old values",
+        writes=(write,),
+        needed=Need(read),
+        fixes=(Fix(title, code=cloned),),
+        notes=(
+            "another operand is a view of the memory that is being written: elements that come later are "
+            "computed from new values",
+            "torch reports nothing here: it refuses such an overlap of dense tensors only",
+        ),
+        labels=(("write", f"{write.operation} writes here …"), ("needed", "… and still reads here")),
+    )
+
+
+def _cloned(statement: str) -> str | None:
+    """Return the statement with its right-hand side cloned; None if that isn't one view of a tensor.
+
+    Example:
+        >>> _cloned("u -= u[:, :1]"), _cloned("buf[:, 1:] = buf[:, :-1]"), _cloned("x.add_(x[:, :1])")
+        ('u -= u[:, :1].clone()', 'buf[:, 1:] = buf[:, :-1].clone()', None)
+    """
+    try:
+        (node,) = parse(statement).body
+    except (SyntaxError, ValueError):
+        return None
+    if not isinstance(node, (ast.AugAssign, ast.Assign)) or "\n" in statement:
+        return None
+    if not isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript)):
+        return None
+    end = node.value.end_col_offset
+    return f"{statement[:end]}.clone(){statement[end:]}" if end is not None and statement.isascii() else None

@@ -1,0 +1,59 @@
+"""UC203 multi-view-written: an in-place operation on one of several views that one call returned.
+
+``chunk``, ``split``, ``unbind`` and iteration over a tensor give all their views one backward node. A write
+to one view would have to change that node for the other views, so torch refuses.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...model import Finding, Fix
+from .._evidence import RefusalEvidence
+from ._refused import finding, operation, out_of_place, subject
+
+
+def judge(evidence: RefusalEvidence) -> Finding:
+    """Return the finding for a refused write to one of several views."""
+    view = subject(evidence)
+    # If the line that made the view isn't known, torch's message still names its node
+    # (test_the_maker_by_torchs_own_message in tests/unit/explain/test_refusal_rules.py).
+    made = evidence.how or _MAKERS.get(_node(evidence) or "")
+    by = _BY.get(made, f"`{made}`")
+    fixes = [
+        out_of_place(evidence, "make a new tensor with the out-of-place operation, and use that"),
+        Fix(_views_by_index(made) if made else "or write into a copy: clone the view before writing to it"),
+    ]
+    # A forget gate's bias is set so, in tests/programs/UC203/lstm_forget_bias.py.
+    if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
+        fixes.insert(0, Fix("to set start values, put the whole block under `with torch.no_grad():`"))
+    return finding(
+        evidence,
+        f"{view} is one of several views that {by} returned, and {operation(evidence)} writes to it in place",
+        made=None if evidence.made is None else f"{by} made several views of one tensor here",
+        written=f"one of them is written in place here ({operation(evidence)})",
+        why=("all of these views share one backward node, which can't record a write to one of them",),
+        fixes=tuple(fixes),
+    )
+
+
+_MAKERS = {"Unbind": "unbinding", "Split": "splitting", "SplitWithSizes": "splitting"}
+"""The maker in words, by its node's name alone: ``chunk`` is a split, a loop unbinds."""
+_BY = {
+    None: "one call",
+    "iteration": "iterating over a tensor",
+    "unbinding": "`unbind`, or a loop over a tensor,",
+    "splitting": "`split` or `chunk`",
+}
+
+
+def _node(evidence: RefusalEvidence) -> str | None:
+    """Return the view function that torch's message names (``Unbind``), or None."""
+    match = re.match(r"Output \d+ of (\w+?)(?:Backward\d*)? is a view", evidence.torch_message)
+    return match[1] if match else None
+
+
+def _views_by_index(made: str) -> str:
+    if made in ("unbind", "unbinding", "iteration"):
+        return "or take one view at a time, which may be written: `x[i]` instead of unbind or a loop over `x`"
+    return "or take one view at a time, which may be written: `x.narrow(dim, start, length)` or `x[..., a:b]`"

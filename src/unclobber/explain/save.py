@@ -1,0 +1,153 @@
+"""The one builder of a ``Save``: facts of the tensor itself, then those of its line and its node."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+
+from ..model import Extent, Save
+from ..observe.record import SavedTensor
+from ..source import Stack, is_own, owner_name, resolve, variable_name
+from ..torch_internals import compat
+from . import freed, reads, spelling
+from ._live import user_frames
+
+UNKNOWN = Save(None, (), "unknown", 0, 0)
+"""Placeholder for a tensor of which nothing is known."""
+
+
+def unplaced(tensor: torch.Tensor, version: int | None = None) -> Save:
+    """Return the facts of a tensor that need no look at the program.
+
+    Args:
+        version: Its version counter at the moment in question; None for now.
+    """
+    if version is None:
+        # An inference tensor has no version counter: reading `_version` raises.
+        version = 0 if tensor.is_inference() else tensor._version
+    return of_kind(tuple(tensor.shape), tensor.dtype, tensor.numel(), version)
+
+
+def of_kind(shape: tuple[int, ...], dtype: torch.dtype, elements: int, version: int = 0) -> Save:
+    """Return the facts of a tensor that is gone, from its shape and dtype."""
+    return Save(
+        site=None,
+        shape=shape,
+        dtype=str(dtype).removeprefix("torch."),
+        bytes=elements * dtype.itemsize,
+        version=version,
+    )
+
+
+def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameType]) -> Save:
+    """Return the facts of a tensor that autograd saved for ``node``."""
+    site = resolve(saved.stack)
+    shape = tuple(saved.alias.shape)
+    name = owner_name(_as_it_is(saved), frames)
+    # The first node that runs unpacks a checkpoint's inputs, but did not save them itself:
+    # tests/silent/test_recompute.py.
+    not_own = [code for code in saved.stack[::2] if not is_own(code)]
+    by_checkpoint = role is None and compat.entries.keeps_checkpoint_inputs(not_own)
+    node_name = None if node is None or by_checkpoint else reads.node_name(node)
+    spelled = spelling.spell(node_name, role, saved.stack, shape=shape, name=name)
+    expression, extent = spelled.expression, spelled.extent
+    if expression is None:
+        expression = variable_name(saved.alias, user_frames(of_forward=True))
+        # A result doesn't exist yet while its expression runs: `h` in `h = h.exp()` is another tensor.
+        extent = None if role == "result" else _mention(saved, expression)
+    entry = saved.entry
+    nth = entry.nth if entry is not None else 1
+    times = entry.log.times(saved) if entry is not None and entry.log is not None else 1
+    return replace(
+        _derived(unplaced(saved.alias, saved.version), spelled),
+        site=site,
+        operation="checkpoint" if by_checkpoint else spelled.operation,
+        node=node_name,
+        role=role,
+        expression=expression,
+        extent=extent,
+        name=name,
+        nth=nth,
+        of=max(times, nth),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HeldTensor:
+    """The holder of a tensor that autograd did not save."""
+
+    kind: Literal["ctx", "recompute"]
+    role: str | None
+    """The attribute that holds it: ``ctx.x``."""
+    operation: str
+    """The custom Function's name, or ``checkpoint``."""
+    node: str | None
+
+
+def of_held(saved: SavedTensor, held: HeldTensor, frames: list[FrameType]) -> Save:
+    """Return the facts of a tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
+    site = resolve(saved.stack)
+    expression = variable_name(saved.alias, frames)
+    if held.role is not None and site is not None and site.source == held.role:
+        expression = held.role
+    return replace(
+        unplaced(saved.alias, saved.version),
+        site=site,
+        operation=held.operation,
+        node=held.node,
+        role=held.role,
+        expression=expression,
+        extent=_mention(saved, expression),
+        name=owner_name(_as_it_is(saved), frames),
+    )
+
+
+def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
+    """Return the facts of an operation whose saved tensors are freed; shape and dtype are its result's.
+
+    Args:
+        node: Its node.
+        stack: The stack of the operation.
+        noted: Whether a hook was called for its saved tensor; False if it saved a Python number.
+    """
+    site = resolve(stack)
+    name = reads.node_name(node)
+    role = freed.freed_role(node)
+    spelled = spelling.spell(name, role, stack, edges=spelling.edge_names(node))
+    result = compat.graph.result_of(node)
+    facts = UNKNOWN if result is None else of_kind(*result, math.prod(result[0]))
+    return replace(
+        _derived(facts, spelled),
+        site=site,
+        node=name,
+        role=role,
+        expression=spelled.expression if noted else None,
+        extent=spelled.extent if noted else None,
+    )
+
+
+def _derived(facts: Save, spelled: spelling.Spelling) -> Save:
+    """Return ``facts`` with the operation, and the derivative that reads the tensor."""
+    return replace(
+        facts,
+        operation=spelled.operation,
+        gradient_of=spelled.gradient_of,
+        why=spelled.why,
+        why_words=spelled.why_words,
+    )
+
+
+def _mention(saved: SavedTensor, expression: str | None) -> Extent | None:
+    return None if expression is None else spelling.mention(saved.stack, expression)
+
+
+def _as_it_is(saved: SavedTensor) -> torch.Tensor:
+    """Return the tensor under which its owner is found: the original after ``.data =``, because the alias
+    keeps the old memory."""
+    origin = saved.origin()
+    storage_swapped = saved.entry is not None and saved.entry.storage_swap is not None
+    return origin if storage_swapped and origin is not None else saved.alias

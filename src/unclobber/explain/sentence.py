@@ -1,0 +1,314 @@
+"""torch's own sentence about a saved tensor that was written to, character by character.
+
+Follows ``SavedVariable::unpack`` (torch/csrc/autograd/saved_variable.cpp). torch keeps an input, and any
+leaf, as it is, so it describes the tensor as it has become. Of an operation's result it describes the saved
+tensor. Facts of the save itself (its node, the output's number) come from the node, whose attributes return
+the unpack hook's tensor with the history that torch gives it. Held by tests/unit/explain/test_sentence.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from typing import Any
+
+import torch
+
+from ..derivatives import by_operation, may_save_result_again
+from ..model import or_default
+from ..observe.hooks import backward
+from ..observe.hooks.graph import reachable
+from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
+from ..source import Located, Stack, is_own, is_plumbing, locate, pairs, ran_below
+from ..syntax import last_name
+from ..torch_internals import compat
+from . import reads
+
+_WHAT = "one of the variables needed for gradient computation has been modified by an inplace operation"
+
+
+class _AnotherError(Exception):
+    """torch raises another error: in the tensor's history it finds a view that may not be followed
+    (``unbind``, views made under ``no_grad``)."""
+
+
+def of(state: SaveState, node: Any, role: str | None, *, goes_on: bool) -> str | None:
+    """Return torch's message for a tensor that ``node`` unpacks, up to its hint; None if torch raises
+    nothing.
+
+    Args:
+        state: The save state of the tensor.
+        node: The node that unpacks it.
+        role: The node's name for it.
+        goes_on: Whether backward goes on after all, so that no view may be given a new history.
+    """
+    if reads.detached(state.saved) is not None:
+        return compat.Sentence.DETACHED
+    if not state.refused:
+        return None
+    try:
+        return _of_version(state, node, role, goes_on)
+    except _AnotherError as other:
+        return str(other)
+
+
+def in_any_case(state: SaveState, *, goes_on: bool) -> str | None:
+    """Return the sentence after an internal error, at worst without the tensor's type, shape and producer."""
+    saved = state.saved
+    node, plain = compat.graph.current_node(), shortest(saved, state.version)
+    if plain is None and saved.entry is not None and saved.entry.detached is not None:
+        plain = compat.Sentence.DETACHED
+    role = or_default(lambda: reads.role_of(node, saved), None)
+    return or_default(lambda: of(state, node, role, goes_on=goes_on), plain)
+
+
+def shortest(saved: SavedTensor, version: int) -> str | None:
+    """Return the sentence that needs only the version counter, now at ``version``; None if torch would not
+    refuse."""
+    if version == saved.version or saved.unchecked:
+        return None
+    return f"{_WHAT}: it is at version {version}; expected version {saved.version} instead."
+
+
+def _of_version(state: SaveState, node: Any, role: str | None, goes_on: bool) -> str:
+    """Return the sentence about the version counter, with the tensor and the producer that torch
+    would show."""
+    saved = state.saved
+    unpacked = reads.unpacked(node, role)
+    saved = _first_save(saved, unpacked)
+    output = 0  # torch notes the output number of an operation's own results alone
+    if unpacked is not None and reads.is_result(unpacked, node, role):
+        shown, producer, output = saved.alias, _said(compat.graph.grad_fn(unpacked)), unpacked.output_nr
+    elif (history := _listed_result(saved, node)) is not None:
+        shown, producer, output = saved.alias, _said(node), history.output
+    elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
+        shown, producer = saved.alias, _strided() if _view_is_followed(saved, node) else hidden
+    elif (original := saved.origin()) is not None and not _stands_for_view(original, saved):
+        shown, producer = original, _said(_history_of(original, goes_on))
+    else:
+        shown, producer = saved.alias, _producer_of_dead(saved, unpacked)
+    made = "" if producer is None else f", which is output {output} of {producer},"
+    return (
+        f"{_WHAT}: [{_type_and_sizes(shown)}]{made} is at version {state.version}; expected version "
+        f"{saved.version} instead."
+    )
+
+
+def _history_of(tensor: torch.Tensor, goes_on: bool) -> Any:
+    """Return the node that made the tensor. torch rebuilds a view's node to name it when it refuses."""
+    if goes_on:
+        return compat.graph.grad_fn(tensor)
+    refusal = compat.graph.why_unusable(tensor)
+    if refusal is not None:
+        raise _AnotherError(refusal)
+    return compat.graph.renewed_grad_fn(tensor)
+
+
+def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTensor:
+    """Return the first save of the tensor, if a backward with ``create_graph`` got ``saved`` and saved it
+    again.
+
+    torch unpacks the very input that it keeps. unclobber's hook returns another tensor with the history of
+    the save, which stays as it is when the input is written to. Held by tests/unit/explain/test_sentence.py.
+    """
+    log = None if saved.entry is None else saved.entry.log
+    if unpacked is None or log is None or not ran_below(saved.stack):
+        return saved
+    node = compat.graph.grad_fn(unpacked)
+    alike = [other for other in log.saves() if _is_same(other, saved)]
+    own = [] if node is None else [kept for _, kept in compat.kept.raw_saved(node)]
+    if any(kept is other for kept in own for other in alike) and may_save_result_again(reads.node_name(node)):
+        return saved  # torch, too, unpacks a new tensor of a node's own result
+    for other in itertools.takewhile(lambda other: other is not saved, alike):
+        history = None if other.entry is None else other.entry.history
+        if node is None and history is None:
+            return other
+        if node is not None and history is not None and history.output == unpacked.output_nr:
+            life = history.life()
+            if life is not None and life is life_of(node):
+                return other
+    return saved
+
+
+def _is_same(save: SavedTensor, other: SavedTensor) -> bool:
+    """Return whether two saves are of the same elements, at the same time."""
+    return (
+        save.version == other.version
+        and save.requires_grad == other.requires_grad
+        and same_memory(save.alias, other.alias)
+    )
+
+
+def _listed_result(saved: SavedTensor, node: Any) -> History | None:
+    """Return the history of a result of ``node`` if the node has no names for its saves, such as
+    ``_foreach_exp``'s."""
+    history = None if saved.entry is None else saved.entry.history
+    if node is None or history is None or not compat.graph.has_unnamed_saves(node):
+        return None
+    return history if history.life() is life_of(node) else None
+
+
+def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
+    """Return the operation that wrote its result to a view and saved it: ``Exp`` for ``y[0].exp_()``.
+
+    Its node is hidden in the base's, so the call identifies it, if that operation saves its result alone.
+    """
+    if saved.base is None or not saved.requires_grad or node is None:
+        return None
+    if not node.name().endswith("CopySlices") or not saved.stack:
+        return None
+    call = _innermost_call(saved.stack)
+    name = last_name(call.node.func) if call is not None and isinstance(call.node, ast.Call) else ""
+    if not name.endswith("_"):
+        return None
+    nodes = {rule.node for rule in by_operation(name) if [kept.role for kept in rule.kept] == ["result"]}
+    (only_node, *others) = nodes or {None}
+    return None if only_node is None or others else _said_of(only_node)
+
+
+def _innermost_call(stack: Stack) -> Located | None:
+    """Return the call of the operation, below modes that only pass it on, such as unclobber's
+    fingerprints."""
+    for code, lasti in pairs(stack):
+        if not is_plumbing(code) and not is_own(code):
+            return locate(code, lasti)
+    return None
+
+
+def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
+    """Return whether the view's history at the time of the write is alive: in a graph or in the view."""
+    entry = saved.entry
+    if entry is not None and entry.history is not None:
+        return entry.history.life() is not None
+    call = backward.current()
+    graph = {} if call is None else reachable(call) or {}
+    return any(
+        edge is node and forward_name(other) == "AsStrided" and compat.graph.is_view_of(other, saved.alias)
+        for other in graph.values()
+        for edge, _ in other.next_functions
+    )
+
+
+def _stands_for_view(tensor: torch.Tensor, saved: SavedTensor) -> bool:
+    """Return whether torch made the tensor of what an unpack hook returned for a view, and a backward saved
+    it again: it has the view's history and is no view. Only the Python core's saves hold one."""
+    if tensor._is_view() or not ran_below(saved.stack):
+        return False
+    return _VIEWS.fullmatch(forward_name(compat.graph.grad_fn(tensor)) or "") is not None
+
+
+def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str | None:
+    """Return the producer of a tensor that is gone by now; torch would have kept the tensor and read its
+    producer only now.
+
+    torch rebuilds a view's history if the counter that it shares with its base has changed.
+    """
+    node = None if unpacked is None else compat.graph.grad_fn(unpacked)
+    producer = _said(node)
+    handed_on = ran_below(saved.stack) and _VIEWS.fullmatch(forward_name(node) or "") is not None
+    if saved.base is None and not handed_on:
+        return producer
+    if unpacked is None or producer is None:
+        if unpacked is not None and saved.requires_grad:
+            raise _AnotherError(f"A view was {compat.Sentence.NO_GRAD_VIEW}")
+        # A leaf may itself be a view of a tensor without history (tests/unit/explain/test_sentence.py).
+        base = None if saved.base is None else saved.base()
+        follows = saved.requires_grad or (base is not None and base.requires_grad)
+        return _strided() if follows else None
+    first = _before_views(node)
+    if forward_name(first) in _SEVERAL_VIEWS:
+        raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {compat.Sentence.STALE_VIEW}")
+    if first is None:  # a view that has no history of its own, though its base has one
+        made = f"Output {unpacked.output_nr} of {producer} is a view of a view which was"
+        raise _AnotherError(f"{made} {compat.Sentence.NO_GRAD_VIEW}")
+    return producer if forward_name(node) in _NOT_STRIDES_ALONE else _strided()
+
+
+_NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
+"""Views that torch rebuilds by their own operation; it rebuilds all others by their strides."""
+
+_SEVERAL_VIEWS = ("Split", "SplitWithSizes", "Unbind")
+"""Operations that return several views, of which none may be followed once its base was written."""
+
+_VIEWS = re.compile(
+    "(Alias|AsStrided|Conj|Diagonal|Expand|NegView|Permute|ReshapeAlias|Select|Slice|Squeeze|T|Transpose|"
+    r"Unfold|Unsqueeze|View|ViewAsComplex|ViewAsReal)\d*"
+)
+"""Operations that return one view."""
+
+
+def _before_views(node: Any) -> Any:
+    """Return the node that made the tensor of which ``node`` and those before it return views."""
+    while node is not None and _VIEWS.fullmatch(forward_name(node) or ""):
+        node = node.next_functions[0][0]
+    return node
+
+
+def _said(node: Any) -> str | None:
+    """Return a node's name in torch's sentences; None for no node."""
+    return None if node is None else _said_of(node.name())
+
+
+def _said_of(name: str) -> str:
+    """Return ``Exp`` for ``ExpBackward0``, or ``name`` itself if this torch names backward nodes."""
+    return _forward_name(name) if compat.behaviour.names_forward_operations else name
+
+
+def _strided() -> str:
+    return _said_of("AsStridedBackward0")
+
+
+def forward_name(node: Any) -> str | None:
+    """Return ``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1``; None for no node.
+
+    As ``Node::forward_op_name`` does (torch/csrc/autograd/node.cpp, since 2.13).
+    """
+    return None if node is None else _forward_name(node.name())
+
+
+def _forward_name(name: str) -> str:
+    before, separator, number = name.rpartition("Backward")
+    if not separator or not (number == "" or number.isdecimal()):
+        return name
+    return before + ("" if number == "0" else number)
+
+
+_TRANSLATED = re.compile(r"(Sparse)?(CPU|CUDA)(Byte|Char|Double|Float|Half|Int|Long|Short)Type")
+"""The C++ names that torch turns into Python's in every message, even within a word (``processErrorMsg``,
+torch/csrc/Exceptions.cpp)."""
+
+
+def _type_and_sizes(tensor: torch.Tensor) -> str:
+    """Return the tensor's type and sizes as torch's message writes them: ``torch.FloatTensor [2, 3]``."""
+    with compat.dispatcher.no_torch_functions():
+        layout, device = str(tensor.layout).removeprefix("torch."), tensor.device.type
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        kind = _SCALARS.get(dtype) or dtype.capitalize()
+        sizes = ", ".join(str(size) for size in tensor.shape)
+        quantized = "Quantized" if tensor.is_quantized else ""
+    where = _DEVICES.get(device, device.upper())
+    name = f"{quantized}{_LAYOUTS.get(layout, '')}{where}{kind}Type"
+    return f"{_TRANSLATED.sub(_in_python, name)} [{sizes}]"
+
+
+def _in_python(match: re.Match[str]) -> str:
+    sparse, device, kind = match.groups()
+    return f"torch.{'cuda.' if device == 'CUDA' else ''}{'sparse.' if sparse else ''}{kind}Tensor"
+
+
+_SCALARS = {
+    "uint8": "Byte", "int8": "Char", "int16": "Short", "int32": "Int", "int64": "Long", "float16": "Half",
+    "float32": "Float", "float64": "Double", "complex32": "ComplexHalf", "complex64": "ComplexFloat",
+    "complex128": "ComplexDouble", "bfloat16": "BFloat16", "uint16": "UInt16", "uint32": "UInt32",
+    "uint64": "UInt64", "qint8": "QInt8", "quint8": "QUInt8", "qint32": "QInt32",
+}  # fmt: skip
+"""C++ names of dtypes that are not Python's name with a capital letter (c10/core/ScalarType.h)."""
+
+_DEVICES = {"meta": "Meta", "vulkan": "Vulkan"}
+_LAYOUTS = {
+    **dict.fromkeys(("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc"), "SparseCsr"),
+    "sparse_coo": "Sparse",
+    "_mkldnn": "Mkldnn",
+}
+"""C++ names of layouts' backends (c10/core/Backend.h)."""

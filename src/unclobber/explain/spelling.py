@@ -1,0 +1,385 @@
+"""The program's own words for a saved tensor and for a written one.
+
+``d`` in ``torch.matmul(d, w2)``, ``e`` in ``e = u.exp()``, ``d[:]`` in ``d[:] = 0``. Only words that are
+certain from the line, the frames below it and the graph node are given; all others are None.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import CodeType
+
+from ..derivatives import Rule, by_node, read_for, why, why_words
+from ..model import Extent
+from ..source import Located, ParsedSource, Stack, user_expression
+from ..syntax import is_in_place, last_name
+from ..torch_internals import compat
+from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
+from .operands import Edges, Operands, bind_call, bind_code, imported, is_torch, operands, out_argument
+
+_LONGEST = 80
+"""Limit in characters, because the line itself is clearer than a longer expression."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A saved tensor's description in the program's words."""
+
+    operation: str | None = None
+    """The operation's name in torch's derivative table, or the custom Function's class."""
+    expression: str | None = None
+    gradient_of: str | None = None
+    why: str | None = None
+    why_words: str | None = None
+    extent: Extent | None = None
+    """The place of ``expression`` if it is an operand there; None for a result."""
+
+
+def spell(
+    node_name: str | None,
+    role: str | None,
+    stack: Stack,
+    *,
+    shape: Sequence[int] | None = None,
+    edges: Edges | None = None,
+    name: str | None = None,
+) -> Spelling:
+    """Return the program's name for a saved tensor and the reason that backward needs it.
+
+    Args:
+        node_name: The backward node, such as ``MmBackward0``.
+        role: The node's name for the tensor.
+        stack: The stack of the save.
+        shape: The saved tensor's shape.
+        edges: Names of the node's ``next_functions``, None for missing ones. If left out, they are taken from
+            the node that runs in this thread, if it has this name.
+        name: The tensor's name in ``why_words`` if the line shows none: a module path.
+    """
+    rule = None if node_name is None else by_node(node_name)
+    if rule is None or role is None or node_name is None:
+        return Spelling(operation=_custom_operation(node_name) if rule is None else rule.operation)
+    if edges is None:
+        edges = _running_edges(node_name)
+    needed = None if edges is None else rule.needed(edges)
+    names = _names(rule, role, stack, edges, shape)
+    expression = _expression(rule, role, names)
+    read_by = read_for(node_name, role, needed)
+    gradient_of = names.texts.get(read_by[0]) if len(read_by) == 1 else None
+    bare = role.partition("[")[0]
+    words = {key: text for key, text in names.texts.items() if key != bare}
+    own = expression or (None if _may_be_transposed(rule, names) else name)
+    if own is not None:
+        words[bare] = own
+    return Spelling(
+        operation=rule.operation,
+        expression=expression,
+        gradient_of=gradient_of,
+        why=why(node_name, role, needed),
+        why_words=_linear_words(rule, role, words, needed)
+        if names.linear
+        else why_words(node_name, role, words, needed),
+        extent=None if expression is None else names.extents.get(role if role in names.texts else bare),
+    )
+
+
+def _may_be_transposed(rule: Rule, names: _Names) -> bool:
+    """Return whether a parameter's path could mean the parameter's transpose in this rule's formulas."""
+    return not names.linear and rule.operation in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv")
+
+
+def _linear_words(
+    rule: Rule, role: str, words: Mapping[str, str], needed: frozenset[str] | None
+) -> str | None:
+    """Return the reason in the formulas of ``linear``, for ``mm`` or ``addmm`` that ``linear`` ran."""
+    renamed = LINEAR.get(rule.operation, {name: name for name in words})
+    return why_words(
+        "LinearBackward0",
+        renamed.get(role, role),
+        {renamed[name]: text for name, text in words.items() if name in renamed},
+        None if needed is None else {renamed.get(name, name) for name in needed},
+    )
+
+
+def edge_names(node: object) -> Edges | None:
+    """Return the names of the nodes that a node's gradients flow to, None for an input that needs none."""
+    functions = getattr(node, "next_functions", None)
+    if functions is None:
+        return None
+    return [None if function is None else function.name() for function, _ in functions]
+
+
+def _running_edges(node_name: str) -> Edges | None:
+    node = compat.graph.current_node()
+    if node is None or node.name() != node_name:
+        return None
+    return edge_names(node)
+
+
+def _custom_operation(node_name: str | None) -> str | None:
+    """Return the class of a custom Function, ``MyExp``, from its node's name; None for other nodes."""
+    if node_name is None or not node_name.endswith("Backward"):
+        return None
+    return node_name.removesuffix("Backward").rpartition(".")[2] or None
+
+
+# --- saved ---------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class _Names:
+    """Texts by torch's names. ``private`` ones name an operand of which the node saved a copy."""
+
+    texts: Mapping[str, str]
+    extents: Mapping[str, Extent | None] = field(default_factory=dict)
+    private: frozenset[str] = frozenset()
+    linear: bool = False
+
+
+def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequence[int] | None) -> _Names:
+    """Return the program's texts for the operands and results of the operation that the stack's line ran."""
+    place = user_expression(stack)
+    if place is None:
+        return _Names({})
+    located, between = place
+    matched = operands(located, between, rule, edges)
+    texts = dict(matched.given)
+    extents: dict[str, Extent | None] = {}
+    for key, node in matched.arguments.items():
+        text = _text(node, located.source)
+        if text is not None and _fits(node, shape, key):
+            texts[key], extents[key] = text, located.source.extent(node)
+    for key, attribute in matched.attributes.items():
+        called = located.node.func if isinstance(located.node, ast.Call) else None
+        if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
+            texts[key] = f"{located.source.text(called)}{attribute}"
+    results = _result_texts(rule, matched, located)
+    if matched.target is None:
+        # `h = F.relu(h)` gives two tensors one name: keep it for the tensor that `role` names
+        # (tests/unit/explain/test_spelling.py).
+        kept = rule.keeps(role)
+        if kept is not None and kept.output:
+            texts = {key: text for key, text in texts.items() if text not in results.values()}
+        else:
+            results = {key: text for key, text in results.items() if text not in texts.values()}
+    texts.update(results)
+    extents = {key: extent for key, extent in extents.items() if key not in results}
+    # The derivative's formula names `alpha`, and the call left it at torch's default.
+    if rule.operation == "addmm" and "alpha" not in matched.arguments:
+        texts["alpha"] = "1"
+    # An in-place operation that needs the old value of the tensor it writes saves a copy.
+    private = frozenset({"self"}) if matched.target is not None and matched.arguments else frozenset()
+    return _Names(texts, extents, private, matched.linear)
+
+
+def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:
+    """Return whether the text can mean a tensor of this shape: a number has no dimensions."""
+    return not (isinstance(node, ast.Constant) and shape is not None and len(shape) > 0 and key == "self")
+
+
+def _expression(rule: Rule, role: str, names: _Names) -> str | None:
+    kept = rule.keeps(role)
+    bare = role.partition("[")[0]
+    if kept is not None and not kept.output and bare in names.private:
+        return None
+    return names.texts.get(role) or names.texts.get(bare)
+
+
+def _result_texts(rule: Rule, matched: Operands, located: Located) -> dict[str, str]:
+    """Return the texts of the operation's results: the written target, the assigned variables, or the
+    expression."""
+    texts: dict[str, str] = {}
+    # `x.div_(2).tanh_()` wrote `x.div_(2)`, but that is no name for the tensor
+    # (tests/unit/explain/test_spelling.py).
+    if isinstance(matched.target, (ast.Name, ast.Attribute, ast.Subscript)):
+        text = _text(matched.target, located.source)
+        return {} if text is None else dict.fromkeys(matched.results, text)
+    outputs = [name for name in rule.returns if name in matched.results] or sorted(matched.results)
+    if len(outputs) == 1 or matched.results.isdisjoint(rule.returns):
+        whole = _result_text(located)
+        return {} if whole is None else dict.fromkeys(matched.results, whole)
+    for name, target in zip(rule.returns, _unpacked(located), strict=False):
+        text = _text(target, located.source)
+        if name in matched.results and text is not None:
+            texts[name] = text
+    return texts
+
+
+def _result_text(located: Located) -> str | None:
+    """Return the variable that the expression's value was assigned to, else the expression itself."""
+    target = _assigned_to(located.statement, located.node)
+    if target is not None:
+        return _text(target, located.source)
+    return _text(located.node, located.source) if isinstance(located.node, ast.expr) else None
+
+
+def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
+    """Return the variable or attribute that ``statement`` assigns the value of ``node`` to; None if there is
+    none."""
+    targets: list[tuple[ast.expr, ast.expr | None]] = []
+    if isinstance(statement, ast.Assign):
+        targets = [(target, statement.value) for target in statement.targets]
+    elif isinstance(statement, ast.AnnAssign):
+        targets = [(statement.target, statement.value)]
+    targets += [(part.target, part.value) for part in ast.walk(statement) if isinstance(part, ast.NamedExpr)]
+    for target, value in targets:
+        if (
+            isinstance(target, ast.Tuple)
+            and isinstance(value, ast.Tuple)
+            and len(target.elts) == len(value.elts)
+        ):
+            targets += list(zip(target.elts, value.elts, strict=True))
+        # `buffer[i] = x.exp()` copies: the result is another tensor than the buffer's row
+        # (tests/unit/explain/test_spelling.py).
+        elif value is node and isinstance(target, (ast.Name, ast.Attribute)):
+            return target
+    return None
+
+
+def _unpacked(located: Located) -> list[ast.expr]:
+    """Return the variables that a tuple assignment unpacks the expression's value into; empty if any is not
+    plain."""
+    statement = located.statement
+    if not isinstance(statement, ast.Assign) or statement.value is not located.node:
+        return []
+    target = statement.targets[0]
+    if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(t, ast.Starred) for t in target.elts):
+        return []
+    return [t for t in target.elts if isinstance(t, (ast.Name, ast.Attribute))] if _plain(target) else []
+
+
+def _plain(target: ast.Tuple | ast.List) -> bool:
+    return all(isinstance(element, (ast.Name, ast.Attribute)) for element in target.elts)
+
+
+def _text(node: ast.AST, source: ParsedSource) -> str | None:
+    text = source.text(node)
+    return text if text and len(text) <= _LONGEST else None
+
+
+def mention(stack: Stack, expression: str) -> Extent | None:
+    """Return where a name stands in the user's expression at ``stack``; None unless it does so
+    exactly once."""
+    place = user_expression(stack)
+    if place is None:
+        return None
+    located = place[0]
+    same = [
+        node
+        for node in ast.walk(located.node)
+        if isinstance(node, ast.expr) and located.source.text(node) == expression
+    ]
+    return located.source.extent(same[0]) if len(same) == 1 else None
+
+
+# --- written -------------------------------------------------------------------------------------
+def spell_write(operation: str, stack: Stack) -> str | None:
+    """Return the user's expression for the tensor that an operation wrote: ``d[:]`` in ``d[:] = 0``.
+
+    Args:
+        operation: The ATen operation, such as ``copy_``.
+        stack: The stack of the write.
+    """
+    place = user_expression(stack)
+    if place is None:
+        return None
+    located, between = place
+    target = _written(located, between, operation)
+    if isinstance(target, str):
+        return target
+    # `torch._foreach_add_([x, y], 1)` writes a list one by one, so the written tensor isn't known
+    # (tests/unit/explain/test_written.py).
+    if target is None or isinstance(target, (ast.List, ast.Tuple)):
+        return None
+    return _text(target, located.source)
+
+
+def spell_argument(stack: Stack, position: int) -> str | None:
+    """Return the user's expression for one argument of the call at ``stack``, by position: ``h`` of
+    ``f(h)``."""
+    place = user_expression(stack)
+    if place is None or not isinstance(place[0].node, ast.Call):
+        return None
+    args = place[0].node.args[: position + 1]
+    if len(args) <= position or any(isinstance(arg, ast.Starred) for arg in args):
+        return None
+    return _text(args[position], place[0].source)
+
+
+def _written(located: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
+    """Return the expression that the located instruction writes, as a node or as text; None if it isn't
+    certain."""
+    node = located.node
+    if not between and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        return node
+    if isinstance(node, ast.AugAssign) and all(code.co_qualname.startswith("Tensor.__") for code in between):
+        return node.target
+    if not isinstance(node, ast.Call):
+        return None
+    out = out_argument(node)
+    if out is not None:
+        return out
+    if not between:
+        return _written_directly(node, located.source, operation)
+    return _written_through(node, between, located.source, operation)
+
+
+def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> ast.expr | None:
+    """Return the tensor expression of an in-place call without a Python frame in between: ``x`` of
+    ``x.add_(1)``."""
+    if not is_in_place(last_name(node.func)) or not operation.endswith("_"):
+        return None
+    if isinstance(node.func, ast.Name):
+        return node.args[0] if node.func.id in imported(source) and node.args else None
+    anything = Form(("input", *(f"_{i}" for i in range(len(node.args)))), {})
+    bound = bind_call(node, source, anything)
+    if bound is None and isinstance(node.func, ast.Attribute):
+        # In-place methods take any arguments; torch's in-place functions take the tensor first.
+        return node.func.value
+    return None if bound is None else bound.get("input")
+
+
+def _written_through(
+    node: ast.Call, between: Sequence[CodeType], source: ParsedSource, operation: str
+) -> ast.expr | str | None:
+    """Return the tensor that a Python function or module of torch's wrote for the call; None if it isn't
+    certain."""
+    outer = between[0]
+    if not all(is_torch(code) for code in between):
+        return None
+    path = outer.co_filename.replace("\\", "/")
+    if path.endswith("torch/nn/init.py"):
+        return (bind_code(node, outer) or {}).get("tensor")
+    if operation == "embedding_renorm_":
+        return _renormalised(node, outer, source)
+    if not operation.endswith("_"):
+        return None
+    first = node.args[0] if node.args and not isinstance(node.args[0], ast.Starred) else None
+    if outer.co_qualname.endswith(".forward"):
+        kind = outer.co_qualname.removesuffix(".forward")
+        known = kind in MODULES or kind.startswith(("Dropout", "AlphaDropout", "Threshold", "RReLU", "ReLU6"))
+        return first if known and _does_in_place(between, operation) else None
+    if path.endswith("torch/nn/functional.py") and _does_in_place(between, operation):
+        return (bind_code(node, outer) or {}).get("input")
+    return None
+
+
+def _does_in_place(between: Sequence[CodeType], operation: str) -> bool:
+    """Return whether the innermost Python function is the one whose in-place version ran."""
+    name = between[-1].co_name
+    written = operation.rstrip("_")
+    aliases = {"relu6": "hardtanh", "selu": "elu", "rrelu": "rrelu_with_noise"}
+    known = name in PYTHON_FUNCTIONS or "dropout" in name or name in ("rrelu", "threshold", "forward")
+    same = written in (name, aliases.get(name, name)) or name == "forward"
+    # Dropout in place multiplies by its mask.
+    return known and (same or ("dropout" in name and written in ("mul", "zero", name)))
+
+
+def _renormalised(node: ast.Call, outer: CodeType, source: ParsedSource) -> ast.expr | str | None:
+    """Return the weight that an embedding with ``max_norm`` renormalised: ``emb.weight``, or the ``weight``
+    argument."""
+    if outer.co_qualname == "Embedding.forward":
+        called = node.func
+        if isinstance(called, (ast.Name, ast.Attribute, ast.Subscript)):
+            return f"{source.text(called)}.weight"
+        return None
+    return (bind_code(node, outer) or {}).get("weight")

@@ -1,0 +1,68 @@
+"""Sentences about the run as a whole: code that could not be observed.
+
+Dynamo replaces a compiled function's code object by one of its own. It has the function's name and file, but
+each of its instructions has the function's first line, which is the decorator's. So such a frame counts as a
+library's, and the line that called the function is the program's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ..model import shown_name
+from ..model.text import listing
+from ..source import Stack, is_library_path, resolve
+from ..torch_internals import compat
+
+_NAMED = 3
+
+
+def now() -> int:
+    """Return the current time, in microseconds since the epoch, by which torch dates compilations."""
+    return time.time_ns() // 1000
+
+
+def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
+    """Return one sentence, without full stop, for each mechanism that hid code from the hooks.
+
+    Args:
+        started_at: Start of the session, as ``now`` gave it.
+        transform: The stack of the first transform of ``torch.func``.
+        replay: The stack of the first replay of a CUDA graph.
+    """
+    sentences = []
+    # Several entries of one function: it was compiled again for other shapes.
+    compilations = list(dict.fromkeys(compat.compilers.compilations(started_at)))
+    if compiled := [(name, path, line) for name, path, line in compilations if not is_library_path(path)]:
+        sentences.append(
+            f"torch.compile made code of {_names(compiled)}: what goes in, comes out and is saved is "
+            "watched, but not what its kernels write inside, and which of its lines wrote is not known"
+        )
+    if transform is not None:
+        sentences.append(
+            f"transforms of torch.func ran{_first(transform)}: they allow no hooks, so what is saved inside "
+            "of them is not watched; torch's own check is on there, and silent writes stay silent"
+        )
+    if replay is not None:
+        sentences.append(
+            f"a CUDA graph was replayed{_first(replay)}: its kernels write memory past every operation, so "
+            "what they overwrite is not seen"
+        )
+    return tuple(sentences)
+
+
+def _first(stack: Stack) -> str:
+    site = resolve(stack)
+    return "" if site is None else f" (first at {_place(site.path, site.line)})"
+
+
+def _names(functions: Sequence[tuple[str, str, int]]) -> str:
+    names = [f"`{name}` ({_place(path, line)})" for name, path, line in functions[:_NAMED]]
+    if (more := len(functions) - _NAMED) > 0:
+        names.append(f"{more} more")
+    return listing(names)
+
+
+def _place(path: str, line: int) -> str:
+    return f"{shown_name(path)}:{line}"

@@ -1,0 +1,170 @@
+"""The one builder of a ``Write``, and of all writes to a saved tensor: lines, writers, counters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import FrameType
+from typing import Any, Literal
+
+import torch
+
+from ..model import PastCounter, Site, Write
+from ..observe.hooks import kernels as _writes_table
+from ..observe.record import METADATA_ONLY, Ledger, SaveState, WriteEvent
+from ..source import Stack, module_label, owner_name, resolve, user_place
+from ..torch_internals import compat
+from ..torch_internals.own_writes import adds_gradients, syncs_buffers
+from . import spelling
+
+
+def at(site: Site | None, operation: str, expression: str | None = None) -> Write:
+    """Return a write that torch can see and that touches the needed elements; the caller replaces what it
+    knows better."""
+    return Write(
+        site=site,
+        operation=operation,
+        bumps_version=True,
+        overlaps_needed=True,
+        expression=expression,
+    )
+
+
+def by(operation: str, stack: Stack) -> Write:
+    """Return such a write with its site and the user's expression for the written tensor, from ``stack``."""
+    site = resolve(stack)
+    return at(site, operation, spelling.spell_write(operation, stack))
+
+
+def writes(state: SaveState, ledger: Ledger, frames: list[FrameType]) -> tuple[Write, ...]:
+    """Return the writes to a saved tensor with their sources; writes of one line and operation are merged."""
+    folded: dict[Any, Write] = {}
+    version = state.saved.version
+    history = ledger.history(state.saved)
+    if any(event.stack for event, _ in history):
+        # A collective is seen in the program's thread and again in a library's own thread, which has no
+        # stack.
+        history = [entry for entry in history if entry[0].stack]
+    counters = ledger.counters(state.saved, [event for event, _ in history]) if state.moved else None
+    for nth, (event, overlaps) in enumerate(history):
+        site = resolve(event.stack)
+        key = (_place(site), event.operation if site is None or not site.below else None)
+        after = version + event.count * event.bumps if state.moved else version
+        if counters is not None:
+            version = counters[nth]
+            after = version + min(event.bumps, counters[nth + 1] - version)
+        earlier = folded.get(key)
+        if earlier is not None:
+            folded[key] = _merged(earlier, overlaps, after, event.count)
+        else:
+            folded[key] = _write(event, overlaps, site, version, after, state, ledger, frames)
+        version = after
+    return tuple(folded.values())
+
+
+def _place(site: Site | None) -> Any:
+    return None if site is None else (site.path, site.line, site.column)
+
+
+def _merged(write: Write, overlaps: bool, after: int, count: int) -> Write:
+    return replace(
+        write,
+        overlaps_needed=write.overlaps_needed or overlaps,
+        version_after=after,
+        count=write.count + count,
+    )
+
+
+def _write(
+    event: WriteEvent,
+    overlaps: bool,
+    site: Site | None,
+    before: int,
+    after: int,
+    state: SaveState,
+    ledger: Ledger,
+    frames: list[FrameType],
+) -> Write:
+    """Build one write: its place, its writer, the versions around it, and how it passed the counter."""
+    bumped = after > before
+    actor = event.actor() if event.actor is not None else None
+    optimizer = module = None
+    parameters: tuple[str, ...] = ()
+    if isinstance(actor, torch.optim.Optimizer):
+        optimizer = _step_label(site, actor)
+        parameters = _written_by(event, ledger, frames)
+    elif (
+        isinstance(actor, torch.nn.Module)
+        and not isinstance(actor, torch.fx.GraphModule)  # made by a compiler
+        and site is not None
+        and site.below
+    ):
+        module = module_label(actor, frames)
+    return replace(
+        at(site, event.operation, spelling.spell_write(event.operation, event.stack)),
+        bumps_version=bumped,
+        overlaps_needed=overlaps,
+        shape_only=event.operation in METADATA_ONLY and not state.storage_swapped,
+        reached=ledger.reached(state.saved, event),
+        version_before=before if bumped else None,
+        version_after=after if bumped else None,
+        count=event.count,
+        optimizer=optimizer,
+        parameters=parameters,
+        module=module,
+        by=_by_itself(event, site),
+        past_counter=None if bumped else _way_past_the_counter(event, site),
+        undeclared=None if bumped else _undeclared(event),
+    )
+
+
+def _step_label(site: Site | None, optimizer: torch.optim.Optimizer) -> str:
+    """Return ``opt_d.step()`` as the user wrote it, else the optimizer's class."""
+    if site is not None and site.source.rstrip().endswith(")") and ".step(" in site.source:
+        return " ".join(site.source.split())
+    return f"{type(optimizer).__name__}.step()"
+
+
+def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> tuple[str, ...]:
+    """Return the module paths of the live saved parameters which the same call of ``step`` wrote."""
+    line = user_place(event.stack)
+    names: dict[str, None] = {}
+    for saved in ledger.live_saves():
+        if any(
+            other.actor == event.actor and user_place(other.stack) == line
+            for other, _ in ledger.history(saved)
+        ):
+            name = owner_name(saved.alias, frames)
+            if name is not None:
+                names[name] = None
+    return tuple(sorted(names))
+
+
+def _by_itself(event: WriteEvent, site: Site | None) -> Literal["backward", "buffer broadcast"] | None:
+    """Return the part of torch that wrote by itself, judged by the frames below the user's line; None for the
+    program's writes."""
+    if adds_gradients(site):
+        return "backward"
+    return "buffer broadcast" if event.operation == "broadcast_" and syncs_buffers(site) else None
+
+
+def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
+    """Return how an observed write left the saved tensor's counter unchanged."""
+    if event.operation.startswith("_fused_"):
+        return "fused"
+    if event.operation in compat.dispatcher.WRITES_PAST_OPERATIONS:
+        return "elementwise"
+    if event.operation == "set_data":
+        return "set data"
+    if _undeclared(event) is not None:
+        return "undeclared"
+    if _writes_table.is_undeclared(event.operation):
+        return "statistics"
+    if syncs_buffers(site) and compat.behaviour.broadcasts_unseen:
+        return "broadcast"
+    return "data" if site is not None and ".data" in site.statement else "alias"
+
+
+def _undeclared(event: WriteEvent) -> str | None:
+    """Return the program's custom operator whose kernel writes more than its schema declares; None for
+    others."""
+    return next((name for name, op_name in _writes_table.caught.items() if op_name == event.operation), None)

@@ -1,0 +1,621 @@
+"""Recording of every operation, storage, save and unpack in a part of a program.
+
+A dispatch mode sees the operations, a weak reference to each storage sees when it is freed, the
+saved-tensor hooks see what backward keeps; one tick is one dispatched operation.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import saved_tensors_hooks
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from ..source import frames
+from ..torch_internals import compat
+from ..torch_internals.engine import EngineCall, engine
+from ._facts import Kind
+from ._functions import FunctionCalls, name_of
+from ._names import held_names
+from ._trace import FunctionCall, ModuleCall, Operand, Operation, PackedSave, Storage, Trace, Value
+
+
+class EnoughError(BaseException):
+    """The wanted backward has ended, so the program need not go on.
+
+    No ``Exception``, so that a program's own handlers let it pass.
+    """
+
+
+class _PackedTensor:
+    """The pack hook's result, which notes the tick at which the save ends."""
+
+    __slots__ = ("__weakref__", "save", "tensor", "trace")
+
+    def __init__(self, tensor: Tensor, save: PackedSave, trace: Trace) -> None:
+        self.tensor = tensor
+        self.save = save
+        self.trace = trace
+
+    def __del__(self) -> None:
+        self.save.released = self.trace.tick
+
+
+class MemoryRecorder(compat.dispatcher.OwnMode):
+    """A recorder from entry until the end of the ``step``-th backward; it then raises `EnoughError`.
+
+    Args:
+        step: Number of outermost calls of backward to wait for. Tensors made before the last step count as
+            living anyway only if they are parameters, buffers or inputs.
+        stop: Whether to raise at the end of that backward; else recording just ends there.
+        progress: Called with the number of operations, every thousand.
+        keep_results: Whether to keep copies of the loss, of the leaves' gradients and of the modules'
+            buffers, to compare two runs.
+        put_back: Whether `give_back` restores the leaves' gradients and the modules' buffers.
+        learned: Called with each outermost module at its first call, before it runs, and its number.
+        names: Whether to note which of the program's names hold tensors when the recorded backward begins.
+    """
+
+    def __init__(
+        self,
+        step: int = 1,
+        *,
+        stop: bool = True,
+        keep_results: bool = False,
+        put_back: bool = False,
+        progress: Callable[[int], None] | None = None,
+        learned: Callable[[torch.nn.Module, int], None] | None = None,
+        names: bool = False,
+    ) -> None:
+        """Prepare the hooks and modes; nothing is registered before the context is entered."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.trace = Trace()
+        self.step = step
+        self.stop = stop
+        self.keep_results = keep_results
+        self.put_back = put_back
+        self._gradients: list[tuple[Tensor, Tensor | None]] = []
+        self._statistics: list[tuple[Tensor, Tensor]] = []
+        self.progress = progress
+        self.learned = learned
+        self._names_wanted = names
+        self._live: dict[int, Storage] = {}
+        self._refs: dict[int, weakref.ref[Any]] = {}
+        self._quiet = False
+        self._done = False
+        self._depth = 0
+        self._modules: list[ModuleCall] = []
+        self._names: dict[int, _Named] = {}
+        self._trees = 0
+        self._handles: list[Any] = []
+        # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
+        self._hooks = saved_tensors_hooks(self.pack, compat.kept.recognizable(self.unpack))
+        self._calls = FunctionCalls(self._call_begins, self._call_ends)
+        self._open_calls: list[tuple[bool, int, int]] = []
+        self._step_began: int | None = None
+
+    @property
+    def module(self) -> str | None:
+        """Label of the module whose ``forward`` runs now, or None."""
+        return self._modules[-1].label if self._modules else None
+
+    @property
+    def call(self) -> int | None:
+        """Number of the running module's call, or None."""
+        return self._modules[-1].number if self._modules else None
+
+    # --- enter and leave ----------------------------------------------------------------------------
+    def __enter__(self) -> MemoryRecorder:
+        """Register the module and optimizer hooks, subscribe to backward calls and enter the modes."""
+        self._handles = [
+            register_module_forward_pre_hook(self._module_begins),
+            # always_call, because a forward that raises has ended, too.
+            register_module_forward_hook(self._module_ends, always_call=True),
+            register_optimizer_step_pre_hook(self._step_begins),
+            register_optimizer_step_post_hook(self._step_ends),
+        ]
+        engine.subscribe(self)
+        self._hooks.__enter__()
+        self._calls.__enter__()  # type: ignore[no-untyped-call]
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        """Leave the modes and take the hooks out of torch."""
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self._calls.__exit__(*error)  # type: ignore[no-untyped-call]
+        self._hooks.__exit__(*error)
+        engine.unsubscribe(self)
+        for handle in self._handles:
+            handle.remove()
+        self._finish()
+
+    def _finish(self) -> None:
+        if not self._done:
+            self._done = True
+            self._refs.clear()  # without the references, frees after the step go unnoticed
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """Return a context in which the recorder ignores operations."""
+        self._quiet, before = True, self._quiet
+        try:
+            yield
+        finally:
+            self._quiet = before
+
+    # --- operations -----------------------------------------------------------------------------------
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation and record it: what it reads, writes and makes, at which line and in which
+        module."""
+        kwargs = kwargs or {}
+        if compat.dispatcher.is_higher_order(func):
+            return self.run_higher_order(func, args, kwargs)
+        # Fake tensors find each other's device by dispatching `prim.device`.
+        if self._quiet or self._done or func.namespace == "prim":
+            return func(*args, **kwargs)
+        trace = self.trace
+        trace.tick += 1
+        if self.progress is not None and trace.tick % 1000 == 0:
+            self.progress(trace.tick)
+        tick = trace.tick
+        backward = self._depth > 0
+        stack = frames.of_program()
+        module, call = self.module, self.call
+        inputs = _tensors((args, kwargs))
+        reads = []
+        for tensor in inputs:
+            storage = self._seen(tensor)
+            if storage is not None:
+                storage.last_use = tick
+                reads.append(storage.number)
+        if backward:
+            # An operation of backward is charged to the forward line whose node runs.
+            stack, module = self._forward_of(compat.graph.current_node(), stack, module)
+        else:
+            # Autograd makes the node before it dispatches the operation, so the newest number is the node's.
+            trace.origin.setdefault(compat.graph.next_sequence_number() - 1, (stack, module))
+        # Only results of differentiable inputs are activations: an optimizer makes its state without
+        # gradients.
+        differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        if trace.forward_began is None and (differentiable or call is not None):
+            trace.forward_began = tick - 1
+        out = func(*args, **kwargs)
+        made: list[int] = []
+        outputs = _tensors(out)
+        for tensor in outputs:
+            self._made(tensor, made, stack, module, str(func), backward, differentiable)
+        name, _, overload = func.name().rpartition("::")[2].partition(".")
+        operation = Operation(
+            tick=tick,
+            name=name,
+            overload=overload,
+            stack=stack,
+            module=module,
+            call=call,
+            backward=backward,
+            reads=tuple(reads),
+            writes=self._written(func, args, kwargs),
+            makes=tuple(made),
+            in_place_requested=self._open_calls[-1][0] if self._open_calls else True,
+        )
+        if not backward:
+            self._describe(operation, func, args, kwargs, outputs)
+        trace.operations.append(operation)
+        return out
+
+    def _describe(
+        self,
+        operation: Operation,
+        func: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outputs: list[Tensor],
+    ) -> None:
+        """Note what an operation of forward computed from what, for the search of changes that save
+        memory."""
+        results = [self._operand(output) for output in outputs]
+        operation.results = tuple(result for result in results if result is not None)
+        # Only an operation with one result can have an in-place form.
+        if len(outputs) == 1:
+            operation.output = results[0]
+            operands = [self._operand(arg) for arg in args if isinstance(arg, Tensor)]
+            operation.operands = tuple(operand for operand in operands if operand is not None)
+            operation.unit_alpha = kwargs.get("alpha", 1) == 1
+        if self._open_calls:
+            operation.outer = self._open_calls[-1][2]
+        operation.kernel = func
+        operation.arguments = compat.compilers.tree_map(self._described, (args, kwargs))
+
+    def _described(self, argument: Any) -> Any:
+        return self._operand(argument) if isinstance(argument, Tensor) else argument
+
+    def _operand(self, tensor: Tensor) -> Operand | None:
+        """Return the facts on a tensor of a call; None if it has no strided memory."""
+        storage = self._seen(tensor)
+        if storage is None:
+            return None
+        return Operand(
+            storage=storage.number,
+            shape=tuple(tensor.shape),
+            strides=tuple(tensor.stride()),
+            dtype=str(tensor.dtype),
+            bytes=tensor.numel() * tensor.itemsize,
+            whole=tensor.numel() * tensor.itemsize == storage.bytes and tensor.numel() > 0,
+            leaf=tensor.requires_grad and not compat.graph.has_history(tensor),
+            requires_grad=tensor.requires_grad,
+            offset=int(tensor.storage_offset()),
+            device=tensor.device.type,
+        )
+
+    def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
+        """Return the storages that an operation writes, by its schema."""
+        numbers = []
+        for which in compat.dispatcher.written_arguments(func):
+            value = (
+                kwargs.get(which) if isinstance(which, str) else args[which] if which < len(args) else None
+            )
+            for tensor in _tensors(value):
+                storage = self._seen(tensor)
+                if storage is not None:
+                    numbers.append(storage.number)
+        return tuple(numbers)
+
+    # --- storages ---------------------------------------------------------------------------------------
+    def _seen(self, tensor: Tensor) -> Storage | None:
+        """Return the record of a tensor's storage. A storage that is new here was there before the
+        recording."""
+        key = compat.tensors.storage_key_or_none(tensor)
+        if key is None:
+            return None
+        storage = self._live.get(key)
+        if storage is None:
+            storage = self._add(key, tensor, "input", made=False)
+        # Not during a backward: views made on the way have no grad_fn yet and look like leaves.
+        unknown = storage.kind in ("input", "activation") and not self._depth and not tensor._is_view()
+        if unknown and tensor.requires_grad and not compat.graph.has_history(tensor):
+            storage.kind = "parameter"
+        return storage
+
+    def _made(
+        self,
+        tensor: Tensor,
+        made: list[int],
+        stack: tuple[Any, ...],
+        module: str | None,
+        operation: str,
+        backward: bool,
+        differentiable: bool,
+    ) -> None:
+        """Record the storage of a result, unless it is known; `made` grows by its number."""
+        key = compat.tensors.storage_key_or_none(tensor)
+        if key is None:
+            return
+        known = self._live.get(key)
+        if known is not None:
+            known.bytes = max(known.bytes, tensor.untyped_storage().nbytes())  # resize_ may have grown it
+            return
+        # Checked by gradient mode, too, because a trainer may run forward inside of an optimizer's step, as
+        # its closure.
+        optimizer = self._step_began is not None and not torch.is_grad_enabled()
+        kind: Kind = "temporary" if backward or optimizer else "activation"
+        # Data is what the program makes outside of any module from tensors without gradients.
+        if kind == "activation" and not differentiable and module is None:
+            kind = "input"
+        storage = self._add(key, tensor, kind, made=True)
+        storage.stack, storage.module, storage.operation = stack, module, operation.partition(".")[2]
+        made.append(storage.number)
+
+    def _add(self, key: int, tensor: Tensor, kind: Kind, *, made: bool) -> Storage:
+        """Add a record for a storage, and note the tick at which it is freed."""
+        trace = self.trace
+        memory = tensor.untyped_storage()
+        storage = Storage(
+            number=len(trace.storages),
+            bytes=memory.nbytes(),
+            # A storage from before the recording counts from its start.
+            born=trace.tick if made else 0,
+            kind=kind,
+            made=made,
+            last_use=trace.tick,
+        )
+        trace.storages.append(storage)
+        self._live[key] = storage
+
+        def freed(_: Any) -> None:
+            storage.died = trace.tick
+            # The address may belong to a newer storage by now.
+            if self._live.get(key) is storage:
+                del self._live[key]
+            self._refs.pop(key, None)
+
+        # By the storage object and not by the tensor: views share it and outlive each other.
+        self._refs[key] = weakref.ref(memory, freed)
+        return storage
+
+    # --- saves ------------------------------------------------------------------------------------------
+    def pack(self, tensor: Tensor) -> Any:
+        """Record a save. Hooks registered above the recorder's own call this, too."""
+        storage = None if self._done else self._seen(tensor)
+        if storage is None:
+            return tensor.detach()
+        save = PackedSave(
+            storage=storage.number,
+            tick=self.trace.tick,
+            stack=frames.of_program(),
+            module=self.module,
+            call=self.call,
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+        )
+        self.trace.saves.append(save)
+        # `detach` is an operation, too, which the recorder must not count.
+        self._quiet, quiet = True, self._quiet
+        try:
+            # An alias, because an output kept by its own node would be a cycle through C++ that is never
+            # freed.
+            return _PackedTensor(tensor.detach(), save, self.trace)
+        finally:
+            self._quiet = quiet
+
+    def unpack(self, held: Any) -> Tensor:
+        """Return the tensor that ``pack`` kept, and note that backward needs it."""
+        if not isinstance(held, _PackedTensor):
+            # `pack` returns a plain tensor once the recording has ended.
+            plain: Tensor = held
+            return plain
+        held.save.needed = self.trace.tick
+        return held.tensor
+
+    # --- calls ---------------------------------------------------------------------------------------
+    def _call_begins(self, in_place: bool, func: Any, given: Any) -> None:
+        trace = self.trace
+        number = len(trace.functions)
+        if not (self._done or self._quiet):
+            trace.functions.append(FunctionCall(name_of(func), self._values(given)))
+        # Pushed for ignored calls, too, because `_call_ends` pops one for each.
+        self._open_calls.append((in_place, len(trace.operations), number))
+
+    def _values(self, given: Any) -> tuple[Value, ...]:
+        """Return the tensors of a call that have strided memory."""
+        values = []
+        for tensor in _tensors(given):
+            key = compat.tensors.storage_key_or_none(tensor)
+            if key is not None:
+                storage = self._live.get(key) or self._add(key, tensor, "input", made=False)
+                offset = int(tensor.storage_offset())
+                values.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
+        return tuple(values)
+
+    def _call_ends(self, name: str, out: Any) -> None:
+        """Note the result of a torch function, and which operation made it."""
+        _, start, number = self._open_calls.pop()
+        if self._done or not isinstance(out, Tensor):
+            return
+        # Only its address is read: reading a view's grad_fn may make torch refuse a later write.
+        key = compat.tensors.storage_key_or_none(out)
+        storage = None if key is None else self._live.get(key)
+        if storage is not None and number < len(self.trace.functions):
+            self.trace.functions[number].result = storage.number
+        for operation in self.trace.operations[start:]:
+            if storage is not None and storage.number in operation.makes:
+                operation.function = name
+
+    # --- backward ---------------------------------------------------------------------------------------
+    def begin(self, call: EngineCall) -> list[Tensor] | None:
+        """Record that a backward is about to run. Return the leaves that it reaches; None if it runs
+        inside of another one."""
+        if self._done or self._depth:  # a backward inside of backward is part of the outer one
+            return None
+        trace = self.trace
+        roots = [out for out in call.roots if isinstance(out, Tensor)]
+        if trace.backwards + 1 == self.step:
+            trace.backward_began = trace.tick
+            if self.keep_results:
+                trace.results += self._copies(roots)
+                trace.roots = len(roots)
+        leaves, graph = self._name_saves(roots)
+        if self._names_wanted and trace.backwards + 1 == self.step:
+            trace.names = held_names(self._number_of, graph)
+        if self.put_back and trace.backwards + 1 == self.step:
+            self._gradients = [
+                # Copies, because backward adds to a gradient in place.
+                (leaf, None if leaf.grad is None else self._copies([leaf.grad])[0])
+                for leaf in leaves
+            ]
+        self._depth += 1
+        return leaves
+
+    def end(self, leaves: list[Tensor] | None, call: EngineCall) -> None:
+        """Record that a backward has ended; at the wanted one, finish and, with ``stop``, raise
+        `EnoughError`."""
+        if leaves is None:
+            return
+        self._depth -= 1
+        # A backward that raised doesn't count, because its gradients are incomplete.
+        if not call.done:
+            return
+        trace = self.trace
+        trace.backwards += 1
+        self._name_gradients(leaves)
+        if trace.backwards < self.step:
+            trace.began = trace.tick
+            trace.backward_began = trace.forward_began = None
+        else:
+            self._end(leaves, call.answer)
+
+    def _end(self, leaves: Sequence[Tensor], gradients: Any) -> None:
+        """Keep the results if requested, give gradients and buffers back, and stop the program."""
+        trace = self.trace
+        if self.keep_results:
+            for leaf in leaves:
+                if leaf.grad is not None:
+                    trace.results += self._copies([leaf.grad])
+            trace.results += self._copies(_tensors(gradients))
+            trace.buffers += self._copies(self._buffers())
+        self._finish()
+        self.give_back()
+        if self.stop:
+            raise EnoughError
+
+    def give_back(self) -> None:
+        """Restore gradients of leaves and buffers of modules, if ``put_back`` was set."""
+        self._quiet = True
+        with torch.no_grad():
+            for leaf, gradient in self._gradients:
+                # A clone, because the next run adds to it and must begin with the same value again.
+                leaf.grad = None if gradient is None else gradient.clone()
+            for buffer, before in self._statistics:
+                buffer.copy_(before)
+        self._quiet = False
+
+    def _buffers(self) -> list[Tensor]:
+        """Return the buffers of all modules that ran, each once."""
+        buffers: dict[int, Tensor] = {}
+        for named in self._names.values():
+            # A module may be gone by the end of the step.
+            module = named.module()
+            if module is not None:
+                buffers.update((id(buffer), buffer) for buffer in module.buffers(recurse=False))
+        return list(buffers.values())
+
+    def _name_gradients(self, leaves: Sequence[Tensor]) -> None:
+        for leaf in leaves:
+            owner = self._seen(leaf)
+            storage = None if leaf.grad is None else self._seen(leaf.grad)
+            if storage is not None and owner is not None:
+                storage.kind, storage.name = "gradient", owner.name
+
+    def _copies(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        self._quiet = True
+        try:
+            return [tensor.detach().clone() for tensor in tensors]
+        finally:
+            self._quiet = False
+
+    def _number_of(self, tensor: Tensor) -> int | None:
+        """Return the number of a tensor's storage if an operation has made or read it, else None."""
+        key = compat.tensors.storage_key_or_none(tensor)
+        storage = None if key is None else self._live.get(key)
+        return None if storage is None else storage.number
+
+    def _name_saves(self, roots: Sequence[Tensor]) -> tuple[list[Tensor], set[Any]]:
+        """Note node and role of every save that the graph of `roots` holds.
+
+        Returns:
+            The leaves that gradients flow to, and the nodes. Leaves are read from the graph, because a weak
+            reference to a parameter would forbid ``module.to(…)`` to replace it.
+        """
+        leaves: list[Tensor] = []
+        seen: set[Any] = set()
+        for node in compat.graph.nodes_below(map(compat.graph.renewed_grad_fn, roots)):
+            seen.add(node)
+            leaf = getattr(node, "variable", None)  # AccumulateGrad alone has one
+            if isinstance(leaf, Tensor):
+                leaves.append(leaf)
+            for role, held in compat.kept.raw_saved(node):
+                if isinstance(held, _PackedTensor) and held.save.node is None:
+                    held.save.node = str(node.name()).rpartition("::")[2]
+                    held.save.role = role
+                    held.save.edges = tuple(parent is not None for parent, _ in node.next_functions)
+        return sorted(leaves, key=self._first_seen), seen
+
+    def _first_seen(self, leaf: Tensor) -> int:
+        """Return a sort key for leaves that is equal in another run of the program."""
+        storage = self._seen(leaf)
+        return -1 if storage is None else storage.number
+
+    def _forward_of(
+        self, node: Any, stack: tuple[Any, ...], module: str | None
+    ) -> tuple[tuple[Any, ...], str | None]:
+        """Return line and module of the forward operation whose backward runs now."""
+        if node is None:
+            return stack, module
+        return self.trace.origin.get(compat.graph.sequence_number(node), (stack, module))
+
+    # --- modules ----------------------------------------------------------------------------------------
+    def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
+        """Record the start of a module's ``forward``."""
+        if self._done:
+            return
+        known = self._names.get(id(module))
+        if known is None or known.module() is not module:
+            self.learn(module)
+            known = self._names[id(module)]
+        trace = self.trace
+        call = ModuleCall(
+            number=len(trace.calls),
+            path=known.path,
+            kind=known.kind,
+            tree=known.tree,
+            parent=self.call,
+            begin=trace.tick,
+            stack=frames.of_program(),
+            again=self._depth > 0,
+        )
+        trace.calls.append(call)
+        self._modules.append(call)
+
+    def _module_ends(self, *_: Any) -> None:
+        if self._modules:
+            self._modules.pop().end = self.trace.tick
+
+    def _step_begins(self, *_: Any) -> None:
+        self._step_began = len(self.trace.storages)
+
+    def _step_ends(self, *_: Any) -> None:
+        """Count storages that outlive an optimizer's step as its state, and all others as temporaries."""
+        if self._step_began is not None:
+            for storage in self.trace.storages[self._step_began :]:
+                if storage.died is None and storage.kind == "temporary":
+                    storage.kind = "input"
+        self._step_began = None
+
+    def look_at(self, tensors: Iterable[Tensor]) -> None:
+        """Count tensors among those that live anyway, because the step may not read them: an optimizer's
+        state."""
+        for tensor in tensors:
+            self._seen(tensor)
+
+    def learn(self, root: torch.nn.Module) -> None:
+        """Name a module that was called for the first time, all modules below it, and their tensors."""
+        tree, self._trees = self._trees, self._trees + 1
+        for path, module in root.named_modules():
+            # A weak reference next to the id, because another module may get the id of a dead one.
+            self._names[id(module)] = _Named(weakref.ref(module), path, type(module).__name__, tree)
+        for path, parameter in root.named_parameters():
+            storage = self._seen(parameter)
+            if storage is not None:
+                storage.kind, storage.name = "parameter", path
+        for path, buffer in root.named_buffers():
+            storage = self._seen(buffer)
+            if storage is not None:
+                storage.kind, storage.name = "buffer", path
+        if self.put_back:
+            buffers = list(root.buffers())
+            self._statistics += zip(buffers, self._copies(buffers), strict=True)
+        if self.learned is not None:
+            self.learned(root, tree)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A module's name in reports; it is held weakly."""
+
+    module: weakref.ref[Any]
+    path: str
+    kind: str
+    tree: int
+
+
+def _tensors(tree: Any) -> list[Tensor]:
+    if isinstance(tree, Tensor):
+        return [tree]
+    return [leaf for leaf in compat.compilers.tree_leaves(tree) if isinstance(leaf, Tensor)]

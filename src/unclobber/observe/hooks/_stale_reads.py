@@ -1,0 +1,354 @@
+"""Dispatch mode that detects whether a stale value is really read, for the rare case that there is one.
+
+A tensor that changed since the forward pass is an error only if its changed elements are read. A scratch
+buffer that is filled before it is used, ``x.shape``, or the unwritten half of a cache is none. The mode
+keeps, for each stale storage, a map of the elements that differ. An operation that overwrites some of them
+clears those; one that reads any that are left is reported. The mode is slow, and only entered if something
+has changed.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+
+from ...operations import torch_table
+from ...source import frames
+from ...torch_internals import compat
+from ..record import differing, each_once, select
+from . import kernels
+
+_LIKE = frozenset(
+    {"empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
+     "randint_like", "new_empty", "new_zeros", "new_ones", "new_full", "new_empty_strided",
+     "is_same_size", "sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "dim", "numel"}
+)  # fmt: skip
+"""Operations that look at a tensor's shape alone."""
+
+
+class StaleTensor:
+    """A tensor whose values aren't what they were.
+
+    Args:
+        tensor: The tensor as it is now.
+        before: The tensor as it was, same shape.
+        on_read: Called once, with the stack of the first read, when an element that differs has been read.
+        stands_for: The tensor whose place ``tensor`` takes for a while; writes must reach it, too.
+    """
+
+    def __init__(
+        self,
+        tensor: torch.Tensor,
+        before: torch.Tensor,
+        on_read: Callable[[frames.Stack], None],
+        *,
+        stands_for: torch.Tensor | None = None,
+    ) -> None:
+        """Compare the tensors and map the elements that differ; the class lists the arguments."""
+        self.tensor = tensor
+        self._stands_for = stands_for
+        self.key = compat.tensors.storage_key(tensor)
+        self._on_read: Callable[[frames.Stack], None] | None = on_read
+        self._read_by: frames.Stack | None = None
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            now, then = compat.tensors.physical(tensor), compat.tensors.physical(before)
+            differs = differing(now, then)
+            elements = tensor.untyped_storage().nbytes() // tensor.itemsize
+            self._map = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
+            places = each_once(self._view(tensor))
+            places.copy_(differs.sum_to_size(places.shape))
+
+    def _view(self, tensor: torch.Tensor) -> torch.Tensor:
+        return self._map.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+    def real(self, tensor: torch.Tensor) -> torch.Tensor | None:
+        """Return the part of the replaced tensor that ``tensor`` is of this one.
+
+        None if this one replaces no tensor, or one with another layout.
+        """
+        real = self._stands_for
+        if real is None or real.stride() != self.tensor.stride() or tensor.dtype != real.dtype:
+            return None
+        offset = real.storage_offset() + tensor.storage_offset() - self.tensor.storage_offset()
+        return real.as_strided(tensor.size(), tensor.stride(), offset)
+
+    def wrote(
+        self, tensor: torch.Tensor, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Clear the elements that an operation gives values of its own, without reading them first."""
+        if tensor.itemsize != self.tensor.itemsize:
+            return
+        if operation in torch_table().overwrites_all:
+            self._view(tensor).fill_(False)
+        elif operation in torch_table().overwrites_selected:
+            selection = select(operation, args, kwargs)
+            if selection is not None:
+                selection.put(self._view(tensor), torch.tensor(False))
+
+    def is_read_by(self, tensor: torch.Tensor) -> bool:
+        """Return whether ``tensor``, which shares this memory, holds an element that differs."""
+        return tensor.itemsize != self.tensor.itemsize or bool(self._view(tensor).any())
+
+    def note_read(self) -> None:
+        """Remember the running operation as the first reader, unless there was one."""
+        if self._read_by is None:
+            self._read_by = frames.of_program()
+
+    def report(self, stack: frames.Stack = ()) -> None:
+        """Report, once, that changed elements were read.
+
+        The place is the first noted read, else ``stack``, else the program's current line.
+        """
+        if self._on_read is not None:
+            on_read, self._on_read = self._on_read, None
+            on_read(self._read_by or stack or frames.of_program())
+
+
+_Touched = tuple[StaleTensor, torch.Tensor]
+
+
+class _StaleSave(NamedTuple):
+    """A stale tensor, or one that was computed from it, was saved for backward."""
+
+    stale: StaleTensor
+    key: int
+    """Key of the saved storage."""
+    node: int
+    """Sequence number of the next node at the save: the operation that saves makes its node first."""
+    stack: frames.Stack
+
+
+@dataclass(frozen=True, slots=True)
+class _TouchingCall:
+    """Effect of one call of an operation on the stale tensors."""
+
+    func: Any
+    name: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    touched: list[_Touched]
+    """Stale tensors, each with an argument that shares its memory or was computed from it."""
+    written: list[torch.Tensor]
+    unread: list[torch.Tensor]
+    """Written tensors that it doesn't read, though it saves them."""
+    reads_values: bool
+    """Whether it reads more than shapes and strides."""
+    read: list[StaleTensor]
+    """Stale tensors of which it reads an element that differs."""
+    carried_on: bool
+    """Whether its result is only another stale tensor, an error once it is saved."""
+    is_error: bool
+    """Whether a read is an error, not only a choice of the next branch."""
+
+
+class StaleReads(compat.dispatcher.OwnMode):
+    """Mode that is active while the program runs code that may read one of the ``stale`` tensors.
+
+    Args:
+        stale: The tensors.
+        until_saved: Report a read only when a value computed from it is saved for backward, or becomes a
+            number:
+            a counter that is counted up again does no harm.
+    """
+
+    def __init__(self, stale: list[StaleTensor], *, until_saved: bool = False) -> None:
+        """Make the mode; the class lists the arguments."""
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._by_key: dict[int, list[StaleTensor]] = {}
+        for stale_tensor in stale:
+            self._by_key.setdefault(stale_tensor.key, []).append(stale_tensor)
+        self._until_saved = until_saved
+        self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
+        """Tensors that were computed from a stale one, by storage key; kept so that no other tensor gets
+        their memory."""
+        self._awaiting: list[_StaleSave] = []
+        """Saves whose operation may not have run yet."""
+        self.replays: list[Callable[[], Any]] = []
+        """Calls that repeat the writes to the tensors that stale ones replace, to run when those are back in
+        place."""
+
+    def __enter__(self) -> StaleReads:
+        _active.modes.append(self)
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        _active.modes.remove(self)
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        for save in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
+            save.stale.report(save.stack)
+
+    def saved(self, tensor: torch.Tensor) -> None:
+        """Note that an operation saves ``tensor`` for backward, perhaps before it runs, or instead of
+        running."""
+        for stale in self._read([tensor], ()):
+            node = compat.graph.next_sequence_number()
+            self._awaiting.append(
+                _StaleSave(stale, compat.tensors.storage_key(tensor), node, frames.of_program())
+            )
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Run an operation, and report or carry on what it reads of stale tensors."""
+        kwargs = kwargs or {}
+        if compat.dispatcher.is_higher_order(func):
+            return self.run_higher_order(func, args, kwargs)
+        touched = list(self._touched((*args, *kwargs.values())))
+        if not touched:
+            return func(*args, **kwargs)
+        call = self._classified(func, args, kwargs, touched)
+        if call.reads_values:
+            self._report_awaiting(call.unread)
+        for stale in call.read:
+            stale.note_read()
+        result = func(*args, **kwargs)
+        if call.written:
+            self._note_replay(func, args, kwargs, call.written)
+        if call.read and call.carried_on:
+            self._note([*_flat(result), *call.written], call.read[0])
+        elif call.is_error:
+            for stale in call.read:
+                stale.report()
+        if not (call.read and self._until_saved):  # else what is written is stale as well
+            self._clear_written(call)
+        return result
+
+    def _classified(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], touched: list[_Touched]
+    ) -> _TouchingCall:
+        """Return what a call of ``func`` means for the stale tensors that it touches."""
+        name = func._schema.name.partition("::")[2]
+        undeclared = kernels.undeclared(name, args)
+        written = kernels.written_tensors(func, args, kwargs) + undeclared
+        reads_values = name not in _LIKE and not _is_view(func)
+        number = _is_number(func, args)
+        return _TouchingCall(
+            func,
+            name,
+            args,
+            kwargs,
+            touched,
+            written,
+            unread=undeclared,
+            reads_values=reads_values,
+            read=self._read([tensor for _, tensor in touched], written) if reads_values else [],
+            carried_on=self._until_saved and not number,
+            # A boolean only chooses the next branch.
+            is_error=not (self._until_saved and number and args[0].dtype == torch.bool),
+        )
+
+    def _report_awaiting(self, unread: list[torch.Tensor]) -> None:
+        """Report the waiting saves, because the operation that made them runs now.
+
+        Except batch norm's of its running statistics: it never reads them, nor the copies that instance
+        norm hands it.
+        """
+        unread_of_this = {
+            (compat.tensors.storage_key(tensor), compat.graph.next_sequence_number()) for tensor in unread
+        }
+        for save in self._awaiting:
+            if (save.key, save.node) not in unread_of_this:
+                save.stale.report(save.stack)
+        self._awaiting.clear()
+
+    def _clear_written(self, call: _TouchingCall) -> None:
+        """Clear the elements that this call writes, because they are the program's own values now."""
+        out = {
+            id(call.kwargs[argument.name])
+            for argument in call.func._schema.arguments
+            if argument.is_out and argument.name in call.kwargs
+        }
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            for stale, tensor in call.touched:
+                if compat.tensors.storage_key(tensor) == stale.key and any(
+                    tensor is other for other in call.written
+                ):
+                    # An `out=` argument is overwritten as a whole, whatever the operation.
+                    operation = "copy_" if id(tensor) in out else call.name
+                    stale.wrote(tensor, operation, call.args, call.kwargs)
+
+    def _note_replay(
+        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], written: Sequence[torch.Tensor]
+    ) -> None:
+        """Keep a call that repeats this one's writes on the tensors that stale ones replace."""
+        real: dict[int, torch.Tensor] = {}
+        for stale, tensor in self._touched(written):
+            if (replaced := stale.real(tensor)) is not None:
+                real[id(tensor)] = replaced
+                if torch.Tag.nondeterministic_seeded in func.tags:  # once more would be other numbers
+                    self.replays.append(functools.partial(replaced.copy_, tensor.clone()))
+        if real and torch.Tag.nondeterministic_seeded not in func.tags:
+            args, kwargs = compat.compilers.tree_map(lambda value: real.get(id(value), value), (args, kwargs))
+            self.replays.append(functools.partial(func, *args, **kwargs))
+
+    def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
+        """Return the stale tensors that an operation depends on if it reads ``tensors``."""
+        read: list[StaleTensor] = []
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            for stale, tensor in self._touched(tensors):
+                if any(tensor is other for other in written):
+                    continue
+                computed = self._computed.get(compat.tensors.storage_key(tensor))
+                if computed is not None or stale.is_read_by(tensor):
+                    read.append(stale)
+        return list(dict.fromkeys(read))
+
+    def _note(self, tensors: list[torch.Tensor], stale: StaleTensor) -> None:
+        """Remember ``tensors`` as computed from ``stale``."""
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            for tensor in tensors:
+                if compat.tensors.is_plain(tensor):
+                    key = compat.tensors.storage_key(tensor)
+                    if key not in self._by_key:
+                        self._computed[key] = (tensor.detach(), stale)
+
+    def _touched(self, values: Any) -> Iterator[_Touched]:
+        """Yield each tensor in ``values`` that shares memory with a stale one or was computed from it."""
+        for value in values:
+            if isinstance(value, torch.Tensor):
+                if compat.tensors.is_plain(value):
+                    key = compat.tensors.storage_key(value)
+                    for stale in self._by_key.get(key, ()):
+                        yield stale, value
+                    if key in self._computed:
+                        yield self._computed[key][1], value
+            elif isinstance(value, (list, tuple)):
+                yield from self._touched(value)
+
+
+def _is_number(func: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether a tensor's value leaves torch: ``x.item()``, ``bool(x)``, ``if x < 3``."""
+    return str(func._schema.name) == "aten::_local_scalar_dense" and bool(args)
+
+
+def _flat(value: Any) -> list[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        return [value]
+    return [tensor for item in value for tensor in _flat(item)] if isinstance(value, (list, tuple)) else []
+
+
+class _Active(threading.local):
+    def __init__(self) -> None:
+        self.modes: list[StaleReads] = []
+
+
+_active = _Active()
+
+
+def saved(tensor: torch.Tensor) -> None:
+    """Notify the modes that are active in this thread of a save for backward."""
+    if _active.modes:
+        with compat.compilers.without_dynamo():
+            for mode in _active.modes:
+                mode.saved(tensor)
+
+
+def _is_view(func: Any) -> bool:
+    schema = func._schema
+    return not schema.is_mutable and any(argument.alias_info is not None for argument in schema.arguments)

@@ -1,0 +1,288 @@
+"""Record of the running calls of ``backward()`` and ``autograd.grad``.
+
+Backward unpacks a saved tensor on the calling thread for CPU graphs, and on a device's own thread for
+others. There the Python stack is empty, and this record is the answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
+from types import FrameType
+from typing import Any, NamedTuple
+
+import torch
+
+from ...source import Stack, frames
+from ...torch_internals import compat
+from ...torch_internals.engine import EngineCall, engine
+from ...torch_internals.patches import Patches
+from ._node_notes import NodeNotes
+
+
+class BackwardCall:
+    """Running call of the engine; dropped when it returns."""
+
+    __slots__ = ("_call", "fresh_from", "keeps_graph", "nth", "outer", "paused", "roots", "stack")
+
+    def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
+        """Describe a call that is about to start.
+
+        Args:
+            nth: Its position among all calls.
+            stack: Stack of the program's call.
+            call: The engine's call.
+        """
+        self.nth = nth
+        """Position among all backward calls of the process while any session was active, from 1."""
+        self.stack = stack
+        self.outer: BackwardMark | None = None
+        """The mark of the call that was running when this one started; None if there was none."""
+        self.roots = call.roots
+        """The tensors (or gradient edges) that backward starts from."""
+        self.fresh_from: int | None = None
+        """Nodes from this sequence number on can't have been in the graph of an earlier call. None if other
+        threads, which number their own nodes, made calls, too."""
+        self.keeps_graph = call.keeps_graph
+        self.paused = False
+        """Whether its writes go unseen because no Python of the program's runs in it."""
+        self._call = call
+
+    @property
+    def gradients(self) -> tuple[Any, ...]:
+        """The roots' gradients, as backward was given them."""
+        return self._call.gradients
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The tensors whose gradients are requested; empty if those of all leaves are."""
+        return self._call.inputs
+
+    @property
+    def creates_graph(self) -> bool:
+        """Return whether backward itself is recorded (``create_graph=``)."""
+        return self._call.creates_graph
+
+
+class BackwardMark(NamedTuple):
+    """Trace of a call that is left for the nodes that it ran; it must keep no tensor alive."""
+
+    nth: int
+    stack: Stack
+    keeps_graph: bool
+    chosen: bool = False
+    """Whether gradients of chosen inputs were requested, so that the call may have left nodes out."""
+    before: int = 0
+    """Sequence number of the next node of its thread when the call started: smaller ones existed already."""
+
+
+class _Marker:
+    """Holder of the mark of the running call; None while several threads run one, or no thread does."""
+
+    __slots__ = ("_native", "notes", "now", "told")
+
+    def __init__(self) -> None:
+        """Start without a running call."""
+        self.notes: NodeNotes[tuple[Stack, BackwardMark | None]] = NodeNotes()
+        """Notes of ``note_of`` that the native core doesn't have."""
+        self.now: BackwardMark | None = None
+        self.told: Stack | None = None
+        """The stack of the saves whose node was noted last."""
+        self._native: Any = None
+        """The native core, once it notes which backward unpacks."""
+
+    def set(self, now: BackwardMark | None) -> None:
+        self.now, self.told = now, None
+        self.notes.forget_oldest()
+        started_at.forget_oldest()
+        if self._native is not None:
+            self._native.mark(now)
+
+    def mirror_to(self, native: Any) -> None:
+        """Mirror the running call's mark to the native core from now on."""
+        if self._native is None:
+            native.mark(self.now)
+            self._native = native
+
+    def note_of(self, node: Any) -> tuple[Stack, BackwardMark | None] | None:
+        """Return the stack of the node's operation, and the last backward that unpacked its saves.
+
+        None if no observed backward did.
+        """
+        by_hooks = self.notes.of(node)
+        if self._native is None:
+            return by_hooks
+        by_core: tuple[Stack, BackwardMark | None] | None = self._native.note_of(node)
+        if by_hooks is None or by_core is None:
+            return by_hooks or by_core
+        # Hooks on torch's stack note here, the core notes its own queue: a node may have both notes, and
+        # the later backward counts.
+        return max(by_hooks, by_core, key=lambda note: -1 if note[1] is None else note[1].nth)
+
+
+started_at: NodeNotes[tuple[BackwardMark, ...]] = NodeNotes()
+"""The last two backwards that began at a node, oldest first."""
+marker = _Marker()
+
+
+class _ThreadCalls(threading.local):
+    def __init__(self) -> None:
+        """Start without a call."""
+        self.calls: list[BackwardCall] = []
+        self.highest = 0
+        """The largest sequence number of a root node of a call, plus one."""
+        self.made = (-1, 0)
+        """Two counts: the calls seen before the present clients, when this thread last made one, and this
+        thread's calls since."""
+        self.recent: tuple[BackwardMark, ...] = ()
+        """Marks of the last two calls, oldest first."""
+        self.first_node: int | None = None
+        """Sequence number of the first node made since the present clients are notified; None in threads
+        other than the one where that started."""
+
+
+_thread = _ThreadCalls()
+
+
+def current() -> BackwardCall | None:
+    """Return the backward call that this thread works for; None if there is none, or several could be."""
+    if _thread.calls:
+        return _thread.calls[-1]
+    # A device's thread of the engine makes no calls itself: a single running call must be the one that it
+    # works for.
+    running = _calls.running
+    return running[0] if len(running) == 1 else None
+
+
+def times_given(gradient: Any) -> int:
+    """Return how often the running calls were given this very gradient; the engine holds it to their end."""
+    # a device's thread has no calls of its own; a call within a call may hand on what it was handed
+    calls = _thread.calls or list(_calls.running)
+    return sum(given is gradient for call in calls for given in call.gradients)
+
+
+def hands_out_what_hooks_leave(hook: Any) -> bool:
+    """Return whether the running call returns a gradient after ``hook``, a tensor's, has run on it.
+
+    It does if the gradient of that tensor was requested, and the call goes no further there. If it goes on
+    to another input, the gradient is taken first (torch/csrc/autograd/engine.cpp, ``evaluate_function``).
+    """
+    call = current()
+    tensor = None if call is None else next((each for each in call.inputs if _is_on(hook, each)), None)
+    if call is None or tensor is None:
+        return False
+    first = compat.graph.grad_fn(tensor)
+    others = [each for each in call.inputs if each is not tensor]
+    below = islice(compat.graph.nodes_below([first] if others else []), 1, None)
+    return not any(_is_of(node, other) for node in below for other in others)
+
+
+def _is_on(hook: Any, tensor_or_edge: Any) -> bool:
+    """Return whether ``hook`` is a hook of ``tensor_or_edge``, a tensor or gradient edge."""
+    if not isinstance(tensor_or_edge, torch.Tensor):
+        return False
+    with compat.unseen.unseen_by_functions():
+        return any(each is hook for each in (tensor_or_edge._backward_hooks or {}).values())
+
+
+def _is_of(node: Any, tensor_or_edge: Any) -> bool:
+    """Return whether a node hands on the gradient of ``tensor_or_edge``, a tensor or gradient edge."""
+    if not isinstance(tensor_or_edge, torch.Tensor):
+        return node is tensor_or_edge.node
+    return getattr(node, "variable", None) is tensor_or_edge or node is compat.graph.grad_fn(tensor_or_edge)
+
+
+def count() -> int:
+    """Return the number of backward calls that were seen so far."""
+    return _calls.count
+
+
+def install(patches: Patches) -> None:
+    """Subscribe to the engine's calls while a client is notified."""
+    patches.while_active(_begin)
+    patches.at_undo(marker.notes.forget)
+    patches.at_undo(started_at.forget)
+
+
+def _begin() -> Callable[[], None]:
+    """Start to number calls for new clients. Return a function that unsubscribes."""
+    _calls.before = _calls.count
+    _thread.first_node = compat.graph.next_sequence_number()
+    return engine.subscription(_calls)
+
+
+def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> BackwardMark | None:
+    """Return the mark of the call before ``call``; None if another came since the nodes of ``graph`` were
+    made."""
+    first = _thread.first_node
+    calls = [_calls.before + 1, _calls.before + 2]
+    if [mark.nth for mark in _thread.recent] != calls or call.nth != calls[1]:
+        return None
+    if first is None or any(compat.graph.sequence_number(node) < first for node in graph.values()):
+        return None
+    return _thread.recent[0] if graph else None
+
+
+def last_two() -> tuple[BackwardMark, ...]:
+    """Return the marks of the newest two backward calls of this thread, the running one among them."""
+    return _thread.recent
+
+
+def call_in(frame: FrameType) -> BackwardCall | None:
+    """Return the call that a frame of the engine's wrapper is making; None for any other frame."""
+    return next((state for state in engine.states_in(frame) if isinstance(state, BackwardCall)), None)
+
+
+def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
+    """Note ``mark`` for the root nodes of a backward, after each one's newest earlier mark."""
+    for root in roots:
+        node = getattr(root, "node", None) or compat.graph.renewed_grad_fn(root)
+        if node is not None:
+            _thread.highest = max(_thread.highest, compat.graph.sequence_number(node) + 1)
+            started_at.put(node, (*(started_at.of(node) or ())[-1:], mark))
+
+
+class _EngineCalls:
+    """Numbering of the engine's calls, and list of the running ones."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.before = 0
+        """Number of calls that were seen before the present clients."""
+        self.running: list[BackwardCall] = []
+        self._lock = threading.Lock()
+
+    def begin(self, call: EngineCall) -> BackwardCall | None:
+        """Number a call of the program and mark it as running; return None for an internal one of torch."""
+        if call.is_internal:
+            return None
+        with self._lock:
+            self.count += 1
+            nth = self.count
+        running = BackwardCall(nth, frames.of_program(), call)
+        since, made = _thread.made if _thread.made[0] == self.before else (self.before, 0)
+        running.fresh_from = _thread.highest if since + made == nth - 1 else None
+        _thread.made = (since, made + 1)
+        _thread.calls.append(running)
+        self.running.append(running)
+        # An unpack in an engine thread can't be matched to one of several threads' calls, so then no mark
+        # is set.
+        alone = len(self.running) == len(_thread.calls)
+        mark = BackwardMark(
+            nth, running.stack, running.keeps_graph, bool(call.inputs), compat.graph.next_sequence_number()
+        )
+        running.outer = marker.now
+        marker.set(mark if alone else None)
+        _thread.recent = (*_thread.recent[-1:], mark)
+        _leave_mark(call.roots, mark)
+        return running
+
+    def end(self, running: BackwardCall | None, call: EngineCall) -> None:
+        if running is not None:
+            marker.set(running.outer if len(_thread.calls) > 1 else None)
+            _thread.calls.pop()
+            self.running.remove(running)
+
+
+_calls = _EngineCalls()

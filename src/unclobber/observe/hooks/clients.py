@@ -1,0 +1,66 @@
+"""The clients of the installation: objects that are notified of writes and of changes of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+
+from ..record import Ledger, SavedTensor
+from .kernels import Listener
+
+
+class Client(Listener, Protocol):
+    """A ledger, or the keeper of frozen tensors."""
+
+    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        """Note that ``.data =`` is about to give ``tensor`` the memory of ``new``."""
+
+    def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
+        """Note that ``detach_()`` has dropped ``node``, which had made ``tensor``."""
+
+    def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
+        """Note that ``storage`` is about to lose its memory beyond the first ``size`` bytes."""
+
+    def before_replay(self) -> None:
+        """Note that a CUDA graph is about to be replayed, which writes memory past every operation."""
+
+    def before_export(self) -> None:
+        """Note that a tensor is about to hand its memory out through DLPack."""
+
+    def anything_alive(self) -> bool:
+        """Return whether any save is alive."""
+
+    def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]:
+        """Return all live saves; without those in the queue unless ``queued``."""
+
+
+class Clients:
+    """All clients, and their common answers."""
+
+    def __init__(self) -> None:
+        """Start without a client."""
+        # A tuple, so that a hook in another thread iterates over a whole one while this thread replaces it.
+        self.now: tuple[Client, ...] = ()
+
+    def anything_alive(self) -> bool:
+        """Return whether any save of a client is alive."""
+        for client in self.now:  # noqa: SIM110  (runs in each step: a generator is two calls more)
+            if client.anything_alive():
+                return True
+        return False
+
+    def saves(self, *, queued: bool = True) -> list[SavedTensor]:
+        """Return all live saves; without those in queues unless ``queued``."""
+        if len(self.now) == 1:  # the usual case, without an inner loop: each backward calls this
+            return list(self.now[0].saves(queued=queued))
+        return [saved for client in self.now for saved in client.saves(queued=queued)]
+
+    def can_pause_observation(self) -> bool | str | None:
+        """Return the only queue's answer to whether backward may run unobserved (``SaveQueue``).
+
+        None if several clients are installed, or if the only one is no ledger.
+        """
+        only = self.now[0] if len(self.now) == 1 else None
+        return only.pending.can_pause_observation() if isinstance(only, Ledger) else None

@@ -1,0 +1,112 @@
+"""Facts that autograd's own saves don't show, as the hooks hand them to a session."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+
+from ...source import Stack
+from ..record import Fingerprint, Ledger, SavedTensor, SaveState
+from .write_log import FollowedWrite
+
+
+class StaleOnCtx(NamedTuple):
+    """``backward`` of a custom Function reads ``ctx.x`` that has changed."""
+
+    state: SaveState
+    attribute: str
+    """``ctx.x``."""
+    node: str
+
+
+class StaleInRecompute(NamedTuple):
+    """A checkpoint's recomputation reads a tensor that has changed since its forward."""
+
+    state: SaveState
+    read: Stack
+    """Stack of the read; only the frames below the checkpoint."""
+
+
+class GradientWritten(NamedTuple):
+    """A hook or a custom backward changed a gradient that another consumer is still to get."""
+
+    gradient: torch.Tensor
+    writes: list[FollowedWrite]
+    node: Any
+    """The node that the gradient was passed to; None if the program knows of none."""
+
+
+class DirtyNotReturned(NamedTuple):
+    """torch refused a custom Function that marked a tensor dirty and returned another."""
+
+    error: RuntimeError
+    function: str
+    writes: list[FollowedWrite]
+    stack: Stack
+    """Stack of the call of ``apply``."""
+
+
+class InputOverwritten(NamedTuple):
+    """A gradient comes through an input that a custom Function overwrote without ``mark_dirty``."""
+
+    function: str
+    """The Function's name, or that of the operator."""
+    is_operator: bool
+    """Whether torch made the Function, for a ``torch.library.custom_op`` with ``mutates_args``."""
+    position: int
+    """Position of the input among the arguments of ``apply``."""
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    version: int
+    """Its version counter when the Function had run."""
+    writes: list[FollowedWrite]
+    stack: Stack
+    """Stack of the call of ``apply``."""
+    returned: bool
+    """Whether ``forward`` returned it, as ``mark_dirty`` wants."""
+
+
+class ContentChanged(NamedTuple):
+    """Backward needs a tensor whose content changed although no write to it was seen."""
+
+    saved: SavedTensor
+    fingerprint: Fingerprint
+
+
+class SelfOverlap(NamedTuple):
+    """An operation is about to read what it has overwritten itself."""
+
+    operation: str
+    stack: Stack
+
+
+Conflict = (
+    StaleOnCtx
+    | StaleInRecompute
+    | GradientWritten
+    | DirtyNotReturned
+    | InputOverwritten
+    | ContentChanged
+    | SelfOverlap
+)
+
+
+class Conflicts(Protocol):
+    """Interface of the session as the hooks use it."""
+
+    ledger: Ledger
+
+    @property
+    def repairs(self) -> bool:
+        """Return whether code must get the values as they were."""
+
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
+        """Return the save state of ``saved`` if its values are known to have changed, else None."""
+
+    def on(self, conflict: Conflict) -> None:
+        """Receive a conflict that was seen.
+
+        Raises:
+            InplaceError: The session refuses it.
+        """

@@ -1,0 +1,369 @@
+"""Custom autograd Functions: what they put on ``ctx``, and what they write in place.
+
+``ctx.save_for_backward`` goes through the saved-tensor hooks; ``ctx.x = t`` does not, and torch never
+checks it (test_an_attribute_of_ctx_is_never_checked). In a session, an attribute that is set during
+``forward`` is noted with its line. It is entered in the ledger when ``forward`` has ended, because a buffer
+may be filled after it was put on ``ctx``, and checked when ``backward`` is about to run. Only programs with
+custom Functions pay.
+
+``apply`` is written in C, and a program may have bound it long ago (``f = MyFunction.apply``). Each call
+makes a ``ctx`` first, whose ``__init__`` is replaced, and then looks ``forward`` up in the class. So the
+class has a descriptor there from then on: that call gets a wrapped method, and all other look-ups the
+program's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...source import Stack, frames
+from ...torch_internals import compat
+from ...torch_internals.compat.entries import EntryPoints
+from ...torch_internals.patches import Patches, hide_frames
+from ..record import SavedTensor, SaveState, each_once
+from . import _nested, handed, pause, saves, unmarked
+from . import gradients as _gradients
+from ._stale_reads import StaleReads, StaleTensor
+from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
+from .write_log import FollowedWrite, WriteLog
+
+
+class Stashed:
+    """A tensor that ``forward`` left on ``ctx``, directly or inside of another object."""
+
+    __slots__ = ("conflicts", "path", "saved", "ways")
+
+    def __init__(self, conflicts: Conflicts, on_ctx: _nested.Found, saved: SavedTensor) -> None:
+        """Make a record of a tensor that was found on a ``ctx`` and entered in the ledger as ``saved``."""
+        self.conflicts = conflicts
+        self.path = on_ctx.path
+        """``x``, ``xs[0]``, ``cache["k"]``."""
+        self.ways = on_ctx.ways
+        self.saved = saved
+        """Save record whose ``origin`` is the tensor: ``backward`` can't read one that the program has
+        dropped."""
+
+
+_stashes: weakref.WeakKeyDictionary[Any, list[Stashed]] = weakref.WeakKeyDictionary()
+"""Stashed tensors by ``ctx``; not on it, because a program may look there."""
+
+
+class _Forward:
+    """A call of ``apply``, from its ``ctx`` to the end of ``forward`` and ``setup_context``."""
+
+    __slots__ = (
+        "args", "attributes", "awaits", "conflicts", "dirty", "function", "in_two", "log", "method",
+        "recorded",
+    )  # fmt: skip
+
+    def __init__(self, conflicts: Conflicts, function: Any) -> None:
+        """Describe a call of ``apply`` of the class ``function`` that is about to run ``forward``."""
+        self.conflicts = conflicts
+        self.function = function
+        self.in_two = compat.entries.has_setup_context(function)
+        """Whether ``ctx`` is given to ``setup_context``, which runs when ``forward`` has ended."""
+        self.recorded = torch.is_grad_enabled()  # now, because torch turns it off for `forward`
+        self.awaits = "forward"
+        """The method that torch calls next."""
+        self.method: Any = None
+        """The program's method that torch calls now."""
+        self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
+        """The ctx, and where each attribute was last set, by identity of the ctx."""
+        self.dirty: tuple[torch.Tensor, ...] = ()
+
+    def run(self, *args: Any) -> Any:
+        """Run ``method``, observed, in place of torch's call of it; hide unclobber's frames in what it
+        raises."""
+        try:
+            result = self._run_observed(args)
+            if self.in_two and self.awaits == "forward":
+                self.awaits, _thread.applying = "setup_context", self
+            elif self.attributes or self.dirty or self.log.writes:
+                with compat.unseen.unseen_by_functions():
+                    self._note(args[2] if self.in_two else result)
+            return result
+        except BaseException as error:
+            hide_frames(error)
+            raise
+
+    def _run_observed(self, args: tuple[Any, ...]) -> Any:
+        """Run ``method`` while its writes are logged and attributes of ``ctx`` are noted."""
+        thread = _thread
+        if self.awaits == "forward":
+            self.args = args if self.in_two else args[1:]
+            self.log = WriteLog(self.args, keep=unmarked.may_matter)
+        # The program's own look-ups in the method get its own methods
+        # (test_a_forward_that_calls_anothers_forward).
+        thread.applying = None
+        forwards = thread.forwards
+        forwards.append(self)
+        self.log.start()
+        try:
+            return self.method(*args)
+        finally:
+            self.log.stop()
+            forwards.pop()
+
+    def set(self, ctx: Any, name: str, value: Any) -> None:
+        """Note that an attribute of ``ctx`` was set to ``value``."""
+        if name == "dirty_tensors":
+            # torch refuses others (test_torch_refuses_what_is_no_tensor).
+            self.dirty = tuple(item for item in value if isinstance(item, torch.Tensor))
+            with compat.unseen.unseen_by_functions():
+                self.log.leave(self.dirty)
+        elif _nested.may_hold(value) and name in ctx.__dict__:
+            self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = frames.of_program()
+
+    def _note(self, result: Any) -> None:
+        """Report a dirty tensor that is missing among the outputs, and stash the tensors on ``ctx``."""
+        outputs = result if isinstance(result, tuple) else (result,)
+        if self.dirty and _not_returned(self.dirty, outputs):
+            error = RuntimeError(compat.Sentence.NOT_RETURNED)
+            name, writes = self.function.__name__, self.writes_to_dirty()
+            self.conflicts.on(DirtyNotReturned(error, name, writes, frames.of_program()))
+        for tensor in self.dirty:
+            self.conflicts.ledger.marked_dirty(tensor)
+        for ctx, stacks in self.attributes.values():
+            tensors = _nested.tensors_of(ctx, stacks)
+            if tensors:
+                file = self.conflicts.ledger.file
+                _stashes[ctx] = [
+                    Stashed(self.conflicts, entry, file(entry.tensor, stacks[entry.attribute]))
+                    for entry in tensors
+                ]
+        if self.log.writes and self.recorded:
+            unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
+
+    def writes_to_dirty(self) -> list[FollowedWrite]:
+        """Return the writes to the one tensor that was marked dirty; none unless it is one."""
+        # Which of several was not returned can't be known (test_of_two_dirty_tensors_none_is_blamed).
+        if len(self.dirty) != 1:
+            return []
+        key = compat.tensors.storage_key(self.dirty[0])
+        return [write for write in self.log.writes if write.key == key]
+
+
+def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> bool:
+    """Return whether torch is about to refuse because a dirty tensor is missing among the outputs."""
+    returned = {id(output) for output in outputs}
+    # torch refuses a returned dirty leaf before that, in another sentence.
+    if any(id(t) in returned and t.requires_grad and not compat.graph.has_history(t) for t in dirty):
+        return False
+    return any(id(t) not in returned for t in dirty)
+
+
+class _RunningForwards(threading.local):
+    def __init__(self) -> None:
+        self.forwards: list[_Forward] = []
+        self.applying: _Forward | None = None
+        """The call of ``apply`` that is about to look a method up in its class."""
+
+
+_thread = _RunningForwards()
+
+
+def install(patches: Patches) -> None:
+    """Patch the methods that every custom Function goes through, however it was bound."""
+    context = EntryPoints.CONTEXT
+    patches.replace(context, "__init__", _begin(context.__init__))
+    patches.replace(context, "__setattr__", _set_attribute(context))
+    for name in EntryPoints.FUNCTION_BACKWARD:
+        patches.stand_in(context, name, _run_backward, patches)
+    handed.install(patches)
+    patches.while_active(lambda: _take_away)
+
+
+def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
+    """Wrap ``ctx.__init__``, which ``apply`` calls first: ``forward`` is next."""
+
+    def __init__(ctx: Any) -> None:  # noqa: N807
+        """Start a ``ctx`` as torch does; if a session observes conflicts, override the methods to come."""
+        inherited(ctx)
+        conflicts = saves.receiver()
+        if conflicts is None:
+            return
+        function = type(ctx)._forward_cls
+        if type(function.__dict__.get("forward")) is not _Method:
+            if compat.compilers.is_compilers_function(function):
+                return
+            _override(function, "forward")
+        forward = _thread.applying = _Forward(conflicts, function)
+        if forward.in_two:
+            _override(function, "setup_context")
+
+    return __init__
+
+
+class _Method(staticmethod):  # type: ignore[type-arg]
+    """Descriptor in a Function's class in place of a method of the program's; torch's own call gets a wrapped
+    one."""
+
+    def __init__(self, name: str, own: Any) -> None:
+        """Take the place of ``own``, the class's attribute ``name``."""
+        super().__init__(own.__func__ if isinstance(own, staticmethod) else own)
+        self.name = name
+        self.own = own
+        """The attribute that the class had."""
+        self._bind = getattr(own, "__get__", None)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        method = self.own if self._bind is None else self._bind(instance, owner)
+        call = _thread.applying
+        if call is None or call.awaits != self.name or call.function is not owner:
+            return method
+        call.method = method
+        return call.run
+
+
+_classes: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Classes that have a ``_Method``."""
+
+
+def _override(function: Any, name: str) -> None:
+    """Put a ``_Method`` in the class of the hierarchy that defines method ``name`` of a Function."""
+    for home in function.__mro__:
+        own = home.__dict__.get(name)
+        if own is None:
+            continue
+        if type(own) is not _Method:
+            setattr(home, name, _Method(name, own))
+            _classes.add(home)
+        return
+
+
+def _take_away() -> None:
+    """Give the classes their own methods back, unless the program has put another there."""
+    if not _classes:
+        return
+    for home in list(_classes):
+        for name, method in list(vars(home).items()):
+            # A method that the program has exchanged in a session stays
+            # (test_a_forward_that_the_program_has_exchanged_meanwhile_stays).
+            if isinstance(method, _Method):
+                setattr(home, name, method.own)
+    _classes.clear()
+
+
+def _set_attribute(context: Any) -> Callable[..., None]:
+    """Return a replacement for ``__setattr__`` of ``ctx``, which notes attributes set in ``forward``."""
+    own = vars(context).get("__setattr__")
+    # torch's own attributes are no places for a tensor of the program's.
+    ignored = compat.entries.context_attributes() - {"dirty_tensors"}
+    atoms = _nested.ATOMS
+
+    def set_attribute(ctx: Any, name: str, value: Any) -> None:
+        """Set the attribute as torch does, and note it for the innermost running ``forward``."""
+        if own is None:  # looked up each time, because the program may replace it in a base meanwhile
+            super(context, ctx).__setattr__(name, value)
+        else:
+            own(ctx, name, value)
+        if name not in ignored and type(value) not in atoms and (forwards := _thread.forwards):
+            forwards[-1].set(ctx, name, value)
+
+    return set_attribute
+
+
+def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..., Any]:
+    """Return a replacement for torch's call of a Function's ``backward``, which observes it in a session."""
+
+    def run_backward(ctx: Any, *gradients: Any) -> Any:
+        """Run ``backward``; report reads of changed tensors on ``ctx`` and writes to shared gradients."""
+        pause.resume_in_backward()
+        if not patches.active or compat.compilers.is_compilers_function(type(ctx)):
+            return original(ctx, *gradients)
+        conflicts = saves.receiver()
+        stashed = _stashes.get(ctx) if _stashes else None
+        stale = _stale(stashed) if stashed else None
+        if not stale:
+            if conflicts is None:
+                return original(ctx, *gradients)
+            return _gradients.watched(conflicts, original, ctx, *gradients)
+        run: Callable[..., Any] = functools.partial(original, ctx)
+        if conflicts is not None:
+            run = functools.partial(_gradients.watched, conflicts, original, ctx)
+        return _run_with_stale(ctx, stale, run, gradients)
+
+    return run_backward
+
+
+def _stale(stashes: list[Stashed]) -> list[tuple[Stashed, SaveState]]:
+    """Return the stashed tensors that are known to have changed, each with its save state."""
+    with compat.unseen.unseen_by_functions():
+        return [
+            (stashed, state)
+            for stashed in stashes
+            if (state := stashed.conflicts.stale(stashed.saved, "ctx")) is not None
+        ]
+
+
+def _run_with_stale(
+    ctx: Any, stale: list[tuple[Stashed, SaveState]], run: Callable[..., Any], gradients: tuple[Any, ...]
+) -> Any:
+    """Run a backward whose ``ctx`` holds changed tensors; report a read of one of the changes.
+
+    If the session repairs, ``backward`` gets the values that ``forward`` left instead.
+    """
+    watched: list[StaleTensor] = []
+    put_back: list[Callable[[], None]] = []
+    for stashed, state in stale:
+        tensor = stashed.saved.origin()
+        if tensor is None:
+            continue
+        before = state.value if state.value is not None else stashed.saved.alias
+        now = tensor.detach()
+        if before.shape != now.shape or before.dtype != now.dtype or not compat.tensors.is_plain(now):
+            continue
+        name = f"ctx.{stashed.path}"
+
+        def on_read(_: Stack, stashed: Stashed = stashed, state: SaveState = state, name: str = name) -> None:
+            stashed.conflicts.on(StaleOnCtx(state, name, type(ctx).__name__))
+
+        if stashed.conflicts.repairs:
+            value = _copy_like(before, now)
+            # Another object would not be in that graph, so the tensor itself gets the memory
+            # (test_what_was_lent_is_taken_back).
+            if _is_of_a_graph(tensor):
+                put_back.append(compat.tensors.lent(tensor, value))
+            else:
+                put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
+            # The read of the right value shows that the wrong one would have been read.
+            watched.append(StaleTensor(value, now, on_read, stands_for=now))
+        else:
+            watched.append(StaleTensor(now, before, on_read))
+    reads = StaleReads(watched)
+    try:
+        with reads:
+            result = run(*gradients)
+    finally:
+        for undo in reversed(put_back):
+            undo()
+    with torch.no_grad():
+        for replay in reads.replays:  # a counter that backward counts up, a buffer that it fills
+            replay()
+    return result
+
+
+def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return a copy of ``values`` in the layout of ``like``, unless only that is expanded."""
+    once = each_once(values)
+    if once.shape != each_once(like).shape or any(t.is_conj() or t.is_neg() for t in (like, values)):
+        return values.clone()
+    with torch.no_grad():
+        copy = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device)
+        each_once(copy).copy_(once)
+    return copy
+
+
+def _is_of_a_graph(tensor: torch.Tensor) -> bool:
+    """Return whether the program's ``backward`` may compute gradients for this very tensor.
+
+    It may for one of a graph that ``forward`` kept. A parameter is only read, and others may write to it
+    meanwhile.
+    """
+    return tensor.requires_grad and not isinstance(tensor, torch.nn.Parameter)

@@ -1,0 +1,429 @@
+"""Gradients that are changed in place while another consumer still waits for them.
+
+``a + b`` hands one and the same gradient to both operands. A hook on ``a``, the backward of a custom
+Function or a module's backward hook may write to it, and then changes what ``b`` gets. torch documents that
+they must not, and never checks. A gradient's C++ reference count, which Python names don't raise, shows
+whether another consumer holds it. A probe learns at first use what the count is without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from ...torch_internals import compat
+from ...torch_internals.patches import Likeness, Patches, original_of
+from ..record import region_of
+from . import backward as _backward
+from . import saves
+from .conflicts import Conflicts, GradientWritten
+from .write_log import WriteLog
+
+
+def install(patches: Patches) -> None:
+    """Wrap each hook that a tensor is given while a client is notified, and those of each module called
+    then."""
+
+    def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
+        def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
+            return register(tensor, _WatchedHook(hook) if patches.active else hook)
+
+        return register_hook
+
+    # torch makes a `BackwardHook` in each call of a module, so earlier hooks are wrapped, too.
+    def of_module(bring: Callable[..., None]) -> Callable[..., None]:
+        """Return a replacement for the ``__init__`` of ``BackwardHook``, which wraps the hooks that it
+        gets."""
+
+        def __init__(  # noqa: N807
+            self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
+        ) -> None:
+            if patches.active:
+                user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
+            bring(self, module, user_hooks, user_pre_hooks)
+
+        return __init__
+
+    patches.stand_in(torch.Tensor, "register_hook", of_tensor)
+    patches.stand_in(torch.utils.hooks.BackwardHook, "__init__", of_module)
+
+
+class _WatchedHook(Likeness):
+    """Entry of a tensor's hooks in place of the program's hook, which it is like when the program looks
+    there."""
+
+    __slots__ = ("__weakref__", "_stands_for")
+
+    def __init__(self, hook: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_stands_for", hook)
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__reduce_ex__":  # pickle would look this one up by name, and find the program's hook
+            return lambda protocol: (copy.copy, (original_of(self),))  # a function is its own copy
+        return super().__getattribute__(name)
+
+    def __call__(self, gradient: torch.Tensor) -> Any:
+        """Call the program's hook, and report its writes if another consumer waits for the gradient."""
+        hook = original_of(self)
+        conflicts = saves.receiver()
+        if conflicts is None:
+            return hook(gradient)
+        alone = unshared_counts().hook
+        if alone is not None and _backward.hands_out_what_hooks_leave(self):
+            alone += 1  # the engine holds it once more, to return what the hook leaves
+        shared = _shared([gradient], alone)
+        if not shared:
+            return hook(gradient)
+        node = compat.graph.current_node()
+        return _run_shared(conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
+
+
+def _all_watched(hooks: Iterable[Any]) -> list[Any]:
+    return [_watched_module_hook(hook) for hook in hooks]
+
+
+def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a module's full backward hook or pre-hook, which gets the gradients as a tuple."""
+
+    @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
+    def watched_hook(module: Any, gradients: Any, *more: Any) -> Any:
+        """Call the program's hook, and report its writes to a gradient that another consumer waits for."""
+        conflicts = saves.receiver()
+        if conflicts is None or not isinstance(gradients, tuple):
+            return hook(module, gradients, *more)
+        counts = unshared_counts()
+        shared = _shared(gradients, counts.module_input if more else counts.module_output)
+        arguments = (module, gradients, *more)
+        if not shared:
+            return hook(*arguments)
+        # No node is named: the one that runs is torch's own for the hook, which the program doesn't know.
+        return _run_shared(conflicts, hook, arguments, shared, None, stands_for_none=gradients)
+
+    return watched_hook
+
+
+def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
+    """Run a custom Function's backward, and report its writes to a gradient that another consumer waits
+    for."""
+    shared = _shared(gradients, unshared_counts().function)
+    handed = _thread.handed
+    handed.append(gradients)
+    try:
+        if not shared:
+            return backward(ctx, *gradients)
+        run = functools.partial(backward, ctx)
+        return _run_shared(conflicts, run, gradients, shared, compat.graph.current_node())
+    finally:
+        handed.pop()
+
+
+class _HandedGradients(threading.local):
+    def __init__(self) -> None:
+        self.handed: list[tuple[Any, ...]] = []
+        """The gradients of each custom Function whose backward is running, outermost first."""
+
+
+_thread = _HandedGradients()
+
+
+def _held(gradient: torch.Tensor, held_by_function: int) -> int:
+    """Return how many references to a gradient belong to no waiting consumer.
+
+    They are those of running calls that were given it, and of custom Functions that run a backward of their
+    own with it, as a reentrant checkpoint does.
+    """
+    times = sum(given is gradient for handed in _thread.handed for given in handed)
+    return _backward.times_given(gradient) + times * held_by_function
+
+
+class _SharedGradient(NamedTuple):
+    """A gradient that another consumer will still receive, or a view of one."""
+
+    gradient: torch.Tensor
+    certain: bool
+    """False if the consumers may get other elements of its base only, as the operands of ``cat`` do, or if
+    this torch doesn't count as expected. Then a change is undone if possible, but never reported."""
+
+
+def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient]:
+    """Return the gradients that another consumer will still receive, judged by C++ reference counts.
+
+    Args:
+        gradients: The arguments of a callback.
+        alone: The reference count of a gradient without another consumer; None if unknown.
+    """
+    # With create_graph the nodes of the second graph hold gradients, too, so the count says nothing.
+    if torch.is_grad_enabled():
+        return []
+    held_by_function = unshared_counts().held_by_function
+    shared: list[_SharedGradient] = []
+    for gradient in gradients:
+        if not isinstance(gradient, torch.Tensor):
+            continue
+        if alone is None or held_by_function is None:
+            shared.append(_SharedGradient(gradient, False))
+            continue
+        # asked twice, because most gradients wait nowhere else, and a call costs as much as this
+        if compat.tensors.use_count(gradient) > alone and _has_others(gradient, alone, held_by_function):
+            shared.append(_SharedGradient(gradient, True))
+        elif gradient._base is not None and _is_in_shared(gradient, held_by_function):
+            shared.append(_SharedGradient(gradient, not _is_a_part(gradient)))
+    return shared
+
+
+def _is_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
+    """Return whether ``gradient`` is a view of a gradient that another consumer will still receive.
+
+    ``sum`` hands on an expanded one, for instance.
+    """
+    base, alone = gradient._base, unshared_counts().base
+    if base is None or alone is None or base.dtype is not gradient.dtype:
+        return False  # views of another type hold their base more than once
+    return _has_others(base, alone, held_by_function, but=gradient)
+
+
+def _has_others(
+    tensor: torch.Tensor, alone: int, held_by_function: int, *, but: torch.Tensor | None = None
+) -> bool:
+    """Return whether C++ owns a gradient for a waiting consumer.
+
+    Args:
+        tensor: A gradient, or the base of one.
+        alone: Its reference count without a waiting consumer.
+        held_by_function: ``Counts.held_by_function``.
+        but: The view that ``alone`` counts.
+    """
+    waits = compat.tensors.use_count(tensor) - alone
+    if waits <= 0 or waits <= _held(tensor, held_by_function):
+        return False
+    # A live graph may have saved the tensor or views of it, which own it, and waits for nothing.
+    with compat.unseen.unseen_by_functions():
+        saved = {id(alias): alias for hooks in saves.active() for alias in hooks.held(tensor)}
+        views = sum(alias._base is tensor and alias is not but for alias in saved.values())
+    return compat.tensors.use_count(tensor) > alone + views + _held(tensor, held_by_function)
+
+
+def _is_a_part(gradient: torch.Tensor) -> bool:
+    """Return whether ``gradient`` leaves out some elements of its base."""
+    base = gradient._base
+    part, whole = (None if t is None else region_of(t) for t in (gradient, base))
+    return part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
+
+
+def _run_shared(
+    conflicts: Conflicts,
+    run: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    shared: list[_SharedGradient],
+    node: Any,
+    *,
+    stands_for_none: Any = None,
+) -> Any:
+    """Run a callback and report its writes to a ``shared`` gradient. Return its result.
+
+    Args:
+        conflicts: The session's receiver.
+        run: The callback.
+        arguments: Its arguments.
+        shared: The gradients among them that other consumers wait for.
+        node: The node that the gradients were passed to; None if the program knows of none.
+        stands_for_none: The gradients that the callback passes on by returning None.
+    """
+    with WriteLog([gradient for gradient, _ in shared], keep=lambda _: True) as log:
+        result = run(*arguments)
+    if not log.writes:
+        return result
+    for gradient, certain in shared:
+        writes = [write for write in log.writes if write.key == compat.tensors.storage_key(gradient)]
+        before = next((write.before for write in writes if write.before is not None), None)
+        if before is None:
+            continue
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            unchanged = torch.equal(gradient, before)
+            if not unchanged and conflicts.repairs:
+                result = _separated(stands_for_none if result is None else result, gradient)
+                # The other consumer gets the very tensor, so it is restored
+                # (test_guard_gives_each_consumer_its_own).
+                gradient.copy_(before)
+        if certain and not unchanged:
+            conflicts.on(GradientWritten(gradient, writes, node))
+    return result
+
+
+def _separated(result: Any, gradient: torch.Tensor) -> Any:
+    """Return ``result`` with each tensor that shares ``gradient``'s storage cloned; recurse into tuples and
+    lists."""
+    if isinstance(result, (tuple, list)):
+        return type(result)(_separated(part, gradient) for part in result)
+    if not isinstance(result, torch.Tensor) or not compat.tensors.is_plain(result):
+        return result
+    return (
+        result.clone()
+        if compat.tensors.storage_key(result) == compat.tensors.storage_key(gradient)
+        else result
+    )
+
+
+class Counts(NamedTuple):
+    """The reference count of a gradient without another consumer, by the callback that gets it.
+
+    None if this torch doesn't count as the probe expects. Then nothing is reported, and a session that
+    repairs undoes every change.
+    """
+
+    hook: int | None
+    """A tensor's hook."""
+    function: int | None
+    """The backward of a custom Function."""
+    module_output: int | None
+    """A module's full backward pre-hook."""
+    module_input: int | None
+    """A module's full backward hook, as ``grad_input``."""
+    base: int | None
+    """The base of a view."""
+    held_by_function: int | None = 0
+    """Number of references that a custom Function itself holds to its arguments while its backward runs: 1 up
+    to 2.12, 0 since."""
+
+
+@functools.cache
+def unshared_counts() -> Counts:
+    """Return the counts of this torch.
+
+    The first call comes before anything is installed, so that the probes run in plain torch.
+    """
+    function = _learnt(_probe_function)
+    return Counts(
+        _learnt(_probe_hook),
+        function,
+        _learnt(lambda shared: _probe_module(shared, by_output=True)),
+        _learnt(lambda shared: _probe_module(shared, by_output=False)),
+        _learnt(_probe_base),
+        None if function is None else _learnt_within(function),
+    )
+
+
+def _learnt(probe: Callable[[bool], int]) -> int | None:
+    """Return the count without another consumer; None if a second consumer doesn't raise it by one."""
+    try:
+        with _plainly():
+            alone, shared = probe(False), probe(True)
+    except Exception:  # whatever torch changed, the answer is silence
+        return None
+    return alone if shared == alone + 1 else None
+
+
+def _learnt_within(alone: int) -> int | None:
+    """Return how many references a Function around another holds, besides those of the call within."""
+    try:
+        with _plainly():
+            held = _probe_within() - alone - 1
+    except Exception:
+        return None
+    return held if held >= 0 else None
+
+
+@contextlib.contextmanager
+def _plainly() -> Iterator[None]:
+    hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach(), lambda t: t)
+    with torch.inference_mode(False), torch.enable_grad(), hooks, compat.entries.without_hook_ids():
+        yield
+
+
+def _probe_hook(shared: bool) -> int:
+    """Return the reference count of a gradient in a tensor's hook, with another consumer if ``shared``."""
+    counts: list[int] = []
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q, p = b * 1.0, a * 1.0  # the younger node runs first: `q` still waits when the hook runs
+    p.register_hook(lambda gradient: counts.append(compat.tensors.use_count(gradient)))
+    total = q + p if shared else p * 1.0
+    (total * total).sum().backward()
+    return counts[0]
+
+
+def _probe_base(shared: bool) -> int:
+    """Return the reference count of the base of an expanded gradient, with another consumer if ``shared``."""
+    counts: list[int] = []
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q, p = b * 1.0, a * 1.0
+    p.register_hook(lambda gradient: counts.append(compat.tensors.use_count(gradient._base)))
+    total = q.sum() + p.sum() if shared else p.sum()
+    (total * total).backward()
+    return counts[0]
+
+
+class _Counting(torch.autograd.Function):
+    counts: list[int]
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        _Counting.counts.append(compat.tensors.use_count(gradients[0]))
+        return gradients[0]
+
+
+def _probe_function(shared: bool) -> int:
+    """Return the reference count of a gradient in a custom backward, with another consumer if ``shared``."""
+    _Counting.counts = []
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q = b * 1.0
+    p: Any = _Counting.apply(a)  # type: ignore[no-untyped-call]
+    total = q + p if shared else p * 1.0
+    (total * total).sum().backward()
+    return _Counting.counts[0]
+
+
+class _Around(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        with torch.enable_grad():
+            inner: Any = _Counting.apply(torch.ones(2, requires_grad=True))  # type: ignore[no-untyped-call]
+        compat.entries.run_backward(inner, gradients[0])
+        return gradients[0]
+
+
+def _probe_within() -> int:
+    """Return the reference count of a gradient that a custom backward passes to a backward of its own."""
+    _Counting.counts = []
+    p: Any = _Around.apply(torch.ones(2, requires_grad=True))  # type: ignore[no-untyped-call]
+    p = p * 1.0
+    (p * p).sum().backward()
+    return _Counting.counts[0]
+
+
+def _probe_module(shared: bool, *, by_output: bool) -> int:
+    """Return the reference count of a gradient in a module's backward hook, with another consumer if
+    ``shared``.
+
+    ``by_output``: in the pre-hook, else in the hook.
+    """
+    counts: list[int] = []
+
+    def hook(module: Any, gradients: tuple[Any, ...], *more: Any) -> None:
+        counts.append(compat.tensors.use_count(gradients[0]))
+
+    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
+    q = b * 1.0
+    # without a module, so that no hook of the program's is run
+    bring = torch.utils.hooks.BackwardHook(None, [] if by_output else [hook], [hook] if by_output else [])
+    (p,) = bring.setup_input_hook((a * 1.0,))
+    if by_output:
+        p = bring.setup_output_hook(p * 1.0)
+        total = q + p if shared else p * 1.0
+    else:
+        total = bring.setup_output_hook(q + p if shared else p * 1.0)
+    (total * total).sum().backward()
+    return counts[0]

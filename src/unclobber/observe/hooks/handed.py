@@ -1,0 +1,72 @@
+"""The program's own tensors in ``ctx.saved_tensors``.
+
+torch makes a new tensor of the unpack hook's result if it needs a gradient: without the class, the
+attributes and the hooks of the saved one, and with a ``.grad`` of its own. Without hooks torch returns the
+saved tensor itself, unless it is an output of the node that saved it. So does unclobber, if the tensor is
+alive, has the same history, and still has the memory that was saved.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ...torch_internals import compat
+from ...torch_internals.compat.entries import EntryPoints
+from ...torch_internals.patches import AttributeStandIn, Patches
+from ..native import core
+from ..record import same_memory
+
+
+class _UnpackedOrigins(threading.local):
+    origins: list[torch.Tensor | None] | None = None
+    """The saved tensors, one for each save that was unpacked since ``saved_tensors`` of a ``ctx`` was
+    read."""
+
+
+unpacked = _UnpackedOrigins()
+
+
+def install(patches: Patches) -> None:
+    """Replace the getter of every custom Function's ``ctx``."""
+    home = EntryPoints.CONTEXT
+    original = home.saved_tensors
+    native = core.loaded().module
+    get: Callable[..., Any] = _saved_tensors if native is None else native.saved_tensors
+    lying = AttributeStandIn(original, getter=functools.partial(get, original))
+    patches.replace(home, "saved_tensors", lying)
+
+
+def _saved_tensors(getter: Any, ctx: Any) -> Any:
+    """Return what torch's getter returns, with the program's own tensors where torch would return those."""
+    before, unpacked.origins = unpacked.origins, []
+    try:
+        tensors = getter.__get__(ctx)
+        origins = unpacked.origins
+    finally:
+        unpacked.origins = before
+    if not origins or len(origins) != sum(tensor is not None for tensor in tensors):
+        return tensors  # hooks of the program keep some
+    with compat.unseen.unseen_by_functions():
+        return tuple(_instead(tensors, origins, ctx))
+
+
+def _instead(
+    tensors: tuple[torch.Tensor | None, ...], origins: list[torch.Tensor | None], ctx: Any
+) -> Iterator[torch.Tensor | None]:
+    left = iter(origins)
+    for tensor in tensors:
+        origin = None if tensor is None else next(left)
+        yield tensor if tensor is None or origin is None or not _stands_for(origin, tensor, ctx) else origin
+
+
+def _stands_for(origin: torch.Tensor, tensor: torch.Tensor, ctx: Any) -> bool:
+    """Return whether torch would have returned ``origin`` itself."""
+    if origin is tensor:
+        return True
+    history = compat.graph.grad_fn(tensor)
+    return history is not ctx and compat.graph.grad_fn(origin) is history and same_memory(origin, tensor)

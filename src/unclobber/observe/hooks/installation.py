@@ -1,0 +1,165 @@
+"""All that is installed in torch while a client is notified: kernels and wrapped entry points.
+
+All sessions of the process share them, and ``freeze``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+
+from ...torch_internals import compat
+from ...torch_internals.engine import engine
+from ...torch_internals.patches import Patches
+from ..native import core
+from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, ViewWrites
+from . import (
+    backward,
+    batch_norm,
+    checkpoint,
+    fallback,
+    functions,
+    gradients,
+    kernels,
+    mechanisms,
+    module_hooks,
+    pause,
+    registered,
+    registrations,
+    saves,
+    undispatched,
+    unmarked,
+    write_log,
+)
+from .clients import Client, Clients
+
+_DORMANT_FOR = 10.0
+"""Seconds after the last context, beyond which an unwatched backward puts torch's own functions back."""
+
+
+class Installation:
+    """Kernels and wrapped entry points that all sessions of the process share.
+
+    The first session installs them. The last one deactivates them, so that the next one need only activate
+    them. ``put_back`` removes them, as does the end of the process, because a running torch thread must
+    not enter a Python kernel then. So does an unwatched backward some seconds after the last
+    context was left: a program that watches every hundredth step finds them dormant.
+    """
+
+    def __init__(self) -> None:
+        """Make an installation that is not installed yet, without clients."""
+        self._clients = Clients()
+        self._patches = Patches()
+        self._installed = False
+        self.view_writes = ViewWrites()
+        self._off: tuple[mechanisms.Off, ...] | None = None
+        self._dormant_since = 0.0
+        self._lock = threading.RLock()
+
+    def off(self) -> tuple[mechanisms.Off, ...]:
+        """Return the mechanisms that do not work on this torch, tested once per process."""
+        with self._lock:
+            if self._off is None:
+                self._off = mechanisms.off(self.acquire, self.release)
+            return self._off
+
+    def new_ledger(self, *, keeps_originals: bool, fingerprint: float, counts_bytes: bool) -> Ledger:
+        """Return an empty ledger for a session that is about to be entered.
+
+        Args:
+            keeps_originals: As for ``Ledger``.
+            fingerprint: Share of saved tensors (0 to 1) that get a content hash.
+            counts_bytes: Whether to count the bytes that each line keeps.
+        """
+        ledger: Ledger
+        if fingerprint:
+            fingerprints = Fingerprints(fingerprint, write_log.storage_of)
+            ledger = FingerprintedLedger(fingerprints, keeps_originals=keeps_originals)
+        else:
+            # The native queue makes no Python object at a save, which fingerprints and byte counts need.
+            ledger = Ledger(
+                keeps_originals=keeps_originals, queue=None if counts_bytes else saves.new_queue()
+            )
+        if counts_bytes:
+            ledger.saved_bytes = SavedBytes()
+        ledger.view_writes = self.view_writes
+        return ledger
+
+    def acquire(self, client: Client) -> None:
+        """Notify ``client`` of writes from now on. Install the kernels and wrappers if they are missing."""
+        # Without the program's modes: under `set_default_device("meta")` the probes' tensors hold no values.
+        with self._lock, compat.unseen.unseen_by_functions():
+            if self._installed and not self._clients.now and not self._patches.intact():
+                # The program has replaced a wrapper since: install again, to wrap the replacement.
+                self._take_away()
+            if not self._installed:
+                # Before anything is installed, so that the probes run plain: the core's calls backward, and
+                # before the first client is there an unwatched backward takes the installation away.
+                gradients.unshared_counts()
+                core.loaded()
+                self._install()
+            fallback.listen(client)
+            if not self._clients.now:
+                self._patches.activate()
+            self._clients.now = (*self._clients.now, client)
+
+    def release(self, client: Client) -> None:
+        """Stop notifying ``client``. Deactivate the wrappers after the last client."""
+        with self._lock:
+            self._clients.now = tuple(other for other in self._clients.now if other is not client)
+            if not self._clients.now:
+                self._patches.deactivate()
+                self._dormant_since = time.monotonic()
+            fallback.unlisten(client)
+
+    def put_back(self) -> None:
+        """Restore torch's and Python's own functions, unless a client is still notified."""
+        with self._lock:
+            if not self._clients.now:
+                self._take_away()
+
+    def _on_unwatched(self) -> None:
+        """Restore torch's own functions before an unwatched backward, if no context was left for a while."""
+        # Not blocking: the program's backward must not wait for a thread that enters or leaves a context.
+        if time.monotonic() - self._dormant_since > _DORMANT_FOR and self._lock.acquire(blocking=False):
+            try:
+                self.put_back()
+            finally:
+                self._lock.release()
+
+    def _install(self) -> None:
+        """Register the kernels and replace torch's entry points, or restore everything if one fails."""
+        patches = self._patches = Patches()
+        self._installed = True
+        atexit.register(self._take_away)
+        try:
+            # Before any kernel is registered, so that every operation defined later gets one.
+            registrations.install(patches)
+            engine.install(patches)
+            engine.on_unwatched = self._on_unwatched
+            # Order matters: the engine notifies its newest subscriber first, so `backward` comes after its
+            # clients.
+            saves.install(patches)
+            unmarked.install(patches)
+            registered.install(patches)
+            pause.install(patches, self._clients, self.view_writes)
+            backward.install(patches)
+            undispatched.install(patches, self._clients)
+            batch_norm.install(patches)
+            # These see conflicts that no saved tensor shows.
+            for stage in (write_log, functions, gradients, module_hooks, checkpoint):
+                stage.install(patches)
+            patches.while_active(lambda: self.view_writes.forget)
+        except BaseException:
+            self._take_away()
+            raise
+
+    def _take_away(self) -> None:
+        atexit.unregister(self._take_away)
+        self._installed = False
+        self._patches.undo()
+        kernels.take_away()
+
+
+installation = Installation()

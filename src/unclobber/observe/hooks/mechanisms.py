@@ -1,0 +1,302 @@
+"""Self-tests of the mechanisms that verdicts depend on, run once per process on the installed torch.
+
+Each program overwrites a tensor that one mechanism observes, and that must be reported. A release of torch
+that changes a mechanism would otherwise make ``guard`` return wrong values silently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from ...torch_internals import compat
+from ...torch_internals.compat.entries import EntryPoints
+from ..record import Ledger, SavedTensor
+from . import backward
+from .conflicts import Conflict
+from .saves import SavedTensorHooks, new_queue
+
+Name = Literal["hooks", "backward", "data", "optimizer", "functions", "checkpoint"]
+
+
+class StandInSession:
+    """Session stand-in for the self-tests: it records which holder saw a change, and reports nothing."""
+
+    repairs = False
+
+    def __init__(self) -> None:
+        self.ledger = Ledger(keeps_originals=False, queue=new_queue())
+        self.changed_holders: list[str] = []
+        """Holders of tensors that changed: ``saved``, ``ctx``, ``recompute``."""
+
+    def need(self, saved: SavedTensor) -> torch.Tensor:
+        state = self.ledger.state_of(saved)
+        if state.changed:
+            self.changed_holders.append("saved")
+        return saved.alias if state.value is None else state.value
+
+    def stale(self, saved: SavedTensor, held: str) -> None:
+        if self.ledger.state_of(saved).changed:
+            self.changed_holders.append(held)
+
+    def on(self, conflict: Conflict) -> None:
+        """Do nothing, because the programs make no other conflict."""
+
+
+class Off(NamedTuple):
+    """A mechanism that does not work on this torch."""
+
+    name: Name
+    sentence: str
+    """Sentence that says what goes unseen and what follows, without its full stop."""
+
+    @property
+    def ends_guard(self) -> bool:
+        """Return whether no value that ``guard`` would return is reliable."""
+        return self.name not in ("functions", "checkpoint")
+
+
+class _Mechanism(NamedTuple):
+    unseen: str
+    """Part of a sentence: what goes unseen if the mechanism is off."""
+    refused: str
+    """Part of a sentence: what guard does then."""
+    programs: tuple[Callable[[StandInSession], str | None], ...]
+    """Self-tests; each returns what is wrong, or None."""
+
+
+def off(acquire: Callable[[Ledger], None], release: Callable[[Ledger], None]) -> tuple[Off, ...]:
+    """Return the mechanisms that fail, in the order of the table below.
+
+    Args:
+        acquire: Installs everything that a session installs, for a ledger.
+        release: Takes it away again.
+    """
+    probe = StandInSession()
+    with _plain():
+        acquire(probe.ledger)
+        try:
+            hooks = SavedTensorHooks(probe.need, probe)
+            hooks.enter(over_programs=True)
+            try:
+                return tuple(_fails(probe))
+            finally:
+                hooks.leave()
+        finally:
+            probe.ledger.seal()
+            release(probe.ledger)
+
+
+def _fails(probe: StandInSession) -> Iterator[Off]:
+    """Yield each mechanism of which a program fails, with the first problem."""
+    for name, mechanism in _MECHANISMS.items():
+        for program in mechanism.programs:
+            problem = _tried(program, probe)
+            if problem is not None:
+                on = f"on torch {torch.__version__}"
+                yield Off(name, f"{mechanism.unseen} {on} ({problem}), so guard {mechanism.refused}")
+                break
+
+
+@contextlib.contextmanager
+def _plain() -> Iterator[None]:
+    """Run in plain surroundings: without the program's modes, and without its warning filters.
+
+    torch's own warnings about its features concern no program here.
+    """
+    with (
+        warnings.catch_warnings(action="ignore"),
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast("cpu", enabled=False),
+        torch.autocast("cuda", enabled=False)
+        if torch.is_autocast_enabled("cuda")
+        else contextlib.nullcontext(),
+    ):
+        yield
+
+
+def _tried(program: Callable[[StandInSession], str | None], probe: StandInSession) -> str | None:
+    """Return what is wrong after running ``program``, or None."""
+    probe.changed_holders.clear()
+    try:
+        return program(probe)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+# --- the programs ---------------------------------------------------------------------------------
+
+
+def _leaf() -> torch.Tensor:
+    return torch.ones(2, device="cpu", dtype=torch.float32, requires_grad=True)
+
+
+def _constant(value: float) -> torch.Tensor:
+    return torch.full((2,), value, device="cpu", dtype=torch.float32)
+
+
+def _ends(
+    probe: StandInSession, held: str, leaf: torch.Tensor, output: torch.Tensor, slope: float
+) -> str | None:
+    """Run backward. Return what is wrong unless a change of the ``held`` tensor was recorded and the gradient
+    is ``slope``."""
+    output.sum().backward()
+    if held not in probe.changed_holders:
+        return "a write was missed"
+    gradient = None if leaf.grad is None else leaf.grad.tolist()
+    return None if gradient == [slope] * 2 else f"a gradient is {gradient} and not {[slope] * 2}"
+
+
+def _saved(probe: StandInSession) -> str | None:
+    x, factor = _leaf(), _constant(2)
+    y = x * factor
+    factor.add_(1)
+    return _ends(probe, "saved", x, y, 2)
+
+
+def _saved_inside_other_hooks(probe: StandInSession) -> str | None:
+    x, factor = _leaf(), _constant(2)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor):
+        y = x * factor
+    factor.add_(1)
+    return _ends(probe, "saved", x, y, 2)
+
+
+def _calls(probe: StandInSession) -> str | None:
+    x = _leaf()
+    before = backward.count()
+    (x * 1).sum().backward()
+    torch.autograd.grad((x * 1).sum(), x)
+    seen = backward.count() - before
+    return None if seen == 2 else f"{seen} of 2 calls were seen"
+
+
+def _exchanged(probe: StandInSession) -> str | None:
+    x, factor = _leaf(), _constant(2)
+    y = x * factor
+    factor.data = _constant(3)
+    return _ends(probe, "saved", x, y, 2)
+
+
+def _steps(step: Callable[[torch.Tensor, torch.Tensor], object]) -> Callable[[StandInSession], str | None]:
+    """Return a program that overwrites a saved weight by ``step``, under ``no_grad``."""
+
+    def program(probe: StandInSession) -> str | None:
+        x, weight = _leaf(), _constant(2).requires_grad_()
+        y = x * weight
+        with torch.no_grad():
+            step(weight, _constant(1))
+        return _ends(probe, "saved", x, y, 2)
+
+    return program
+
+
+class _Scale(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0] * ctx.factor, None
+
+
+class _ScaleInTwo(_Scale):
+    @staticmethod
+    def forward(x: torch.Tensor, factor: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        return x * factor
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.factor = inputs[1]
+
+
+_bound: tuple[Any, ...] = (_Scale.apply, _ScaleInTwo.apply)
+"""``apply`` of both, bound before any session."""
+
+
+def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]:
+    """Return a program that overwrites a tensor on ``ctx``, for ``apply`` as looked up and as bound
+    before."""
+
+    def program(probe: StandInSession) -> str | None:
+        """Run both, and return the first problem."""
+        for apply in (function.apply, _bound[which]):
+            x, factor = _leaf(), _constant(2)
+            y = apply(x, factor)
+            factor.add_(1)
+            problem = _ends(probe, "ctx", x, y, 3)
+            if problem is not None:
+                return problem
+            probe.changed_holders.clear()
+        return None
+
+    return program
+
+
+def _checkpointed(reentrant: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the input and output of a checkpoint that reads a tensor which is then overwritten."""
+    x, factor = _leaf(), _constant(2)
+    checkpoint = compat.entries.checkpoint_at_once()
+    y = checkpoint(lambda v: v * factor, x, use_reentrant=reentrant, preserve_rng_state=False)
+    factor.add_(1)
+    return x, y
+
+
+def _recomputed(probe: StandInSession) -> str | None:
+    """Check that a checkpoint's recomputation is observed.
+
+    Running it imports Dynamo, which takes a second. Unless that is loaded, only its entry point is checked.
+    """
+    if compat.compilers.has_dynamo():
+        return _ends(probe, "recompute", *_checkpointed(False), 3)
+    # test_neither_dynamo_nor_sympy_is_imported_for_it
+    home, name = EntryPoints.CHECKPOINT
+    return None if compat.entries.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
+
+
+def _recomputed_reentrantly(probe: StandInSession) -> str | None:
+    """Check that a reentrant checkpoint's recomputation is observed.
+
+    Its backward calls backward with a gradient, for which torch imports sympy: so only the recomputation is
+    run.
+    """
+    if compat.compilers.has_dynamo():
+        return _ends(probe, "recompute", *_checkpointed(True), 3)
+    x, y = _checkpointed(True)
+    node: Any = compat.graph.grad_fn(y)
+    node.run_function(x)
+    return None if "recompute" in probe.changed_holders else "a write was missed"
+
+
+_NO_GUARD = "refuses to begin"
+_MECHANISMS: dict[Name, _Mechanism] = {
+    "hooks": _Mechanism("what backward saves is not seen", _NO_GUARD, (_saved, _saved_inside_other_hooks)),
+    "backward": _Mechanism("calls of backward are not seen", _NO_GUARD, (_calls,)),
+    "data": _Mechanism("`tensor.data = other` is not seen", _NO_GUARD, (_exchanged,)),
+    "optimizer": _Mechanism(
+        "what optimizers write is not seen",
+        _NO_GUARD,
+        (
+            _steps(lambda weight, gradient: weight.add_(gradient)),
+            _steps(lambda weight, gradient: compat.dispatcher.foreach_add_([weight], [gradient])),
+            _steps(lambda weight, gradient: compat.dispatcher.fused_step(weight, gradient)),
+        ),
+    ),
+    "functions": _Mechanism(
+        "what custom Functions keep on `ctx` is not seen",
+        "refuses a backward through one",
+        (_on_ctx(_Scale, 0), _on_ctx(_ScaleInTwo, 1)),
+    ),
+    "checkpoint": _Mechanism(
+        "what a checkpoint computes again is not seen",
+        "refuses a backward through one",
+        (_recomputed, _recomputed_reentrantly),
+    ),
+}

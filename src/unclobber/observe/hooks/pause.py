@@ -1,0 +1,204 @@
+"""Pauses of write observation: in an optimizer step while no save is alive, and in a backward that runs no
+Python.
+
+Observing a write costs a few microseconds. An optimizer writes every parameter in up to ten operations
+each, and in a usual step no save is alive then. Backward adds up gradients in place, in C++. A saved tensor
+can be overwritten there by the program's Python (hooks, custom Functions, inner unpack hooks as a
+checkpoint's), or by the adding up itself, if the program has computed with a ``.grad``. So backward runs
+unobserved only while no Python hook is known and no save may be a ``.grad``. Observation is resumed when
+one of the others begins.
+
+A hook on a node itself (``grad_fn.register_hook``) can't be known. If it overwrites a tensor in place, only
+the version bump is noticed, without a line.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ...source import frames
+from ...torch_internals import compat
+from ...torch_internals.compat.entries import EntryPoints
+from ...torch_internals.engine import EngineCall, engine
+from ...torch_internals.patches import Patches
+from ..native import core
+from ..record import SavedTensor, ViewWrites
+from . import backward
+from . import saves as _saves
+from .clients import Clients
+
+
+class PauseInBackward:
+    """Subscriber that pauses observation in a backward that runs no Python of the program's and adds to no
+    save."""
+
+    def __init__(self, clients: Clients) -> None:
+        """Make a subscriber that looks at the saves of ``clients``: leaves' hooks may be older than these."""
+        self._clients = clients
+        self._hooks_known = False
+        """Whether any Python hook was registered in this session, or was found on a leaf."""
+
+    def allowed(self) -> bool:
+        """Return whether backward may run unobserved now."""
+        if self._hooks_known or _saves.always_observed():
+            return False
+        answer = self._clients.can_pause_observation()
+        if answer == "hook":
+            self._hooks_known = True
+            return False
+        if answer is not None:
+            others = self._clients.saves(queued=False)
+            if not others:
+                return bool(answer)
+            # A storage shared by a queued and a logged save looks foreign to each check alone, so a No is not
+            # final: check all saves together.
+            if answer and self._can_pause_for(others):
+                return True
+        return not self._hooks_known and self._can_pause_for(self._clients.saves())
+
+    def _can_pause_for(self, saves: Iterable[SavedTensor]) -> bool:
+        """Return whether none of ``saves`` is of a leaf with hooks, or may be a gradient."""
+        shared = []
+        for saved in saves:
+            if saved.requires_grad:
+                tensor = (saved.base or saved.origin)()
+                if tensor is not None and not compat.graph.has_history(tensor) and _has_hooks(tensor):
+                    self._hooks_known = True
+                    return False
+            elif compat.tensors.holders(saved.alias) > 1:
+                shared.append(saved)
+        return not _may_hold_gradients(shared)
+
+    def begin(self, call: EngineCall) -> bool:
+        """Pause if that is allowed. Return whether this thread observed writes before, for ``end``."""
+        running = backward.current()
+        seen = not call.is_internal and compat.dispatcher.sees_writes()
+        if seen and running is not None:
+            with compat.unseen.unseen_by_functions():
+                running.paused = self.allowed()
+            if running.paused:
+                compat.dispatcher.ignore_writes()
+        return seen
+
+    def end(self, seen: bool, call: EngineCall) -> None:
+        # The engine runs nodes under the thread-local state that it found at the start.
+        if seen:
+            compat.dispatcher.see_writes()
+
+    def hook_registered(self) -> None:
+        """Resume, and pause no more, because Python may run in backward from now on."""
+        self._hooks_known = True
+        resume_in_backward()
+
+    def subscribe(self) -> Callable[[], None]:
+        """Forget known hooks and subscribe to engine calls. Return a function that unsubscribes."""
+        self._hooks_known = False
+        return engine.subscription(self)
+
+
+def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:
+    """Pause when that is safe, while a client is notified; ``backward`` must be installed after this.
+
+    Args:
+        patches: Ends all pauses when it becomes dormant.
+        clients: Their saves must not be written unobserved.
+        view_writes: Gets the steps whose writes were not observed.
+    """
+    pause = PauseInBackward(clients)
+    _pause_in_steps(patches, clients, view_writes)
+    for home, name in EntryPoints.HOOK_REGISTRATIONS:
+        patches.stand_in(home, name, _preceded_by, pause.hook_registered)
+    patches.while_active(pause.subscribe)
+
+
+def resume_in_backward() -> None:
+    """Observe writes to the end of the running node, because Python begins to run inside of backward."""
+    call = backward.current()
+    if call is not None and call.paused:
+        compat.dispatcher.see_writes()
+
+
+def _has_hooks(leaf: torch.Tensor) -> bool:
+    return bool(leaf._backward_hooks) or bool(compat.entries.post_accumulate_hooks(leaf))
+
+
+def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
+    """Return whether one of these saves, which need no gradient, may share memory with a ``.grad``.
+
+    Backward itself adds to that. The memory of a save is held by the saved tensor, by its base, and by each
+    save's alias. A gradient's is held by its leaf, too: as the same tensor object or, if its ``.data`` was
+    saved, as another.
+    """
+    memory: dict[int, dict[int, torch.Tensor]] = {}
+    owners: dict[int, int] = {}
+    # Python itself is one of the owners of a view's base since 2.10; before, C++ owners may have outlived it.
+    of_base = int(compat.behaviour.owners_refer)
+    for saved in saves:
+        alias = saved.alias
+        if not (alias.is_floating_point() or alias.is_complex()):
+            continue
+        address = compat.tensors.storage_address(alias)
+        if address is None:
+            continue
+        known = memory.setdefault(address, {})
+        known[id(alias)] = alias
+        origin = saved.origin()
+        base = None if saved.base is None else saved.base()
+        if base is not None:
+            known[id(base)] = base
+            of_views = owners.get(id(base), of_base)
+            owners[id(base)] = of_views + (origin is not None and id(origin) not in known)
+        if origin is not None:
+            known[id(origin)] = origin
+    return any(
+        compat.tensors.holders(next(iter(known.values()))) > len(known)
+        or any(
+            compat.tensors.use_count(tensor) > owners.get(identity, 1) for identity, tensor in known.items()
+        )
+        for known in memory.values()
+    )
+
+
+def _preceded_by(original: Callable[..., Any], before: Callable[[], None]) -> Callable[..., Any]:
+    """Call ``before`` in front of ``original``."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        before()
+        return original(*args, **kwargs)
+
+    return wrapper
+
+
+def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:
+    """Register global optimizer hooks that pause observation in a step without live saves."""
+    paused = threading.local()
+
+    def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Pause if no save is alive, and note the stack and the version counters of the parameters."""
+        # With a closure the step runs forward and backward itself, and saves while it does.
+        # Accelerate passes a closure to every step, which is None (tests/trainers/test_accelerate.py).
+        closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
+        paused.now = not closure and compat.dispatcher.sees_writes() and not clients.anything_alive()
+        if paused.now:
+            with compat.unseen.unseen_by_functions():
+                paused.stack, paused.before = frames.of_program(), _counters(optimizer)
+            compat.dispatcher.ignore_writes()
+
+    def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if getattr(paused, "now", False):
+            compat.dispatcher.see_writes()
+            with compat.unseen.unseen_by_functions():
+                view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
+
+    patches.while_active(lambda: compat.entries.add_step_hooks(before_step, after_step))
+
+
+def _counters(optimizer: torch.optim.Optimizer) -> list[int]:
+    """Return the version counters of all parameters of an optimizer. Each paused step needs them twice."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    native = core.loaded().module
+    return [parameter._version for parameter in parameters] if native is None else native.versions(parameters)

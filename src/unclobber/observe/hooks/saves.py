@@ -1,0 +1,586 @@
+"""Saved-tensor hooks: they see every save and every unpack, and look into the program's own hooks.
+
+Hooks replace torch's own version check (test_any_hooks_switch_the_check_off), so these are the only guard:
+``need`` must never be weaker than torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from ...source import frames
+from ...torch_internals import compat
+from ...torch_internals.compat import hook_stack
+from ...torch_internals.patches import Patches, StandIn
+from ..native import core
+from ..record import (
+    Fingerprints,
+    Ledger,
+    ProgramPoint,
+    PythonQueue,
+    RegisteredHooks,
+    SavedBytes,
+    SavedTensor,
+    SaveQueue,
+    UncheckedSave,
+)
+from . import _stale_reads, backward, fallback, handed, kernels
+from ._calls import CallWatcher
+from .conflicts import Conflicts, ContentChanged
+
+Pack = Callable[[torch.Tensor], Any]
+Unpack = Callable[[Any], torch.Tensor]
+
+_SAVE_RECORD_ATTRIBUTE = "_unclobber_saved"
+"""Attribute that holds the save record on a tensor kept by a checkpoint's recomputation."""
+
+_NOTHING: dict[str, Any] = {}
+
+
+class _NoFrame:
+    """Stand-in for the caller's frame in threads of torch's engine, which run no Python below the pack
+    hook."""
+
+    f_code = None
+    f_lasti = -1
+
+
+class _Threads(threading.local):
+    def __init__(self) -> None:
+        self.hooks: list[SavedTensorHooks] = []
+
+
+_threads = _Threads()
+
+
+class SavedTensorHooks:
+    """Pair of hooks of one session for one thread, with everything that ``leave`` must put back."""
+
+    def __init__(self, need: Callable[[SavedTensor], torch.Tensor], conflicts: Conflicts) -> None:
+        """Make the pair; ``enter`` puts it to use.
+
+        Args:
+            need: Called with a save record that may have changed; returns the tensor for backward, or
+                raises.
+            conflicts: Its ledger gets the saves. It receives conflicts that unpacking alone can't show.
+        """
+        ledger, fingerprints = conflicts.ledger, conflicts.ledger.fingerprints
+        see = compat.dispatcher.see_writes if kernels.installed() else _nothing
+        self._need = need
+        need = _or_registered(need)
+        self.pack, self.unpack = _make_hooks(ledger, need, see)
+        self._ledger = ledger
+        self._native: Any = _core_of(ledger)
+        """The native core, if its queue is the ledger's."""
+        self._pushed = False
+        """Whether the hooks are on torch's stack. The native core's hooks need not be."""
+        self._over: tuple[Pack, Unpack] | None = None
+        """The program's hooks that were entered before these: wrapped, and pushed again on top of these."""
+        self.conflicts = conflicts
+        """Receiver of conflicts that unpacking alone can't show, such as changed content."""
+        self._see = see
+        self._set_aside = False
+        self._fingerprints = fingerprints
+        self._calls: CallWatcher | None = None
+        if fingerprints is not None:
+            self.pack, self.unpack = self._with_fingerprints(fingerprints, self.pack, self.unpack)
+        if ledger.saved_bytes is not None:
+            self.pack = _counted(self.pack, ledger.saved_bytes)
+        self.unpack = compat.kept.recognizable(self.unpack)
+        if self._native is not None:
+            self._ledger.pending.serve(need, self.unpack)  # type: ignore[attr-defined]
+
+    def for_another_thread(self) -> SavedTensorHooks:
+        """Return new hooks on the same ledger and session, for a thread that the program starts."""
+        return SavedTensorHooks(self._need, self.conflicts)
+
+    def enter(self, *, over_programs: bool = False) -> None:
+        """Push the hooks and observe this thread from now on.
+
+        The program's hooks that are entered already are still called, unless ``over_programs``: then they
+        stay below these, unused, until ``leave``.
+        """
+        outer = None if over_programs else hook_stack.top()
+        self._pushed = self._native is None or not self._native.hook(True)
+        if self._pushed:
+            hook_stack.mark_hooks_below(self.pack)
+            _push(self.pack, self.unpack)
+        else:
+            backward.marker.mirror_to(self._native)
+            self._native.enter(self._ledger.pending, self._see is compat.dispatcher.see_writes)
+        _threads.hooks.append(self)
+        if outer is not None and not _is_own(outer[0]):
+            # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
+            self._over = self.watch_inner(*outer)
+            _push(*self._over)
+        fallback.enter()
+        self._see()
+        if self._fingerprints is not None:
+            self._calls = CallWatcher(self._fingerprints)
+            self._calls.__enter__()  # type: ignore[no-untyped-call]
+
+    def leave(self) -> None:
+        """Pop the hooks. Stop observing this thread's writes unless other hooks or a frozen tensor need
+        them."""
+        if self._calls is not None:
+            self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+        _threads.hooks.remove(self)
+        # Pop as many hooks as were pushed, whatever is on top. A program that left its outer hooks in here
+        # has popped the copy over these, so its own are popped in their place
+        # (test_hooks_left_in_another_order).
+        if self._over is not None:
+            hook_stack.pop()
+            self._over = None
+        fallback.leave()
+        if not self._pushed:
+            self._native.leave(self._ledger.pending)
+        elif not self._set_aside:
+            hook_stack.pop()
+            hook_stack.clear_hooks_below(self.pack)
+        if not _threads.hooks and not _observation.always:
+            compat.dispatcher.ignore_writes()
+
+    def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Return the tensors in the memory of ``tensor`` that saves hold (``Ledger.held``)."""
+        return self._ledger.held(tensor)
+
+    def alone(self) -> bool:
+        """Return whether this thread has no other unclobber hooks and no program's hooks were pushed after
+        these."""
+        return active() == (self,) and self._innermost()
+
+    def _innermost(self) -> bool:
+        """Return whether these hooks get what this thread saves first."""
+        if self._pushed:
+            return hook_stack.top() == (self.pack, self.unpack)
+        return bool(self._native.is_innermost(self._ledger.pending))
+
+    def set_aside(self, because: str) -> None:
+        """Pop the hooks if they are innermost, because code begins that refuses any hooks.
+
+        ``because`` is the message that torch raises if it finds hooks; it names torch.func if a transform
+        begins.
+        """
+        if self._set_aside or not self._innermost():
+            return
+        if self._pushed:
+            hook_stack.pop()
+            self._set_aside = True
+        if self._ledger.transform is None and "torch.func" in because:
+            self._ledger.transform = frames.of_program()
+
+    def resume(self) -> None:
+        """Push the hooks again, because the code that refuses hooks has ended."""
+        if self._set_aside:
+            _push(self.pack, self.unpack)
+            self._set_aside = False
+
+    @contextlib.contextmanager
+    def reporting_saves(self) -> Iterator[None]:
+        """Report every save of this thread to ``_stale_reads``; those that inner hooks pack are reported
+        anyway."""
+        pack = self.pack
+
+        def pack_reported(tensor: torch.Tensor) -> SavedTensor:
+            _stale_reads.saved(tensor)
+            return pack(tensor)
+
+        self._exchange(pack, pack_reported)
+        try:
+            yield
+        finally:
+            self._exchange(pack_reported, pack)
+
+    def _exchange(self, old: Pack, new: Callable[[torch.Tensor], SavedTensor]) -> None:
+        """Let ``new`` pack instead of ``old`` if these hooks are this thread's innermost."""
+        was_on_top = hook_stack.top() == (old, self.unpack)
+        if was_on_top:
+            hook_stack.pop()
+        elif self._pushed or not self._innermost():
+            return
+        self.pack = new
+        # The native core's hooks are not on the stack: the first exchange pushes ``new``, and the second
+        # only pops it.
+        if self._pushed or not was_on_top:
+            hook_stack.mark_hooks_below(new)
+            _push(new, self.unpack)
+
+    def _with_fingerprints(
+        self, fingerprints: Fingerprints, pack: Callable[[torch.Tensor], SavedTensor], unpack: Unpack
+    ) -> tuple[Callable[[torch.Tensor], SavedTensor], Unpack]:
+        """Return the hooks, which also hash the content of each saved tensor and compare it at unpack."""
+
+        def pack_printed(tensor: torch.Tensor) -> SavedTensor:
+            saved = pack(tensor)
+            fingerprints.add(saved)
+            return saved
+
+        def unpack_printed(saved: SavedTensor) -> torch.Tensor:
+            value = unpack(saved)
+            changed = fingerprints.changed(saved, lambda: ProgramPoint(frames.of_program(), False))
+            if changed is not None:
+                self.conflicts.on(ContentChanged(saved, changed))
+            return value
+
+        return pack_printed, unpack_printed
+
+    def watch_inner(self, pack: Pack, unpack: Unpack) -> tuple[Pack, Unpack]:
+        """Wrap hooks that are entered inside these, such as a checkpoint's, ``save_on_cpu`` or the program's.
+
+        They hide their saves from these hooks. If such a pack hook keeps a tensor that shares the saved
+        one's memory, a save record is kept next to its result. The record is unpacked when the inner unpack
+        hook returns that tensor. The inner hook gets the saved tensor itself, as from torch. A checkpoint's
+        recomputation gets an alias, which carries the record, because it drops its results and other hooks
+        return the tensors. The record is of the tensor itself where torch would keep that.
+        """
+        hooks = self
+        recomputes = type(pack) is not StandIn and compat.entries.recomputes(pack)
+
+        def watched_pack(tensor: torch.Tensor) -> Any:
+            """Pack ``tensor`` by the inner hook, and record each kept tensor that shares its memory."""
+            _stale_reads.saved(tensor)
+            kept = pack(tensor)
+            records = []
+            for part in _parts(kept):
+                if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
+                    record = hooks.pack(part)
+                    record.__class__ = UncheckedSave
+                    records.append((part, record))
+            return PackedWithRecords(kept, records) if records else kept
+
+        def recomputed_pack(tensor: torch.Tensor) -> Any:
+            """Hand a checkpoint's recomputation an alias that carries the record of what torch would keep."""
+            _stale_reads.saved(tensor)
+            if not compat.tensors.is_plain(tensor):
+                return pack(tensor)
+            alias = tensor.detach()
+            record = hooks.pack(alias if tensor.requires_grad else tensor)
+            record.__class__ = UncheckedSave
+            # Before the hook, which stops the recomputation at its last save by raising.
+            setattr(alias, _SAVE_RECORD_ATTRIBUTE, record)
+            return pack(alias)
+
+        def watched_unpack(kept: Any) -> torch.Tensor:
+            """Unpack by the inner hook, and check the record of the tensor that it returns."""
+            hooks._see()  # the inner hook may run the program's code: a checkpoint's second forward
+            tensor = unpack(kept.kept if type(kept) is PackedWithRecords else kept)
+            for part, record in records_of(kept):
+                if part is tensor:
+                    value = hooks.unpack(record)
+                    return tensor if value is record.alias or value is record.held else value
+            attached = getattr(tensor, "__dict__", _NOTHING).get(_SAVE_RECORD_ATTRIBUTE)
+            return tensor if attached is None else hooks.unpack(attached)
+
+        # A likeness, because a checkpoint's hook has attributes, and torch sets some while it is entered.
+        watched = recomputed_pack if recomputes else watched_pack
+        return StandIn(pack, watched), compat.kept.recognizable(StandIn(unpack, watched_unpack))
+
+
+class PackedWithRecords:
+    """Result of an inner pack hook, with the save records of its tensors; autograd keeps it."""
+
+    __slots__ = ("kept", "records")
+
+    def __init__(self, kept: Any, records: list[tuple[torch.Tensor, SavedTensor]]) -> None:
+        self.kept = kept
+        """The value that the inner hook returned."""
+        self.records = records
+        """Its tensors that share the saved one's memory, each with its save record."""
+
+
+def _is_own(pack: Pack) -> bool:
+    """Return whether ``pack`` is a session's hook that is entered in this thread, not the program's."""
+    return any(pack is hooks.pack for hooks in _threads.hooks)
+
+
+def records_of(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
+    """Return the save records of the tensors in an inner hook's result, each after its tensor."""
+    return kept.records if type(kept) is PackedWithRecords else ()
+
+
+def _parts(kept: Any) -> Sequence[Any]:
+    """Return the elements of a pack hook's result that may be tensors."""
+    if type(kept) is PackedWithRecords:  # another session's hooks are between
+        return _parts(kept.kept)
+    return kept if isinstance(kept, (tuple, list)) else (kept,)
+
+
+def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
+    if not compat.tensors.is_plain(kept) or not compat.tensors.is_plain(tensor):
+        return False
+    return compat.tensors.storage_key(kept) == compat.tensors.storage_key(tensor)
+
+
+def _core_of(ledger: Ledger) -> Any:
+    native = core.loaded().module
+    return native if native is not None and isinstance(ledger.pending, native.Queue) else None
+
+
+def new_queue() -> SaveQueue:
+    """Create a session's save queue: the native core's only if its engine gets every save."""
+    queue: SaveQueue = core.loaded().module.Queue() if core.choose().saves == "engine" else PythonQueue()
+    return queue
+
+
+def active() -> tuple[SavedTensorHooks, ...]:
+    """Return the hooks of sessions that are entered in this thread, outermost first."""
+    return tuple(_threads.hooks)
+
+
+def _nothing() -> None:
+    pass
+
+
+def _make_hooks(
+    ledger: Ledger, need: Callable[[SavedTensor], torch.Tensor], see: Callable[[], None]
+) -> tuple[Callable[[torch.Tensor], SavedTensor], Unpack]:
+    """Return the pair of hooks; the native core has compiled ones with the same behaviour."""
+    native = core.loaded().module
+    if native is None:
+        return _make_pack(ledger, see), _make_unpack(need)
+    pack = native.Pack(ledger, see is compat.dispatcher.see_writes)
+    return pack, native.Unpack(need, backward.marker, compat.graph.current_node, backward.marker.notes.put)
+
+
+_HELPERS = frozenset((*compat.entries.saving_without_nodes, __file__))
+"""Files of frames that several operations' saves have in common."""
+
+
+def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tensor], SavedTensor]:
+    """Return the pack hook. It runs at every save, so it makes no call that can be spared.
+
+    ``see`` makes the thread observe writes again.
+    """
+    pending = ledger.pending
+    capture = frames.capture
+    next_node = compat.graph.next_sequence_number
+    getframe = sys._getframe
+    newest = frames.newest
+    new = SavedTensor.__new__
+    ref = weakref.ref
+    helpers = _HELPERS
+    usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
+    dispatch_modes = compat.dispatcher.dispatch_modes
+    kept_itself, unseen = compat.unseen.kept_itself, compat.unseen.unseen_by_functions
+    # In one piece: an engine's thread calls the hooks of the thread that began backward.
+    last: tuple[Any, int, int, int, frames.Stack, bool] = (None, -1, 0, -1, (), False)
+
+    def pack(tensor: torch.Tensor) -> SavedTensor:
+        """Return the save record of ``tensor``, and put it on the queue."""
+        nonlocal last
+        saved = new(SavedTensor)
+        number = next_node()
+        # `is_usual` in place, because the call costs a twentieth of all this.
+        if type(tensor) in usual and not function_modes() and not dispatch_modes():
+            requires_grad = saved.requires_grad = tensor.requires_grad
+            base = tensor._base
+            saved.alias = tensor.detach()
+            saved.version = tensor._version
+            saved.held = tensor if not requires_grad or kept_itself(tensor, number) else None
+        else:
+            with unseen():
+                itself = kept_itself(tensor, number)
+                saved.held = tensor if itself else None
+                saved.alias = compat.unseen.alias_of(tensor, itself)
+                saved.version = tensor._version
+                saved.requires_grad = tensor.requires_grad
+                base = tensor._base
+            number = next_node()  # the program's classes may have made nodes
+        saved.origin = ref(tensor)
+        saved.base = None if base is None else ref(base)
+        try:
+            caller: Any = getframe(1)
+        except ValueError:
+            caller = _NoFrame
+        # An operation saves several tensors in a row, so their stack is walked once. Each such operation
+        # makes a node first. While its thread makes no other node, and the same frame is innermost at the
+        # same instruction, the stack is the same (test_an_operation_walks_once).
+        code, at, frame, last_number, stack, in_common = last
+        # The node alone is not enough: a custom Function makes its own before its forward runs and saves
+        # after it (test_a_function_whose_forward_makes_nodes), a checkpoint saves inputs without a node
+        # (test_a_save_without_a_node). Nor is the frame, because the next may be at the same address
+        # (test_one_line_that_runs_twice).
+        if at != caller.f_lasti or code is not caller.f_code or frame != id(caller) or last_number != number:
+            code, stack = caller.f_code, capture(2)
+            in_common = code is None or code.co_filename in helpers
+            last = code, caller.f_lasti, id(caller), number, stack, in_common
+            newest.save = number, stack
+            # Something may have paused the thread: a step that raised, or a C++ guard that restored an
+            # older thread-local state. A live save needs writes observed.
+            see()
+        # Several operations save from a helper of torch's or a hook of a session, so the stack above it is
+        # walked at each save (test_hooks_of_ours_between).
+        elif in_common and (walked := capture(2)) != stack:
+            stack = walked
+            last = code, at, frame, number, stack, True
+            newest.save = number, stack
+        saved.stack = stack
+        saved.entry = None
+        pending.append(ref(saved))
+        if len(pending) > ledger.pending_limit:
+            ledger.prune()
+        return saved
+
+    return pack
+
+
+def _counted(
+    pack: Callable[[torch.Tensor], SavedTensor], saved_bytes: SavedBytes
+) -> Callable[[torch.Tensor], SavedTensor]:
+    """Return ``pack``, which also adds each save to ``saved_bytes``."""
+
+    def pack_counted(tensor: torch.Tensor) -> SavedTensor:
+        saved = pack(tensor)
+        with compat.unseen.unseen_by_functions():
+            saved_bytes.add(saved)
+        return saved
+
+    return pack_counted
+
+
+def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
+    """Return the unpack hook, which returns at once if no write came after the save.
+
+    It notes on the node where its operation ran and which backward unpacks it, because no other object
+    knows that once the saves are freed (``evidence.freed``).
+    """
+    current_node, node_key = compat.graph.current_node, compat.graph.node_key
+    marker, notes = backward.marker, backward.marker.notes
+    usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
+    dispatch_modes = compat.dispatcher.dispatch_modes
+    handed_out, unseen = handed.unpacked, compat.unseen.unseen_by_functions
+
+    def unpack(saved: SavedTensor) -> torch.Tensor:
+        """Return the saved tensor, or what ``need`` returns for it if it may have changed."""
+        stack = saved.stack
+        # A node unpacks several tensors in a row, which share one stack object (`_make_pack`): note it once
+        # (test_every_node_of_a_line_is_told, test_nodes_without_python_below).
+        if stack is not marker.told:
+            marker.told = stack or None  # threads of the engine share the empty one
+            node = current_node()
+            if node is not None:  # as `notes.put` does; each node would pay for the call
+                notes.newer[node_key(node)] = (stack, marker.now)
+        if handed_out.origins is not None and not saved.unchecked:
+            handed_out.origins.append(saved.origin())
+        if saved.entry is None:
+            alias = saved.alias
+            if type(alias) in usual and not function_modes() and not dispatch_modes():  # unseen.is_usual
+                unmoved = alias._version == saved.version
+            else:
+                with unseen():
+                    unmoved = alias._version == saved.version
+            if unmoved:
+                return alias if saved.held is None else saved.held
+        return need(saved)
+
+    return unpack
+
+
+def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[SavedTensor], torch.Tensor]:
+    """Return a hook that unpacks by the program's own hooks if it registered some for the save, else by
+    ``need``."""
+
+    def needed(saved: SavedTensor) -> torch.Tensor:
+        if type(saved.entry) is RegisteredHooks:
+            if handed.unpacked.origins is not None:
+                handed.unpacked.origins.append(None)
+            return saved.entry.unpack()
+        with compat.unseen.unseen_by_functions():
+            return need(saved)
+
+    return needed
+
+
+# --- torch's entry points for hooks, wrapped while a session is active ---------------------------
+
+
+class _Observation:
+    """State of observation that needs no hooks, because a tensor is frozen."""
+
+    __slots__ = ("always",)
+
+    def __init__(self) -> None:
+        self.always = False
+
+
+_observation = _Observation()
+
+
+def observe_always(always: bool) -> None:
+    """Start or stop observing writes in this thread and in new ones, with or without hooks."""
+    _observation.always = always
+    if always:
+        fallback.enter()
+    else:
+        fallback.leave()
+    if always and kernels.installed():
+        compat.dispatcher.see_writes()
+    elif not always and not _threads.hooks:
+        compat.dispatcher.ignore_writes()
+
+
+def always_observed() -> bool:
+    """Return whether every write must be observed, also in backward, because a tensor is frozen."""
+    return _observation.always
+
+
+def receiver() -> Conflicts | None:
+    """Return the receiver of this thread's innermost session; None if the thread is not observed."""
+    return _threads.hooks[-1].conflicts if _threads.hooks else None
+
+
+def innermost() -> SavedTensorHooks | None:
+    """Return this thread's hooks that were entered last, or None."""
+    hooks = _threads.hooks  # once, because each access of a thread-local is a search of its own
+    return hooks[-1] if hooks else None
+
+
+def install(patches: Patches) -> None:
+    """Replace torch's functions for hooks until ``patches`` is undone."""
+    hook_stack.install(patches, _on_push, _on_disable, _on_enable)
+    patches.at_undo(_forget_natively)
+    patches.while_active(lambda: _let_go)
+
+
+def _push(pack: Pack, unpack: Unpack) -> None:
+    native = core.loaded().module
+    if native is not None:
+        native.pushes()
+    hook_stack.push(pack, unpack)
+
+
+def _on_push(pack: Pack, unpack: Unpack) -> None:
+    if _threads.hooks:
+        pack, unpack = _threads.hooks[-1].watch_inner(pack, unpack)
+    _push(pack, unpack)
+
+
+def _on_disable(message: str) -> None:
+    """Set this thread's innermost hooks aside, because torch.func transforms refuse any active hooks."""
+    if _threads.hooks:
+        _threads.hooks[-1].set_aside(message)
+
+
+def _on_enable() -> None:
+    if _threads.hooks:
+        _threads.hooks[-1].resume()
+
+
+def _let_go() -> None:
+    """Let torch's engine look for hooks as in plain torch, because no client is left."""
+    native = core.loaded().module
+    if native is not None:
+        native.hook(False)
+
+
+def _forget_natively() -> None:
+    native = core.loaded().module
+    if native is not None:
+        native.forget()

@@ -1,0 +1,146 @@
+"""Changes of memory that no operation makes, and threads that the program starts.
+
+They are ``.data =``, ``detach_()``, memory given back, CUDA graphs, element-wise methods and DLPack.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...torch_internals import compat
+from ...torch_internals.compat.entries import EntryPoints
+from ...torch_internals.patches import AttributeStandIn, Patches
+from . import saves
+from .clients import Clients
+
+
+def install(patches: Patches, clients: Clients) -> None:
+    """Observe new threads, ``.data =``, ``detach_()``, ``storage.resize_()``, CUDA graphs, ``apply_()`` and
+    DLPack, and notify ``clients``."""
+    patches.stand_in(threading.Thread, "start", _start)
+    patches.replace(torch.Tensor, "data", _data(torch.Tensor.data, clients))
+    for home in (torch, torch.Tensor):
+        patches.stand_in(home, "detach_", _detach_, clients)
+    patches.stand_in(torch.UntypedStorage, "resize_", _resize_, clients)
+    patches.stand_in(torch.cuda.CUDAGraph, "replay", _replay, clients)
+    for name in compat.dispatcher.WRITES_PAST_OPERATIONS:
+        patches.stand_in(torch.Tensor, name, _elementwise, name, clients)
+    for home, name in EntryPoints.EXPORTS:
+        patches.stand_in(home, name, _export, clients)
+
+
+def _start(original: Callable[..., None]) -> Callable[..., None]:
+    """Wrap ``Thread.start``, so that saves and writes of the new thread are observed, too."""
+
+    def start(thread: threading.Thread) -> None:
+        """Start the thread with hooks of its own, if the starting thread is observed."""
+        run = thread.run
+        own = thread.__dict__.get("run")
+        watching = saves.active()
+        if not watching and not saves.always_observed():
+            return original(thread)
+
+        def run_seen() -> None:
+            """Run the thread's own ``run`` inside its hooks."""
+            # The program's code must find its object without this function.
+            if own is None:
+                del thread.__dict__["run"]
+            else:
+                thread.__dict__["run"] = own
+            entered = [hooks.for_another_thread() for hooks in watching]
+            for hooks in entered:
+                hooks.enter()
+            if saves.always_observed():
+                saves.observe_always(True)
+            try:
+                run()
+            finally:
+                for hooks in reversed(entered):
+                    hooks.leave()
+
+        thread.__dict__["run"] = run_seen
+        return original(thread)
+
+    return start
+
+
+def _data(inherited: Any, clients: Clients) -> AttributeStandIn:
+    """Wrap ``t.data = other``, which swaps a tensor's memory without any dispatch and moves no counter."""
+
+    def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
+        if isinstance(new, torch.Tensor):
+            with compat.unseen.unseen_by_functions():
+                for client in clients.now:
+                    client.before_storage_swap(tensor, new)
+        inherited.__set__(tensor, new)
+
+    return AttributeStandIn(inherited, set_data)
+
+
+def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
+    """Wrap ``t.detach_()``, which ends in autograd: no kernel below sees it, and no counter moves."""
+
+    def detach_(tensor: torch.Tensor) -> torch.Tensor:
+        """Detach, and notify with the node that had made the tensor."""
+        with compat.unseen.unseen_by_functions():
+            node = compat.graph.grad_fn(tensor)
+        result: torch.Tensor = original(tensor)
+        if node is not None:
+            with compat.unseen.unseen_by_functions():
+                for client in clients.now:
+                    client.after_detach(tensor, node)
+        return result
+
+    return detach_
+
+
+def _elementwise(inherited: Any, name: str, clients: Clients) -> Callable[..., Any]:
+    """Wrap ``t.apply_(f)`` and its like, which write element by element without dispatch, and move no
+    counter."""
+
+    def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        with compat.unseen.unseen_by_functions():
+            if not tensor.requires_grad:  # else torch refuses (test_torchs_refusal_is_its_own)
+                for client in clients.now:
+                    client.before_write(tensor, name, False, (), {})
+        return inherited(tensor, *args, **kwargs)
+
+    return method
+
+
+def _resize_(inherited: Any, clients: Clients) -> Callable[..., Any]:
+    """Wrap ``storage.resize_(0)``, which gives memory back without dispatch, and moves no counter."""
+
+    def resize_(storage: torch.UntypedStorage, size: int) -> Any:
+        if isinstance(size, int) and size < storage.nbytes():
+            for client in clients.now:
+                client.before_shrink(storage, size)
+        return inherited(storage, size)
+
+    return resize_
+
+
+def _export(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
+    """Wrap an export by DLPack: another storage is made over the memory, and the tensor doesn't show it."""
+
+    def export(*args: Any, **kwargs: Any) -> Any:
+        for client in clients.now:
+            client.before_export()
+        return original(*args, **kwargs)
+
+    return export
+
+
+def _replay(original: Callable[..., None], clients: Clients) -> Callable[..., None]:
+    """Wrap ``graph.replay()``, which runs recorded kernels past the dispatcher."""
+
+    def replay(graph: Any) -> None:
+        for client in clients.now:
+            client.before_replay()
+        original(graph)
+
+    return replay

@@ -1,0 +1,255 @@
+"""Inputs that a custom Function overwrites in ``forward`` without ``ctx.mark_dirty``.
+
+torch then leaves the input's history as it was: an operation that reads the input afterwards gets the
+new values, and hands its gradient past the Function to whatever made the old ones. Only such a gradient
+is wrong. What was written and never read again, as memory that a kernel uses up, does no harm, so
+nothing is said before a backward call brings a gradient along that way for an element that changed.
+A leaf is left out: a write to it under ``no_grad``, as ``forward`` runs, begins a new value.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ...source import frames
+from ...torch_internals import compat
+from ...torch_internals.engine import EngineCall, engine
+from ...torch_internals.patches import Patches
+from ..record import LARGEST_COPY, differing
+from .conflicts import Conflicts, InputOverwritten
+from .graph import needed, reachable
+from .write_log import WriteLog, storage_of
+
+
+class Unmarked:
+    """An input that was overwritten; lives as long as the node that made its old values."""
+
+    __slots__ = (
+        "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "number", "output", "reported",
+        "thread", "where",
+    )  # fmt: skip
+
+    def __init__(
+        self, conflicts: Conflicts, conflict: InputOverwritten, base: torch.Tensor, where: torch.Tensor
+    ) -> None:
+        """Register with the node that made the old values of ``base``.
+
+        Args:
+            conflicts: The session's receiver.
+            conflict: The conflict to report.
+            base: The overwritten input, or its base.
+            where: True for each element of ``base`` that has changed; of its shape.
+        """
+        self.conflicts = conflicts
+        self.conflict = conflict
+        """The conflict to report."""
+        self.where = where
+        """Mask of the base's shape: True for each element that has changed."""
+        node: Any = compat.graph.grad_fn(base)
+        node.register_hook(self.ran)
+        self.node, self.number = compat.graph.node_key(node), compat.graph.sequence_number(node)
+        self.output = base.output_nr
+        self.moment = compat.graph.next_sequence_number()
+        """Nodes from this number on were made after the Function had run, by the same thread."""
+        self.thread = threading.get_ident()
+        self.armed = True
+        self.reported = False
+
+    def ran(self, *_: Any) -> None:
+        """Do nothing. As a hook of the node, this method makes the node hold the object.
+
+        In the node's ``metadata`` a program would see it.
+        """
+
+    def arrived(self, gradient: torch.Tensor | None) -> None:
+        """Report the conflict if the gradient of the input, from a later reader, is not zero for a changed
+        element."""
+        if self.reported or gradient is None or gradient.shape != self.where.shape:
+            return
+        if not compat.tensors.is_plain(gradient):
+            return
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            wrong = bool((gradient.ne(0) & self.where).any())
+        if wrong:
+            self.reported = True
+            self.conflicts.on(self.conflict)
+
+
+_alive: weakref.WeakSet[Unmarked] = weakref.WeakSet()
+_lock = threading.Lock()
+
+
+class _LookAhead:
+    """Subscriber that makes backward calls look for gradients that come through an overwritten input."""
+
+    def begin(self, call: EngineCall) -> Callable[[], None] | None:
+        return None if call.is_internal or not _alive else look_ahead(call)
+
+    def end(self, stop: Callable[[], None] | None, call: EngineCall) -> None:
+        if stop is not None:
+            stop()
+
+
+def install(patches: Patches) -> None:
+    """Subscribe to backward calls while a client is notified."""
+    patches.while_active(_begin)
+
+
+def _begin() -> Callable[[], None]:
+    """Subscribe. Return a function that unsubscribes and forgets all overwritten inputs."""
+    end = engine.subscription(_LookAhead())
+
+    def forget() -> None:
+        end()
+        _alive.clear()
+
+    return forget
+
+
+def may_matter(tensor: torch.Tensor) -> bool:
+    """Return whether a copy of a Function's input is to be kept until ``forward`` has ended."""
+    return _is_computed(tensor) and tensor.numel() * tensor.itemsize <= LARGEST_COPY
+
+
+def note(
+    conflicts: Conflicts,
+    function: Any,
+    args: tuple[Any, ...],
+    dirty: Sequence[torch.Tensor],
+    log: WriteLog,
+    outputs: tuple[Any, ...],
+) -> None:
+    """Remember the inputs that a ``forward`` has overwritten without marking them.
+
+    Args:
+        conflicts: The session's receiver.
+        function: The Function's class.
+        args: The arguments of ``apply``.
+        dirty: The tensors that it has marked.
+        log: Its writes to ``args``, with the old values.
+        outputs: The result of ``apply``.
+    """
+    operator = compat.compilers.operator_of(function)
+    marked = {storage_of(given) for given in dirty if any(given is arg for arg in args)}
+    for position, tensor in enumerate(args):
+        if not isinstance(tensor, torch.Tensor) or not _is_computed(tensor):
+            continue
+        key = storage_of(tensor)
+        writes = [write for write in log.writes if write.key == key]
+        if not writes or key in marked or all(write.shifts for write in writes):
+            continue
+        marked.add(key)  # one finding for one memory
+        where = _where(tensor, writes[0].before)
+        if where is None:
+            continue
+        returned = any(_is_same(output, tensor) for output in outputs)
+        conflict = InputOverwritten(
+            operator or function.__name__,
+            operator is not None,
+            position,
+            tuple(tensor.shape),
+            tensor.dtype,
+            tensor._version,
+            writes,
+            frames.of_program(),
+            returned,
+        )
+        overwritten = Unmarked(conflicts, conflict, _base(tensor), where)
+        with _lock:
+            _alive.add(overwritten)
+
+
+def _base(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor._base is None else tensor._base
+
+
+def _is_computed(tensor: torch.Tensor) -> bool:
+    """Return whether an operation made the tensor's base, so that a node of its old values exists."""
+    base = _base(tensor)
+    # By the base, because reading a written view's `grad_fn` makes a new node.
+    return tensor.requires_grad and base.requires_grad and compat.graph.has_history(base)
+
+
+def _is_same(output: Any, tensor: torch.Tensor) -> bool:
+    """Return whether ``output`` covers the same memory as ``tensor``, in the same layout."""
+    return (
+        isinstance(output, torch.Tensor)
+        and storage_of(output) == storage_of(tensor)
+        and output.shape == tensor.shape
+        and output.stride() == tensor.stride()
+        and output.storage_offset() == tensor.storage_offset()
+    )
+
+
+def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | None:
+    """Return which elements of the base have changed; None if none has, or that is unknown."""
+    base = _base(tensor)
+    if before is None or before.shape != tensor.shape or base.dtype != tensor.dtype:
+        return None
+    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+        changed = differing(compat.tensors.physical(tensor), compat.tensors.physical(before))
+        if not changed.any():
+            return None
+        if base is tensor:
+            return changed
+        elements = tensor.untyped_storage().nbytes() // tensor.itemsize
+        every = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
+        every.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(changed)
+        return every.as_strided(base.size(), base.stride(), base.storage_offset())
+
+
+def look_ahead(call: EngineCall) -> Callable[[], None] | None:
+    """Make a backward call that is about to start notice gradients through overwritten inputs.
+
+    Returns:
+        A function that ends this after the call; None if there is nothing to notice.
+    """
+    if not _alive:
+        return None
+    thread = threading.get_ident()
+    with _lock:
+        waiting = [mark for mark in _alive if mark.armed and mark.thread == thread]
+    graph = reachable(call) if waiting else None
+    if not graph:
+        return None
+    running = needed(graph, call.inputs) if call.inputs else graph.keys()
+    numbers = {mark.number for mark in waiting}
+    handles = []
+    for node in graph.values():
+        for position, (child, output) in enumerate(node.next_functions):
+            # The input's own gradient, if requested, is right: the node of the old values doesn't run.
+            if (
+                child is None
+                or compat.graph.sequence_number(child) not in numbers
+                or id(child) not in running
+            ):
+                continue
+            key, number = compat.graph.node_key(child), compat.graph.sequence_number(node)
+            for mark in waiting:
+                if mark.node == key and mark.output == output and number >= mark.moment:
+                    mark.reported = False
+                    handles.append(node.register_hook(_noticed(mark, position)))
+
+    def end() -> None:
+        """Remove the hooks of this call, and disarm the marks if backward was recorded."""
+        for handle in handles:
+            handle.remove()
+        if call.creates_graph:
+            # Nodes that backward makes read saved values, not the memory now
+            # (test_the_second_derivative_of_what_was_saved_is_no_read).
+            for mark in waiting:
+                mark.armed = False
+
+    return end
+
+
+def _noticed(mark: Unmarked, position: int) -> Callable[[Any, Any], None]:
+    def arrived(gradients: Sequence[torch.Tensor | None], _: Any) -> None:
+        mark.arrived(gradients[position])
+
+    return arrived

@@ -1,0 +1,155 @@
+"""Log of the writes to a few given tensors, for the short time that a callback of the program runs.
+
+The ledger follows memory that autograd saved. The input of a custom Function's ``forward``, or the gradient
+that a hook gets, need not be saved. These are followed here, and copied only on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ...source import Stack, frames
+from ...torch_internals import compat
+from ...torch_internals.patches import Patches
+from . import fallback
+from .kernels import Listener
+
+
+class FollowedWrite(NamedTuple):
+    """A write to a followed storage."""
+
+    key: int
+    """Key of the storage."""
+    operation: str
+    stack: Stack
+    before: torch.Tensor | None
+    """The followed tensor's old value, at the first write and if its copy was requested."""
+    shifts: bool = False
+    """Whether its derivative by the old value is 1: a constant was added, or the same put back."""
+
+
+class WriteLog:
+    """List of the ``writes`` to tensors, which it follows from ``start`` to ``stop``, or as a context.
+
+    Args:
+        values: The tensors among these are followed. They must live as long as the block.
+        keep: Called just before a tensor's first write; returns whether to copy it.
+    """
+
+    __slots__ = ("_keep", "_settled", "values", "writes")
+
+    def __init__(self, values: Sequence[Any], *, keep: Callable[[torch.Tensor], bool] | None = None) -> None:
+        self.writes: list[FollowedWrite] = []
+        self.values = values
+        self._keep = keep
+        self._settled: set[int] = set()
+        """Storages that have been written to, or were given to ``leave``."""
+
+    def start(self) -> None:
+        """Follow the tensors from now on."""
+        _follower.watched.append(self)
+
+    def stop(self) -> None:
+        """Follow them no more."""
+        _follower.watched.remove(self)
+
+    def __enter__(self) -> WriteLog:
+        self.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def following(self, key: int) -> list[torch.Tensor]:
+        """Return the followed tensors that have the storage ``key``."""
+        return [
+            value
+            for value in self.values
+            if isinstance(value, torch.Tensor) and compat.tensors.storage_address(value) == key
+        ]
+
+    def note(self, key: int, tensors: list[torch.Tensor], operation: str, stack: Stack, shifts: bool) -> None:
+        """Log a write that is about to happen to ``tensors``, all that are followed in one storage."""
+        before = None
+        if self._keep is not None and key not in self._settled:
+            self._settled.add(key)
+            for tensor in tensors:
+                if self._keep(tensor) and compat.tensors.is_plain(tensor):
+                    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+                        before = tensor.clone()
+                    break
+        self.writes.append(FollowedWrite(key, operation, stack, before, shifts))
+
+    def leave(self, tensors: Iterable[torch.Tensor]) -> None:
+        """Stop copying the old values of these tensors' storages; later writes are still logged."""
+        for tensor in tensors:
+            if (key := storage_of(tensor)) is not None:
+                self._settled.add(key)
+
+
+def storage_of(tensor: torch.Tensor) -> int | None:
+    """Return the storage's key; None for layouts without one."""
+    return compat.tensors.storage_key_or_none(tensor) if compat.tensors.is_plain(tensor) else None
+
+
+class _Follower(Listener):
+    """Listener for all logs. While there is none, it costs a write three checks of empty containers."""
+
+    follows_values = True
+
+    def __init__(self) -> None:
+        self.pending: tuple[Any, ...] = ()
+        self.logs: dict[int, Any] = {}
+        self.watched: list[WriteLog] = []
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Log the write in each log that follows the storage."""
+        key = compat.tensors.storage_address(tensor)
+        if key is None:
+            return
+        stack: Stack | None = None
+        for log in self.watched.copy():
+            if tensors := log.following(key):
+                stack = stack or frames.of_program()
+                log.note(key, tensors, operation, stack, _shifts(operation, args))
+
+
+def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
+    """Return whether the derivative of a write by the old value is 1, as after adding a constant."""
+    if len(args) < 2:
+        return False
+    target, other = args[:2]
+    if operation in ("add_", "sub_"):
+        return not (isinstance(other, torch.Tensor) and other.requires_grad)
+    # `x[0] += 1` adds to a view, and then copies the view onto itself
+    return (
+        operation == "copy_"
+        and isinstance(other, torch.Tensor)
+        and compat.tensors.storage_address(other) == compat.tensors.storage_address(target)
+        and other.storage_offset() == target.storage_offset()
+        and other.shape == target.shape
+        and other.stride() == target.stride()
+    )
+
+
+_follower = _Follower()
+
+
+def install(patches: Patches) -> None:
+    """Listen to writes while a client is notified."""
+    patches.while_active(_begin)
+
+
+def _begin() -> Callable[[], None]:
+    fallback.listen(_follower)
+    return lambda: fallback.unlisten(_follower)

@@ -1,0 +1,125 @@
+"""The choice of the core: the native one if it is compiled and passes its self-test, else the Python core.
+
+Read from top to bottom, each function adds a reason for the slower way.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from ...model import UnclobberError
+from .place import MODULE, compiled
+
+SWITCH = "UNCLOBBER_NATIVE"
+"""Environment variable. ``0``: use the Python core. ``1``: warn if the native core can't be used."""
+
+
+class Choice(NamedTuple):
+    """The core that is to run."""
+
+    file: Path | None
+    """The compiled core; None for the Python core."""
+    why_not: str
+    """The reason for the Python core, as one clause; empty for the native core."""
+
+
+def choice() -> Choice:
+    """Return the core that would be loaded, without importing torch."""
+    if os.environ.get(SWITCH) == "0":
+        return Choice(None, f"{SWITCH}=0")
+    try:
+        file = compiled()
+    except (UnclobberError, OSError) as error:
+        return Choice(None, str(error))
+    if not file.exists():
+        return Choice(None, "none is built for this torch and Python: unclobber build-native")
+    return Choice(file, "")
+
+
+def load(file: Path) -> Any:
+    """Load and set up the extension module in ``file``.
+
+    Raises:
+        ImportError: It can't be loaded.
+    """
+    import torch  # noqa: F401  (the file links to its libraries, which must be loaded before)
+
+    from ...source import frames, is_library
+    from ..record import SavedTensor
+
+    spec = importlib.util.spec_from_file_location(MODULE, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no extension module")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.setup(SavedTensor, is_library, frames.OURS)
+    frames.noted_elsewhere(module.newest)
+    return module
+
+
+class Loaded(NamedTuple):
+    """The outcome of loading the native core."""
+
+    module: Any
+    """The extension module; None if the Python core runs."""
+    why_not: str
+
+
+# Cached, because a second module would register kernels and an engine next to those of the first.
+@functools.cache
+def loaded() -> Loaded:
+    """Return the native core, or the reason why the Python core runs."""
+    from .selftest import why_it_fails
+
+    file, why_not = choice()
+    if file is None:
+        return Loaded(None, why_not)
+    try:
+        module = load(file)
+        problem = why_it_fails(module)
+    # Any exception, because the Python core can always run instead.
+    except Exception as error:
+        return Loaded(None, f"loading it failed ({type(error).__name__}: {error})")
+    return Loaded(None, f"its self-test failed: {problem}") if problem else Loaded(module, "")
+
+
+class WatchCore(NamedTuple):
+    """How saves are seen in a session."""
+
+    saves: Literal["engine", "compiled hooks", "Python hooks"]
+    """The receiver of a saved tensor: the core's engine, which wraps torch's, or hooks on torch's stack."""
+    why: str
+    """Why it is no faster one, as one clause; empty for the engine."""
+
+
+def choose() -> WatchCore:
+    """Return how a session that starts now sees saves: the first of these ways that reaches all of them.
+
+    A session that counts bytes or takes fingerprints needs a Python object at each save, and pushes hooks in
+    any case. Kernels of the same core see writes, or modes if ``hooks.selftest`` finds those broken.
+    """
+    module, why_not = loaded()
+    if module is None:
+        return WatchCore("Python hooks", why_not)
+    from ...torch_internals import compat
+
+    # Two cases need hooks in C++: torch 2.6 to 2.9, and every program on a machine with a GPU.
+    if not compat.behaviour.shows_packed:
+        return WatchCore("compiled hooks", "this torch does not show what a pack hook has returned")
+    if compat.entries.engine_may_need_threads():
+        return WatchCore(
+            "compiled hooks", "threads of another device's engine call hooks on torch's stack only"
+        )
+    return WatchCore("engine", "")
+
+
+def missed() -> str | None:
+    """Return a sentence if ``UNCLOBBER_NATIVE=1`` is set and the Python core runs all the same; else None."""
+    why_not = loaded().why_not
+    if not why_not or os.environ.get(SWITCH) != "1":
+        return None
+    return f"{SWITCH}=1 is set, but the Python core runs: {why_not}"

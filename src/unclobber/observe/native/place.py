@@ -1,0 +1,61 @@
+"""The path of the native core that is compiled for this torch, Python and unclobber, found without torch."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import runpy
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from ...model import UnclobberError
+
+MODULE = "_unclobber_native"
+SOURCES = Path(__file__).parent / "sources"
+
+
+def sources() -> list[Path]:
+    """Return the files that are compiled, and the files that they include."""
+    return sorted(path for path in SOURCES.iterdir() if path.suffix in (".cpp", ".c", ".h"))
+
+
+@functools.cache
+def torchs_build() -> str:
+    """Return version and commit of the torch that would be imported: ``2.13.0+cpu 1a2b3c``.
+
+    Raises:
+        UnclobberError: There is none.
+    """
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:  # a mere folder named torch is a package without origin
+        raise UnclobberError(f"PyTorch is not installed for {sys.executable}")
+    # torch's version file alone, because importing torch takes seconds and `unclobber --version` runs this.
+    said: dict[str, Any] = runpy.run_path(os.path.join(os.path.dirname(spec.origin), "version.py"))
+    return f"{said['__version__']} {said.get('git_version', '')}"
+
+
+def pythons_build() -> str:
+    """Return this Python's version and the suffix of its extension modules: ``3.11.7 .cpython-311.so``."""
+    return f"{sys.version.split()[0]} {sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+@functools.cache
+def key() -> str:
+    """Return the key of this torch, Python and source; a compiled file is valid for one key alone."""
+    digest = hashlib.sha256(f"{torchs_build()}\n{pythons_build()}".encode())
+    for source in sources():
+        digest.update(source.name.encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def compiled() -> Path:
+    """Return the path of the compiled file, whether it exists or not."""
+    import platformdirs  # late, because UNCLOBBER_NATIVE=0 needs no path
+
+    folder = Path(platformdirs.user_cache_dir("unclobber", appauthor=False)) / "native" / key()
+    return folder / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"

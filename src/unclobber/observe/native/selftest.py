@@ -1,0 +1,148 @@
+"""Self-test of the native core, which runs after a build and once per process."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import torch
+
+from ...torch_internals import compat
+
+
+class _StandInLedger:
+    """The part of a ledger that the pack hook uses."""
+
+    def __init__(self) -> None:
+        self.pending: deque[Any] = deque()
+        self.pending_limit = 2  # so that the third save must prune
+        self.pruned = 0
+
+    def prune(self) -> None:
+        self.pruned += 1
+        self.pending_limit += 100
+
+
+class _StandInMarker:
+    now = "now"
+    told: Any = None
+
+
+def why_it_fails(module: Any) -> str | None:
+    """Return the failure of the self-test, as a clause; None if saves and unpacks are recorded correctly."""
+    nobodys = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach(), lambda kept: kept)
+    # no hook and no mode of the program's is called
+    with compat.unseen.unseen_by_functions(), torch.inference_mode(False), torch.enable_grad(), nobodys:
+        return _exercise(module) or _unpushed(module)
+
+
+def _exercise(module: Any) -> str | None:
+    """Run the self-test with the core's hooks pushed on torch's stack. Return the failure, or None."""
+    ledger, needed, marker = _StandInLedger(), [], _StandInMarker()
+    notes: list[Any] = []
+
+    def need(saved: Any) -> torch.Tensor:
+        needed.append(saved)
+        value: torch.Tensor = saved.alias
+        return value
+
+    pack = module.Pack(ledger, False)
+    unpack = module.Unpack(need, marker, compat.graph.current_node, lambda *note: notes.append(note))
+    x = torch.full((2,), 5.0, requires_grad=True)
+    weight = torch.full((4,), 3.0, requires_grad=True)
+    constant = torch.full((2,), 2.0)
+    # A leaf, a view with an offset and a tensor without grad, because their records differ.
+    with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
+        y = x * weight[1:3]
+        z = (y * constant).sum()
+    saves = [reference() for reference in ledger.pending]
+    if [type(saved).__name__ for saved in saves] != ["SavedTensor"] * 3 or ledger.pruned != 1:
+        return "not every save was queued"
+    problem = _of_saves(saves, x, weight, constant, module)
+    if problem is not None:
+        return problem
+    with torch.no_grad():
+        weight.add_(1)
+    z.backward()
+    node: Any = compat.graph.grad_fn(y)
+    if [(saved.version, saved.alias.tolist()) for saved in needed] != [(0, [4.0, 4.0])]:
+        return "a write was not noticed"
+    if x.grad is None or x.grad.tolist() != [8.0, 8.0]:
+        return "a gradient is wrong"
+    if (node, (needed[0].stack, "now")) not in notes:
+        return "a node was not told who asked"
+    return None
+
+
+def _unpushed(module: Any) -> str | None:
+    """Run the self-test without hooks on torch's stack, as torch's engine calls the core.
+
+    Return the failure, or None.
+    """
+    if not compat.behaviour.shows_packed:
+        return None  # before torch 2.10 the core pushes its hooks, and this way is never used
+    queue, needed = module.Queue(), []
+
+    def need(saved: Any) -> torch.Tensor:
+        needed.append(saved)
+        value: torch.Tensor = saved.alias
+        return value
+
+    queue.serve(need, need)
+    if not module.hook(True):
+        return "torch's engine is another's"
+    try:
+        x = torch.full((2,), 5.0, requires_grad=True)
+        weight = torch.full((4,), 3.0, requires_grad=True)
+        constant = torch.full((2,), 2.0)
+        module.enter(queue, False)
+        try:
+            y = x * weight[1:3]
+            z = (y * constant).sum()
+        finally:
+            module.leave(queue)
+        (x * x).sum()  # after `leave`: the queue must not get these saves
+        if len(queue) != 3:
+            return "not every save was noted"
+        with torch.no_grad():
+            weight.add_(1)
+        module.mark("now")
+        z.backward()
+        module.mark(None)
+        node: Any = compat.graph.grad_fn(y)
+        if [(saved.version, saved.alias.tolist()) for saved in needed] != [(0, [4.0, 4.0])]:
+            return "a write was not noticed"
+        if x.grad is None or x.grad.tolist() != [8.0, 8.0]:
+            return "a gradient is wrong"
+        if module.note_of(node) != (needed[0].stack, "now"):
+            return "a node was not told who asked"
+        if len(queue) != 0 or queue.died != 3:
+            return "saves outlive their graph"
+        return None
+    # Even after a failure: the engine is the whole process's, and the Python core needs torch's own.
+    finally:
+        module.hook(False)
+
+
+def _of_saves(
+    saves: list[Any], x: torch.Tensor, weight: torch.Tensor, constant: torch.Tensor, module: Any
+) -> str | None:
+    """Return what is wrong with the saves of ``x * weight[1:3]`` and its product with ``constant``."""
+    of_x, of_part = sorted(saves[:2], key=lambda saved: saved.base is not None)
+    of_constant = saves[2]
+    if [saved.requires_grad for saved in (of_x, of_part, of_constant)] != [True, True, False]:
+        return "what requires grad was not noted"
+    if of_x.origin() is not x or of_x.base is not None or of_constant.origin() is not constant:
+        return "a tensor was not noted"
+    if of_part.base is None or of_part.base() is not weight:
+        return "what a tensor is a view of was not noted"
+    if any(saved.version != 0 or saved.entry is not None for saved in saves):
+        return "a version is wrong"
+    if of_part.alias.data_ptr() != weight.data_ptr() + 4 or of_part.alias.requires_grad:
+        return "an alias has other memory"
+    if of_x.stack is not of_part.stack or of_x.stack == of_constant.stack:
+        return "saves of one operation have not one stack"
+    codes = [code.co_name for code in of_x.stack[::2]]
+    if codes[:2] != ["_exercise", "why_it_fails"] or module.newest()[1] is not of_constant.stack:
+        return "a stack is wrong"
+    return None

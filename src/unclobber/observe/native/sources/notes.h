@@ -1,0 +1,23 @@
+// The last unpack of each node: where its operation ran, and which backward unpacked. The Python core keeps this
+// in unclobber/observe/hooks/_node_notes.py, which takes the interpreter's lock.
+#pragma once
+#include "common.h"
+#include "stacks.h"
+
+namespace unclobber::notes {
+
+// Note that the node that runs in this thread unpacks what its operation has saved.
+void note(stacks::Operation* operation);
+
+// mark(mark): set the backward that unpacks from now on; None if it is not known.
+PyObject* mark(PyObject* module, PyObject* mark);
+
+// note_of(node): (stack, mark), or None.
+PyObject* note_of(PyObject* module, PyObject* node);
+
+// Forget all.
+void forget();
+
+size_t known();
+
+}  // namespace unclobber::notes

@@ -1,0 +1,462 @@
+// The write kernels of `unclobber.observe.hooks._kernel_shapes` for torch's own operations, as far as Python need not inspect
+// a tensor: a kernel in Python takes some microseconds for each operation.
+#include "writes.h"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
+#include <structmember.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "queue.h"
+#include "saves.h"
+
+namespace torch::jit {
+// torch/csrc/jit/python/pybind_utils.h, which takes longer to compile than all of this
+__attribute__((visibility("default"))) pybind11::object toPyObject(c10::IValue ivalue);
+}  // namespace torch::jit
+
+namespace unclobber::writes {
+
+namespace {
+
+using Stack = std::vector<c10::IValue>;
+
+constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
+
+void see(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
+
+// A listener, by the containers of `unclobber.observe.hooks.kernels.Listener`.
+struct Listener {
+  PyObject* listener;
+  PyObject* pending;
+  PyObject* watched;
+  PyObject* logs;
+  std::shared_ptr<saves::Queue> queue;  // empty where `pending` is Python's own
+  bool follows_views;
+  bool follows_values;
+};
+
+struct Listeners {
+  std::vector<Listener> all;
+  PyObject* told = nullptr;
+  PyObject* settle = nullptr;
+
+  Listeners() = default;
+  Listeners(const Listeners&) = delete;
+  Listeners& operator=(const Listeners&) = delete;
+  ~Listeners() {
+    for (const Listener& one : all) {
+      for (PyObject* object : {one.listener, one.pending, one.watched, one.logs}) drop_later(object);
+    }
+    drop_later(told);
+    drop_later(settle);
+  }
+};
+
+std::shared_ptr<const Listeners>& listeners() {
+  static auto* now = new std::shared_ptr<const Listeners>;
+  return *now;
+}
+std::atomic<bool> anybody{false};
+
+std::shared_ptr<const Listeners> listening() {
+  if (!anybody.load(std::memory_order_acquire)) return nullptr;
+  Locked locked;
+  return listeners();
+}
+
+// Whether a container holds anything, read as a kernel in Python reads it: at any moment.
+bool any_in(PyObject* container) {
+  return PyDict_Check(container) ? PyDict_GET_SIZE(container) != 0 : Py_SIZE(container) != 0;
+}
+
+bool any_waiting(const Listener& one) { return one.queue != nullptr ? one.queue->size() != 0 : any_in(one.pending); }
+
+bool any_followed(const Listener& one) { return any_in(one.watched) || any_in(one.logs); }
+
+bool is_known(PyObject* container, PyObject* key) {
+  const int in = PyDict_Contains(container, key);
+  must(in);
+  return in == 1;
+}
+
+// Whether one of the `values` of a list's objects is a tensor of this storage.
+bool any_value_in(PyObject* followed, c10::StorageImpl* storage) {
+  static PyObject* name = PyUnicode_InternFromString("values");
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(followed); i++) {
+    Owned values = must(PyObject_GetAttr(PyList_GET_ITEM(followed, i), name));
+    Owned all = must(PySequence_Fast(values.get(), "a sequence is expected"));
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(all.get()); j++) {
+      PyObject* value = PySequence_Fast_GET_ITEM(all.get(), j);
+      if (!THPVariable_Check(value)) continue;
+      const at::Tensor& tensor = THPVariable_Unpack(value);
+      if (!saves::is_usual(tensor) || saves::storage_of(tensor) == storage) return true;
+    }
+  }
+  return false;
+}
+
+// Whether a view may miss a write to `target`: as `concerns` in unclobber/observe/record/_view_writes.py.
+bool may_be_missed(const at::Tensor& target) {
+  if (target.requires_grad()) return true;
+  return target.is_view() && (c10::GradMode::is_enabled() || target._base().requires_grad());
+}
+
+// Whether the listener must be notified of a write to `target`: `Ledger.before_write` ignores all others.
+bool concerns(const Listener& one, const at::Tensor& target, bool plain, const Stack& stack, size_t first) {
+  if (!any_waiting(one) && !any_followed(one) && !(plain && one.follows_views && target.requires_grad())) return false;
+  if (!saves::is_usual(target)) return true;
+  c10::StorageImpl* storage = saves::storage_of(target);
+  if (one.follows_values && PyList_Check(one.watched)) {
+    return with_gil([&] { return any_value_in(one.watched, storage); });
+  }
+  if (one.queue == nullptr || one.queue->reports_all_writes()) return true;
+  if (storage == nullptr || !storage->resizable()) return true;
+  if (saves::holders_of(storage) == 1) return false;  // a save holds it by an alias
+  {
+    Locked locked;
+    if (one.queue->has(storage)) return true;
+  }
+  if (may_be_missed(target)) return true;
+  for (size_t i = first; i < stack.size(); i++) {  // it may read what it overwrites
+    if (!stack[i].isTensor()) continue;
+    const at::Tensor& other = stack[i].toTensor();
+    if (!other.defined() || other.is_same(target)) continue;
+    if (!other.has_storage() || saves::storage_of(other) == storage) return true;
+  }
+  if (!any_followed(one)) return false;
+  return with_gil([&] {
+    Owned key = must(PyLong_FromVoidPtr(storage));
+    return is_known(one.watched, key.get()) || is_known(one.logs, key.get());
+  });
+}
+
+bool is_default(const c10::Argument& argument, const c10::IValue& value) {
+  const auto& given = argument.default_value();
+  if (!given) return false;
+  if (given->isNone() || value.isNone()) return given->isNone() && value.isNone();
+  if (given->isTensor() || value.isTensor()) return false;
+  return *given == value;
+}
+
+// The arguments as a kernel in Python gets them: defaults at the end are left out.
+struct Call {
+  Owned args;
+  Owned kwargs;
+
+  Call(const c10::FunctionSchema& schema, const Stack& stack, size_t first) {
+    const auto& arguments = schema.arguments();
+    size_t positional = 0;
+    while (positional < arguments.size() && !arguments[positional].kwarg_only()) positional++;
+    size_t used = positional;
+    while (used > 0 && is_default(arguments[used - 1], stack[first + used - 1])) used--;
+    args = must(PyTuple_New(static_cast<Py_ssize_t>(used)));
+    for (size_t i = 0; i < used; i++) {
+      PyTuple_SET_ITEM(args.get(), static_cast<Py_ssize_t>(i), converted(stack[first + i]).release());
+    }
+    kwargs = must(PyDict_New());
+    for (size_t i = positional; i < arguments.size(); i++) {
+      if (is_default(arguments[i], stack[first + i])) continue;
+      must(PyDict_SetItemString(kwargs.get(), arguments[i].name().c_str(), converted(stack[first + i]).get()));
+    }
+  }
+
+  static Owned converted(const c10::IValue& value) {
+    try {
+      return Owned(torch::jit::toPyObject(value).release().ptr());
+    } catch (pybind11::error_already_set& error) {
+      error.restore();
+      throw python_error();
+    }
+  }
+};
+
+// An operation: the arguments that it writes, and the notification of listeners.
+class Told {
+ public:
+  Told(PyObject* packet, std::vector<size_t> written, bool plain, bool bumps)
+      : bumps(bumps), packet_(Py_NewRef(packet)), written_(std::move(written)), plain_(plain) {}
+  ~Told() { drop_later(packet_); }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+
+  // Notify listeners of the call on `stack`. If its number of bumps is unknown, `marks` becomes an owned list
+  // of the logs to be settled when it has run.
+  void tell(const Listeners& now, const c10::OperatorHandle& op, const Stack& stack, PyObject** marks) const {
+    const size_t first = stack.size() - op.schema().arguments().size();
+    std::unique_ptr<Call> call;
+    auto ask = [&](const Listener& one, const at::Tensor& target) {
+      if (!concerns(one, target, plain_, stack, first)) return;
+      with_gil([&] {
+        Owned tensor = must(THPVariable_Wrap(target));
+        if (call == nullptr) call = std::make_unique<Call>(op.schema(), stack, first);
+        Owned mark = must(PyObject_CallFunctionObjArgs(now.told, one.listener, tensor.get(), packet_,
+                                                       bumps ? Py_True : Py_False, call->args.get(),
+                                                       call->kwargs.get(), nullptr));
+        if (bumps || mark.get() == Py_None) return;
+        if (*marks == nullptr) *marks = must(PyList_New(0)).release();
+        must(PyList_Append(*marks, mark.get()));
+      });
+    };
+    struct Dropped {  // with the interpreter's lock, which a call's end may not hold
+      std::unique_ptr<Call>& call;
+      ~Dropped() {
+        if (call != nullptr) {
+          Gil gil;
+          call.reset();
+        }
+      }
+    } dropped{call};
+    try {
+      for (const Listener& one : now.all) {
+        each_written(stack, first, [&](const at::Tensor& target) { ask(one, target); });
+      }
+    } catch (...) {
+      drop_later(std::exchange(*marks, nullptr));
+      throw;
+    }
+  }
+
+  const bool bumps;
+
+ private:
+  template <typename F>
+  void each_written(const Stack& stack, size_t first, F&& look) const {
+    for (size_t position : written_) {
+      const c10::IValue& value = stack[first + position];
+      if (value.isTensor()) {
+        if (value.toTensor().defined()) look(value.toTensor());
+      } else if (value.isTensorList()) {
+        for (const at::Tensor& tensor : value.toTensorVector()) look(tensor);
+      } else if (value.isList()) {
+        for (const c10::IValue& item : value.toListRef()) {
+          if (item.isTensor() && item.toTensor().defined()) look(item.toTensor());
+        }
+      }
+    }
+  }
+
+  PyObject* packet_;
+  std::vector<size_t> written_;
+  bool plain_;
+};
+
+// The kernel at unclobber's key.
+class Writes final : public c10::OperatorKernel {
+ public:
+  explicit Writes(std::unique_ptr<const Told> told) : told_(std::move(told)) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+    const auto now = listening();
+    PyObject* marks = nullptr;  // owned
+    if (now != nullptr) told_->tell(*now, op, *stack, &marks);
+    const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+    see(false);
+    try {
+      op.redispatchBoxed(below, stack);
+    } catch (...) {
+      end(now.get(), marks);
+      throw;
+    }
+    end(now.get(), marks);
+  }
+
+ private:
+  // After the operation has run or failed: observe again if any listener is left, and count the bumps.
+  void end(const Listeners* now, PyObject* marks) const {
+    if (anybody.load(std::memory_order_relaxed)) see(true);
+    if (marks == nullptr) return;
+    with_gil([&] {
+      Owned owned(marks);
+      must(PyObject_CallOneArg(now->settle, marks));
+    });
+  }
+
+  std::unique_ptr<const Told> told_;
+};
+
+// The kernel of a building block, `x.op_(...)`, in the place of torch's own kernel, whose work it does: it runs
+// the operation below, and moves the counter (torch/csrc/autograd/VariableTypeManual.cpp, `ADInplaceOrView::copy_`).
+class Over final : public c10::OperatorKernel {
+ public:
+  Over(std::unique_ptr<const Told> told, PyObject* ran_dormant)
+      : told_(std::move(told)), ran_dormant_(Py_NewRef(ran_dormant)) {}
+  ~Over() override { drop_later(ran_dormant_); }
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
+    PyObject* marks = nullptr;  // stays so, because the number of bumps is known
+    if (const auto now = listening()) {
+      told_->tell(*now, op, *stack, &marks);
+    } else {
+      with_gil([&] { must(PyObject_CallNoArgs(ran_dormant_)); });
+    }
+    const at::Tensor target = (*stack)[stack->size() - op.schema().arguments().size()].toTensor();
+    const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::ADInplaceOrView);
+    // a write to a lazily conjugate or negative tensor is observed below, where torch writes the tensor's memory
+    const bool lazy = keys.has(c10::DispatchKey::Conjugate) || keys.has(c10::DispatchKey::Negative);
+    const bool sees = lazy && c10::impl::tls_is_dispatch_key_included(kKey);
+    if (sees) see(false);
+    try {
+      at::AutoDispatchBelowADInplaceOrView below_this;
+      op.redispatchBoxed(below, stack);
+    } catch (...) {
+      if (sees) see(true);
+      throw;
+    }
+    if (sees) see(true);
+    target.unsafeGetTensorImpl()->bump_version();
+  }
+
+ private:
+  std::unique_ptr<const Told> told_;
+  PyObject* ran_dormant_;
+};
+
+// --- the Python object of a registered kernel ----------------------------------------------------------
+
+struct Object {
+  PyObject_HEAD
+  c10::RegistrationHandleRAII* handle;
+  c10::KernelFunction* kernel;  // it may be running when it is taken away, and ends with this object
+};
+PyTypeObject* type = nullptr;  // owned for the life of the process, as its module is
+
+// torch warns of a kernel that replaces another one.
+class Silence final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+
+ private:
+  c10::WarningUtils::WarningHandlerGuard guard_{this};
+};
+
+void unregister(PyObject* self) {
+  // the dispatcher takes a lock of its own, which a thread may hold that waits for the interpreter's
+  std::unique_ptr<c10::RegistrationHandleRAII> handle(std::exchange(reinterpret_cast<Object*>(self)->handle, nullptr));
+  Py_BEGIN_ALLOW_THREADS
+  handle.reset();
+  Py_END_ALLOW_THREADS
+  drop_now();
+}
+
+PyObject* reset(PyObject* self, PyObject*) {
+  unregister(self);
+  return Py_NewRef(Py_None);
+}
+
+void dealloc(PyObject* self) {
+  PyTypeObject* of = Py_TYPE(self);
+  if (reinterpret_cast<Object*>(self)->handle != nullptr) unregister(self);
+  delete reinterpret_cast<Object*>(self)->kernel;
+  drop_now();
+  of->tp_free(self);
+  Py_DECREF(of);
+}
+
+PyMethodDef methods[] = {
+    {"reset", entry<reset>, METH_NOARGS, "reset(): take the kernel away"},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot slots[] = {
+    {Py_tp_doc, const_cast<char*>("A kernel that is registered until its reset().")},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_methods, methods},
+    {0, nullptr},
+};
+PyType_Spec spec = {"_unclobber_native.Kernel", sizeof(Object), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+}  // namespace
+
+void add_to(PyObject* module) {
+  Owned made = must(PyType_FromSpec(&spec));
+  must(PyModule_AddObjectRef(module, "Kernel", made.get()));
+  type = reinterpret_cast<PyTypeObject*>(made.release());
+}
+
+PyObject* listen(PyObject*, PyObject* arguments) {
+  PyObject *all, *told, *settle;
+  if (!PyArg_ParseTuple(arguments, "O!OO", &PyTuple_Type, &all, &told, &settle)) throw python_error();
+  auto made = std::make_shared<Listeners>();
+  made->told = Py_NewRef(told);
+  made->settle = Py_NewRef(settle);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(all); i++) {
+    PyObject* one = PyTuple_GET_ITEM(all, i);
+    Owned pending = must(PyObject_GetAttrString(one, "pending"));
+    Owned watched = must(PyObject_GetAttrString(one, "watched"));
+    Owned logs = must(PyObject_GetAttrString(one, "logs"));
+    Owned views = must(PyObject_GetAttrString(one, "follows_views"));
+    Owned values = must(PyObject_GetAttrString(one, "follows_values"));
+    const int follows_views = PyObject_IsTrue(views.get());
+    const int follows_values = PyObject_IsTrue(values.get());
+    must(follows_views);
+    must(follows_values);
+    auto queue = queue::is(pending.get()) ? queue::of(pending.get()) : nullptr;
+    made->all.push_back({Py_NewRef(one), pending.release(), watched.release(), logs.release(), std::move(queue),
+                         follows_views == 1, follows_values == 1});
+  }
+  std::shared_ptr<const Listeners> old(std::move(made));
+  {
+    Locked locked;
+    anybody.store(PyTuple_GET_SIZE(all) != 0, std::memory_order_release);
+    listeners().swap(old);
+  }
+  old.reset();
+  drop_now();
+  return Py_NewRef(Py_None);
+}
+
+bool follows_without_saves() {
+  const auto now = listening();
+  if (now == nullptr) return false;
+  return std::any_of(now->all.begin(), now->all.end(),
+                     [](const Listener& one) { return !any_waiting(one) && any_followed(one); });
+}
+
+PyObject* register_kernel(PyObject*, PyObject* arguments) {
+  const char *name, *overload;
+  PyObject *packet, *written, *ran_dormant = nullptr;
+  int plain, bumps;
+  if (!PyArg_ParseTuple(arguments, "ssUO!pp|O", &name, &overload, &packet, &PyTuple_Type, &written, &plain, &bumps,
+                        &ran_dormant)) {
+    throw python_error();
+  }
+  const auto op = c10::Dispatcher::singleton().findSchema(c10::OperatorName(name, overload));
+  if (!op) {
+    PyErr_Format(PyExc_ValueError, "there is no operation %s.%s", name, overload);
+    throw python_error();
+  }
+  std::vector<size_t> positions;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(written); i++) {
+    const size_t position = PyLong_AsSize_t(PyTuple_GET_ITEM(written, i));
+    if (position == static_cast<size_t>(-1) && PyErr_Occurred() != nullptr) throw python_error();
+    if (position >= op->schema().arguments().size()) {
+      PyErr_SetString(PyExc_IndexError, "no such argument");
+      throw python_error();
+    }
+    positions.push_back(position);
+  }
+  auto told = std::make_unique<const Told>(packet, std::move(positions), plain != 0, bumps != 0);
+  Owned self = must(type->tp_alloc(type, 0));
+  auto* object = reinterpret_cast<Object*>(self.get());
+  object->kernel = new c10::KernelFunction(
+      ran_dormant == nullptr
+          ? c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Writes>(std::move(told)))
+          : c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Over>(std::move(told), ran_dormant)));
+  Silence silence;
+  object->handle = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
+      op->operator_name(), ran_dormant == nullptr ? kKey : c10::DispatchKey::ADInplaceOrView, *object->kernel,
+      std::nullopt, nullptr, "unclobber"));
+  return self.release();
+}
+
+}  // namespace unclobber::writes

@@ -1,0 +1,119 @@
+"""The save queue: the pack hook appends new saves, and the ledger takes them at the next write."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import torch
+
+from ...source import frames
+from ...torch_internals import compat
+from .saved import SavedTensor
+
+_NEWEST = 8
+"""Number of newest saves that are inspected for those of the running operation."""
+
+Ref = weakref.ref[SavedTensor]
+
+
+class SaveQueue(Protocol):
+    """Interface of the save queue.
+
+    The native core implements it in C++ and builds a ``SavedTensor`` only when one is taken out.
+    """
+
+    died: int
+    """Number of saves that left because they died, without those that ``prune`` counted."""
+
+    def __len__(self) -> int: ...
+    def append(self, ref: Any) -> None: ...
+
+    def extend(self, refs: Iterable[Any]) -> None:
+        """Append references, or the result of ``take_own``."""
+
+    def popleft(self) -> Ref: ...
+    def copy(self) -> Iterable[Ref]: ...
+
+    def prune(self) -> int:
+        """Remove dead references. Return how many were removed."""
+
+    def take(self, key: int | None) -> deque[Ref] | tuple[()]:
+        """Return references to the saves of the storage ``key``, perhaps with others; to all saves if None.
+
+        The result may be the queue itself: the caller empties it.
+        """
+
+    def put_back(self, refs: deque[Ref]) -> None:
+        """Append the remaining references of an interrupted ``take``."""
+
+    def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
+        """Remove and return the saves that the running operation made of ``tensors``, at most one of each."""
+
+    def report_all_writes(self) -> None:
+        """Report every write to the ledger from now on, even to storages of which the queue has no save."""
+
+    def can_pause_observation(self) -> bool | str | None:
+        """Return whether backward may run unobserved (``hooks.pause``), or ``"hook"`` if a leaf has a hook.
+
+        None if the caller must inspect each save, because the queue keeps no summary.
+        """
+
+
+class PythonQueue(deque[Any]):
+    """The Python core's save queue: weak references, oldest first."""
+
+    died = 0
+
+    def prune(self) -> int:
+        looked_at = self.copy()  # in one piece: other threads append meanwhile
+        alive = [ref for ref in looked_at if ref() is not None]
+        self.extend(alive)  # first: a write in another thread must not find the queue without them
+        for _ in looked_at:
+            self.popleft()
+        return len(looked_at) - len(alive)
+
+    def take(self, key: int | None) -> deque[Ref]:
+        return self
+
+    def put_back(self, refs: deque[Ref]) -> None:
+        """Do nothing, because ``take`` returned the queue itself and removed no save."""
+
+    def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
+        """Remove and return the running operation's saves of ``tensors`` among the ``_NEWEST`` saves."""
+        # Compared by identity below, because an earlier run of the line has an equal stack.
+        stack = newest_operations_stack()
+        if stack is None:
+            return []
+        left = list(tensors)
+        own: list[Ref] = []
+        others: list[Ref] = []
+        while left and self and len(own) + len(others) < _NEWEST:
+            ref = self.pop()
+            saved = ref()
+            origin = None if saved is None or saved.stack is not stack else saved.origin()
+            before = len(left)
+            left = [tensor for tensor in left if tensor is not origin]
+            if len(left) < before:
+                # Still held, it would be a cycle: the write makes it the output of a node that leads here.
+                if saved is not None:
+                    saved.held = None
+                own.append(ref)
+            else:
+                others.append(ref)
+        self.extend(reversed(others))
+        return own
+
+    def report_all_writes(self) -> None:
+        """Do nothing, because the Python kernels call the ledger at every write while it holds a save."""
+
+    def can_pause_observation(self) -> None:
+        return None
+
+
+def newest_operations_stack() -> frames.Stack | None:
+    """Return the stack of the operation that made this thread's newest node, or None if it saved nothing."""
+    number, stack = frames.newest_save()
+    return stack if number == compat.graph.next_sequence_number() else None

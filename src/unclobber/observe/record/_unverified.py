@@ -1,0 +1,74 @@
+"""Inputs of an operation whose schema declares no write, compared before and after it ran.
+
+A library may register an operation without declaring what its kernel writes; torch believes the
+schema. Inputs that live saves share are copied before such an operation. If they differ afterwards,
+the write is entered as if it had been seen just before it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from ...source import Stack
+from ...torch_internals import compat
+from ._storage import StorageLog
+from .content import same_bits
+
+
+class SharedInput(NamedTuple):
+    """An argument of the operation whose storage live saves share."""
+
+    tensor: torch.Tensor
+    before: torch.Tensor
+    log: StorageLog
+    serial: int
+    """Number of writes to the storage before the operation. If it grows, the kernels saw the write."""
+
+
+class UnverifiedCall:
+    """A run of an operation that may write unseen.
+
+    Args:
+        enter: Notes a write to a tensor of a log, by an operation at a stack.
+        operation: The operation's name without namespace and overload.
+        inputs: The operation's arguments that live saves share.
+    """
+
+    def __init__(
+        self,
+        enter: Callable[[torch.Tensor, StorageLog, str, Stack], None],
+        operation: str,
+        inputs: list[SharedInput],
+    ) -> None:
+        """Prepare to compare ``inputs`` after the run; the class lists the arguments."""
+        self._enter = enter
+        self._operation = operation
+        self._inputs = inputs
+        self.nbytes = sum(each.before.nbytes for each in inputs)
+        """Bytes that ``changed`` compares."""
+
+    def changed(self) -> bool:
+        """Return whether the operation has already written to an input unseen."""
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            return any(_written_unseen(each) for each in self._inputs)
+
+    def settle(self, stack: Stack) -> bool:
+        """Enter the finished operation's unseen writes as writes at ``stack``. Return whether it made any."""
+        wrote = False
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            for each in self._inputs:
+                if _written_unseen(each):
+                    wrote = True
+                    after = each.tensor.clone()
+                    each.tensor.copy_(each.before)  # because `enter` copies the old values from memory
+                    self._enter(each.tensor, each.log, self._operation, stack)
+                    each.tensor.copy_(after)
+        return wrote
+
+
+def _written_unseen(each: SharedInput) -> bool:
+    # A write that the kernels saw is entered already: test_a_declared_write_is_counted_as_torch_counts_it.
+    return each.log.serial == each.serial and not same_bits(each.tensor, each.before)

@@ -1,0 +1,63 @@
+"""A write to memory that live saved tensors share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...source import Stack
+from ._region import Region
+
+
+class WriteEvent:
+    """A write as the kernel below autograd saw it, just before it ran.
+
+    Equal writes (same stack, operation and region) are folded when a storage's log grows long, so
+    an endless loop keeps a bounded log; ``first`` and ``last`` then span all of them.
+    """
+
+    __slots__ = (
+        "actor", "bumps", "count", "counter", "first", "last", "operation", "region", "stack", "version",
+    )  # fmt: skip
+
+    def __init__(self, operation: str, stack: Stack, actor: Any, bumps: int = 0, version: int = 0) -> None:
+        """Describe a write that is about to run; the ledger adds its region, counter and number."""
+        self.first = self.last = 0
+        """Serial number of the write in its storage's log. 0 until it is entered there."""
+        self.count = 1
+        self.operation = operation
+        """ATen name without namespace and overload: ``add_``."""
+        self.stack = stack
+        self.region: Region | None = None
+        """The written bytes. None if only metadata changed (``unsqueeze_``) or no element was written."""
+        self.version = version
+        """Version counter of the written tensor before the write."""
+        self.bumps = bumps
+        """Number of bumps of the written tensor's version counter by this write."""
+        self.counter: int | None = None
+        """Version counter of the newest live save before the write, because the written tensor may have a
+        counter of its own (``.data``)."""
+        self.actor = actor
+        """Weak reference to the module or optimizer whose code wrote, or None."""
+
+
+def folded(events: list[WriteEvent], oldest: int) -> list[WriteEvent]:
+    """Return a shorter log: drop events older than every live save, merge equal events.
+
+    Args:
+        events: Oldest first.
+        oldest: The smallest ``since`` of all live saves.
+    """
+    kept: dict[tuple[Any, ...], WriteEvent] = {}
+    for event in events:
+        if event.last < oldest:
+            continue
+        # Equal code objects of two files compare as equal, because `co_filename` takes no part in that.
+        files = tuple(code.co_filename for code in event.stack[::2])
+        key = (files, event.stack, event.operation, event.region)
+        earlier = kept.get(key)
+        if earlier is None:
+            kept[key] = event
+        else:
+            earlier.last = event.last
+            earlier.count += event.count
+    return sorted(kept.values(), key=lambda event: event.first)

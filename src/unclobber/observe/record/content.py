@@ -1,0 +1,117 @@
+"""A tensor's content, compared bit for bit or as a hash, to notice changes without an observed write.
+
+``torch.hash_tensor`` is no alternative. It is the exclusive or of all elements: unchanged by a shuffle,
+and zero for any even number of equal elements (torch_facts). On the CPU the hash is
+Python's own 64-bit SipHash of the raw bytes, about 3 GB/s; on other devices a sum of scrambled
+words that depends on their positions, so that only one number is copied to the CPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+from ...torch_internals import compat
+from . import _streams
+
+_CHUNK = 1 << 18
+"""Bytes hashed at a time: small enough to stay in the cache between copying and hashing."""
+
+
+def digest(tensor: torch.Tensor) -> int | None:
+    """Return a hash of every bit of a strided tensor, any shape and dtype, and of the bits' order.
+
+    Returns:
+        None if there is no content to read: meta, sparse, a wrapper subclass, a storage that was
+        shrunk behind the tensor, or a CUDA graph that is being captured.
+    """
+    if not compat.tensors.is_plain(tensor) or tensor.is_meta or _streams.capturing(tensor):
+        return None
+    if tensor.is_cpu and tensor.is_contiguous():
+        return _of_bytes(tensor) if _in_storage(tensor) else None  # no torch operation runs: cheap and unseen
+    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+        tensor = compat.tensors.physical(tensor)
+        if not _in_storage(tensor):
+            return None
+        if not tensor.is_contiguous():
+            tensor = tensor.contiguous()
+        return _of_bytes(tensor) if tensor.device.type == "cpu" else of_words(tensor)
+
+
+def _in_storage(tensor: torch.Tensor) -> bool:
+    if tensor.numel() == 0:
+        return True
+    last = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    end = (tensor.storage_offset() + last + 1) * tensor.itemsize
+    return end <= tensor.untyped_storage().nbytes()
+
+
+def _of_bytes(tensor: torch.Tensor) -> int:
+    """Return Python's hash of the bytes of a contiguous CPU tensor; 0 if it has none."""
+    nbytes = tensor.numel() * tensor.itemsize
+    if nbytes == 0:
+        return 0
+    start = tensor.data_ptr()
+    if nbytes <= _CHUNK:
+        return hash(ctypes.string_at(start, nbytes))
+    return hash(
+        tuple(
+            hash(ctypes.string_at(start + offset, min(_CHUNK, nbytes - offset)))
+            for offset in range(0, nbytes, _CHUNK)
+        )
+    )
+
+
+def of_words(tensor: torch.Tensor) -> int:
+    """Return a content hash of a contiguous tensor, computed by torch operations on its own device."""
+    raw = tensor.reshape(-1).view(torch.uint8)
+    missing = -raw.numel() % 8
+    if missing:
+        raw = torch.cat((raw, raw.new_zeros(missing)))
+    if raw.storage_offset() % 8:  # `view(torch.int64)` refuses an offset that is no multiple of 8 bytes
+        raw = raw.clone()
+    words = raw.view(torch.int64)
+    # Positions take part, because a plain sum is the same after a shuffle.
+    place = torch.arange(1, words.numel() + 1, dtype=torch.int64, device=words.device)
+    # Multiplication carries upwards only: fold the high bits down between the two rounds.
+    mixed = (words ^ place * -7046029254386353131) * -4658895280553007687
+    mixed = (mixed ^ (mixed >> 29)) * -7723592293110705685
+    return int((mixed ^ (mixed >> 32)).sum())
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether two tensors are equal in shape, dtype, device and every bit, NaNs included."""
+    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    # Bytes, not values: `torch.equal` says that NaN differs from NaN and that -0.0 equals 0.0
+    # (test_nan_and_signed_zero_come_back).
+    return a.numel() == 0 or a.is_meta or torch.equal(_bytes_of(a), _bytes_of(b))
+
+
+def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return a mask of the elements in which two tensors of one shape differ. A NaN equals a NaN."""
+    differs = a != b
+    if a.is_floating_point() or a.is_complex():
+        differs &= ~(a.isnan() & b.isnan())
+    return differs
+
+
+def each_once(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view that holds each element once: expanded dimensions are narrowed to 1.
+
+    Example:
+        >>> each_once(torch.zeros(3, 1).expand(3, 4)).shape
+        torch.Size([3, 1])
+    """
+    for dim, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.size(dim) > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    flat = compat.tensors.physical(tensor).contiguous().view(-1)
+    if flat.numel() == 1:
+        flat = flat.as_strided((1,), (1,))  # one element counts as contiguous whatever its stride
+    return flat.view(torch.uint8)

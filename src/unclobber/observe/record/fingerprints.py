@@ -1,0 +1,290 @@
+"""Content hashes of live saved tensors, which reveal changes without an observed write.
+
+A hash is taken when the operation that saved the tensor has finished (batch norm fills running
+statistics, RReLU its noise, after they were saved) and compared when backward unpacks the tensor.
+After an observed write it is taken again. In between, a few are checked whenever the
+program calls torch, so that a change can be located between two lines: first those whose
+memory was handed out of torch (``.numpy()``, ``data_ptr()``), then the others in turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterator
+
+import torch
+
+from ...source import Stack, statement_between
+from ._fingerprint import Fingerprint, ProgramPoint
+from .content import digest
+from .saved import SavedTensor
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_BYTES_AN_EVENT = 1 << 18
+"""Bytes of handed-out memory that are checked at each call of torch; unused ones add up."""
+_MOST_CREDIT = 1 << 28
+_LARGEST_IN_TURN = 1 << 14
+"""Size limit in bytes of other saves that are checked, one at each call of torch."""
+_DEAD_AT_A_TIME = 16
+_MOST_STATEMENTS = 256
+"""Pairs of places whose statement is remembered, because a loop comes back to the same pairs."""
+
+
+class Fingerprints:
+    """All fingerprints of one session.
+
+    Args:
+        rate: The share of saved tensors that get one, 0 to 1. The choice depends on their count alone,
+            so that two runs of a program choose the same tensors.
+        key_of: Returns a tensor's storage key, or None if it has no storage.
+    """
+
+    def __init__(self, rate: float, key_of: Callable[[torch.Tensor], int | None]) -> None:
+        """Make an empty table; the class lists the arguments."""
+        self._limit = int(rate * 2**64)
+        self._key_of = key_of
+        self._count = 0
+        self._local = _Queue()
+        self._by_key: dict[int, list[weakref.ref[Fingerprint]]] = {}
+        self._turn: deque[weakref.ref[Fingerprint]] = deque()
+        self._handed_out: set[int] = set()
+        self._credit = 0
+        self._moments = 0
+        self._statements: dict[tuple[Stack, Stack], Stack | None] = {}
+        self._lock = threading.RLock()
+
+    def quiet(self) -> contextlib.AbstractContextManager[None]:
+        """Return a context in which torch calls of this thread are unclobber's, not the program's."""
+        return _Quiet(self._local)
+
+    # --- called by the hooks -------------------------------------------------------------------
+
+    def add(self, saved: SavedTensor) -> None:
+        """Note a tensor that was saved by an operation which may still be running."""
+        self._count += 1
+        with self.quiet():
+            self._add(saved)
+
+    def _add(self, saved: SavedTensor) -> None:
+        """Give ``saved`` a fingerprint if it is chosen. The hash is taken once its operation has finished."""
+        # Multiples of the golden ratio spread evenly, so every stretch of the run gets its share; a random
+        # choice would not repeat (test_sampling_is_deterministic_and_proportional).
+        if (self._count * _GOLDEN) % 2**64 >= self._limit:
+            return
+        key = self._key_of(saved.alias)
+        if key is None:
+            return
+        if not saved.alias.untyped_storage().resizable():
+            self._handed_out.add(key)  # `from_numpy` and the like: another library owns the memory
+        fingerprint = Fingerprint(saved.alias, key, threading.get_ident())
+        saved.fingerprint = fingerprint
+        ref = weakref.ref(fingerprint)
+        with self._lock:
+            self._by_key.setdefault(key, []).append(ref)
+            self._turn.append(ref)
+        self._local.waiting.append(ref)
+
+    def before_write(self, key: int, place: Callable[[], ProgramPoint]) -> None:
+        """Check the storage's fingerprints before an observed write, and let them be taken again after it."""
+        if key not in self._by_key:
+            return
+        with self.quiet(), self._lock:
+            for fingerprint in self._alive(key):
+                self._look(fingerprint, place)
+                # A change found before stays the finding: the new hash would hide it.
+                if fingerprint.bad is None and not fingerprint.at_need_only:
+                    fingerprint.value = None
+                    fingerprint.owner = threading.get_ident()
+                    self._local.waiting.append(weakref.ref(fingerprint))
+
+    def given_back(self, key: int) -> None:
+        """Compare the storage's fingerprints only at unpack, because its memory is about to be freed.
+
+        Refilling the memory is no change of content: sharded training gathers the values that were there.
+        """
+        with self._lock:
+            for fingerprint in self._alive(key):
+                fingerprint.at_need_only = True
+
+    def hand_out(self, tensor: torch.Tensor) -> None:
+        """Check the tensor's memory at each torch call, because code outside torch can now write to it."""
+        with self.quiet():
+            key = self._key_of(tensor)
+        if key is not None:
+            self._handed_out.add(key)
+
+    def before_call(self, place: Callable[[], ProgramPoint]) -> None:
+        """Take the waiting fingerprints and check some others, just before a torch call of this thread."""
+        local = self._local
+        if local.quiet:
+            return
+        with self.quiet(), self._lock:
+            # Even before a call and odd after it, also if `after_call` was skipped for the previous call.
+            self._moments += 2 - self._moments % 2
+            place = _Once(place, self._now())
+            if local.waiting:
+                self._settle(place)
+            if self._handed_out:
+                self._look_at_handed_out(place)
+            if self._turn:
+                self._look_at_next(place)
+
+    def after_call(self, place: Callable[[], ProgramPoint]) -> None:
+        """Take the waiting fingerprints and check handed-out memory, just after a torch call."""
+        local = self._local
+        if local.quiet:
+            return
+        self._moments += 1
+        if not (local.waiting or self._handed_out):
+            return
+        with self.quiet(), self._lock:
+            place = _Once(place, self._now())
+            if local.waiting:
+                self._settle(place)
+            if self._handed_out:
+                self._look_at_handed_out(place)
+
+    def _now(self) -> int | None:
+        # With a second thread, the statement between two moments of this thread need not be the writer.
+        alone = threading.active_count() == 1 or all(map(_is_harmless, threading.enumerate()))
+        return self._moments if alone else None
+
+    def _look_at_handed_out(self, place: Callable[[], ProgramPoint]) -> None:
+        self._credit = min(self._credit + _BYTES_AN_EVENT, _MOST_CREDIT)
+        for key in self._handed_out & self._by_key.keys():
+            for fingerprint in self._alive(key):
+                if fingerprint.nbytes <= self._credit:
+                    self._credit -= fingerprint.nbytes
+                    self._look(fingerprint, place)
+
+    def _look_at_next(self, place: Callable[[], ProgramPoint]) -> None:
+        """Check the next fingerprint in turn, if it is small. Skip at most ``_DEAD_AT_A_TIME`` dead ones."""
+        for _ in range(min(_DEAD_AT_A_TIME, len(self._turn))):
+            ref = self._turn.popleft()
+            fingerprint = ref()
+            if fingerprint is not None:
+                self._turn.append(ref)
+                if fingerprint.nbytes <= _LARGEST_IN_TURN:
+                    self._look(fingerprint, place)
+                return
+
+    def look_at(self, tensor: torch.Tensor, place: Callable[[], ProgramPoint]) -> None:
+        """Check all fingerprints of the tensor's storage now."""
+        with self.quiet(), self._lock:
+            key = self._key_of(tensor)
+            for fingerprint in () if key is None else self._alive(key):
+                self._look(fingerprint, place)
+
+    # --- called at unpack ----------------------------------------------------------------------
+
+    def changed(self, saved: SavedTensor, place: Callable[[], ProgramPoint]) -> Fingerprint | None:
+        """Return the fingerprint of ``saved`` if its content changed without an observed write, else None."""
+        fingerprint: Fingerprint | None = getattr(saved, "fingerprint", None)
+        if fingerprint is None:
+            return None
+        with self.quiet(), self._lock:
+            if self._local.waiting:
+                self._settle(place)
+            fingerprint.at_need_only = False
+            self._look(fingerprint, place)
+            return fingerprint if fingerprint.bad is not None else None
+
+    # --- inside --------------------------------------------------------------------------------
+
+    def _settle(self, place: Callable[[], ProgramPoint]) -> None:
+        """Take the hashes that waited for this thread's operation to finish."""
+        waiting, self._local.waiting = self._local.waiting, []
+        thread = threading.get_ident()
+        for ref in waiting:
+            fingerprint = ref()
+            alias = None if fingerprint is None else fingerprint.alias()
+            # After a write in another thread, that thread takes the hash.
+            if fingerprint is None or alias is None or fingerprint.owner != thread:
+                continue
+            if fingerprint.value is None and fingerprint.bad is None:
+                fingerprint.value = digest(alias)
+                fingerprint.good = place()
+
+    def _look(self, fingerprint: Fingerprint, place: Callable[[], ProgramPoint]) -> None:
+        """Compare a fingerprint with the content. Note ``place()`` as the last good or first bad point."""
+        alias = fingerprint.alias()
+        if alias is None or fingerprint.value is None or fingerprint.bad is not None:
+            return
+        if fingerprint.at_need_only:
+            return
+        now = digest(alias)
+        if now is None:
+            return
+        if now == fingerprint.value:
+            fingerprint.good = place()
+        else:
+            fingerprint.bad = bad = place()
+            fingerprint.write = self._statement(fingerprint.good, bad)
+
+    def _statement(self, good: ProgramPoint | None, bad: ProgramPoint) -> Stack | None:
+        """Return the stack of the only statement between two consecutive checks, or None if several ran."""
+        if good is None or good.moment is None or bad.moment != good.moment + 1 or bad.after:
+            return None
+        where = good.stack, bad.stack
+        if where not in self._statements:
+            if len(self._statements) > _MOST_STATEMENTS:
+                self._statements.clear()
+            self._statements[where] = statement_between(good.stack, good.name, bad.stack, bad.name)
+        return self._statements[where]
+
+    def _alive(self, key: int) -> Iterator[Fingerprint]:
+        """Yield the live fingerprints of a storage. Forget its dead ones."""
+        refs = self._by_key.get(key, [])
+        alive = [(ref, fingerprint) for ref in refs if (fingerprint := ref()) is not None]
+        if alive:
+            self._by_key[key] = [ref for ref, _ in alive]
+        else:
+            self._by_key.pop(key, None)
+        for _, fingerprint in alive:
+            yield fingerprint
+
+
+def _is_harmless(thread: threading.Thread) -> bool:
+    """Return whether it is the current thread, or tqdm's monitor, which outlives its bar and only waits."""
+    return thread is threading.current_thread() or type(thread).__module__ == "tqdm._monitor"
+
+
+class _Once:
+    """The program point of one event, captured at the first call."""
+
+    __slots__ = ("_moment", "_place", "_point")
+
+    def __init__(self, place: Callable[[], ProgramPoint], moment: int | None) -> None:
+        self._place = place
+        self._moment = moment
+        self._point: ProgramPoint | None = None
+
+    def __call__(self) -> ProgramPoint:
+        if self._point is None:
+            self._point = self._place()._replace(moment=self._moment)
+        return self._point
+
+
+class _Queue(threading.local):
+    """A thread's fingerprints that wait for its running operation to finish."""
+
+    def __init__(self) -> None:
+        self.waiting: list[weakref.ref[Fingerprint]] = []
+        self.quiet = False
+
+
+class _Quiet(contextlib.AbstractContextManager[None]):
+    __slots__ = ("_before", "_local")
+
+    def __init__(self, local: _Queue) -> None:
+        self._local = local
+
+    def __enter__(self) -> None:
+        self._before = self._local.quiet
+        self._local.quiet = True
+
+    def __exit__(self, *error: object) -> None:
+        self._local.quiet = self._before

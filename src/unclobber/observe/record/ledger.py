@@ -1,0 +1,834 @@
+"""The ledger of one session: saves as they are packed, writes as they happen.
+
+The two entries that run at every save and at every write are ``pending.append`` and
+``before_write``. A save is only put on a queue. It is entered in its storage's log when
+the next write anywhere is about to happen. Most saves are dead by then (backward freed them),
+so a training loop whose writes come after backward files nothing at all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ...model import Reached
+from ...source import frames
+from ...torch_internals import compat
+from . import _streams
+from ._by_address import SavesByAddress
+from ._fingerprint import ProgramPoint
+from ._queue import PythonQueue, SaveQueue, newest_operations_stack
+from ._region import overlap, region_of
+from ._shared_counters import SharedCounters
+from ._storage import StorageLog
+from ._undo import Account
+from ._unverified import SharedInput, UnverifiedCall
+from ._view_writes import ViewWrites, concerns
+from ._write_event import WriteEvent
+from .content import same_bits
+from .fingerprints import Fingerprints
+from .saved import LogEntry, SavedTensor, StorageSwap, note_original, same_memory
+from .saved_bytes import SavedBytes
+from .selection import select
+from .self_overlap import LARGEST_COPY, overlaps_itself
+
+_FIRST_PRUNE = 4096
+
+METADATA_ONLY = frozenset({
+    "set_", "set_data", "resize_", "resize_as_", "resize_as_sparse_", "_resize_output_", "t_",
+    "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "as_strided_", "detach_",
+    "rename_", "_coalesced_", "sparse_resize_", "sparse_resize_and_clear_",
+})  # fmt: skip
+"""Operations that torch counts as writes but that change no element of the old memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaveState:
+    """The save state: what is known of a save record when backward unpacks it."""
+
+    saved: SavedTensor
+    version: int
+    """Version counter now."""
+    unseen: bool
+    """Whether the counter moved more often than by the observed writes."""
+    value: torch.Tensor | None
+    """The saved value, rebuilt from undo records. None if no element was overwritten, or if it is unknown."""
+    changed: bool
+    """Whether any saved element differs now, bit for bit. False if unknown, except that every write counts
+    as a change while a CUDA graph is captured."""
+    storage_swapped: bool
+    """Whether it changed because ``.data =`` or ``set_`` gave the tensor memory with other values."""
+    now: torch.Tensor
+    """The tensor that torch would read."""
+
+    @property
+    def moved(self) -> bool:
+        """Return whether the version counter differs from that at the save."""
+        return self.version != self.saved.version
+
+    @property
+    def refused(self) -> bool:
+        """Return whether torch's own check refuses. It never refuses a tensor that other hooks keep."""
+        return self.moved and not self.saved.unchecked
+
+
+class Ledger:
+    """Saves, writes and undo records of one session.
+
+    Args:
+        keeps_originals: Whether tensors that torch would keep alive are kept from their first write on, so
+            that a report can describe their later history.
+        queue: The save queue; a new ``PythonQueue`` if None.
+    """
+
+    follows_views = True
+    follows_values = False
+
+    def __init__(self, *, keeps_originals: bool = False, queue: SaveQueue | None = None) -> None:
+        """Make an empty ledger; the class lists the arguments."""
+        self._keeps_originals = keeps_originals
+        self.pending: SaveQueue = PythonQueue() if queue is None else queue
+        """Saves since the last write. The pack hook appends to it, in any thread."""
+        self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
+        """Saves by storage key, since the last write to that storage."""
+        self.logs: dict[int, weakref.ref[StorageLog]] = {}
+        """Logs of storages that were written while live saves shared them, by storage key."""
+        self.account = Account()
+        self.write_count = 0
+        """Number of writes to memory that live saves share."""
+        self.fingerprints: Fingerprints | None = None
+        """Content hashes of live saves; None if the session takes none."""
+        self.saves_by_address: SavesByAddress | None = None
+        """Saves whose memory another storage may cover, by address; None while no such save is known."""
+        self.on_self_overlap: Callable[[str, frames.Stack], None] | None = None
+        """Called with an operation that is about to read what it has overwritten itself, and its stack."""
+        self.unrecorded: Callable[[Exception], str] = str
+        """Called when recording a write fails. Returns the sentence that is stored with every save the write
+        may have hit."""
+        self.view_writes = ViewWrites()
+        """Writes that a view may have missed; all sessions share one object."""
+        self.saved_bytes: SavedBytes | None = None
+        """Bytes that each line keeps; None if the session doesn't count them."""
+        self.transform: frames.Stack | None = None
+        """Stack of the first ``torch.func`` transform, whose saves go unseen because it allows no hooks."""
+        self.replay: frames.Stack | None = None
+        """Stack of the first CUDA graph replay, whose writes go unseen because it runs no operation."""
+        self.shared_counters: SharedCounters | None = None
+        """Version counters that count writes to two memories; None until the program makes one."""
+        self._saves_taken = 0
+        """Number of saves that have left the queue."""
+        self.pending_limit = _FIRST_PRUNE
+        self._watched_limit = _FIRST_PRUNE
+        self._lock = threading.RLock()
+
+    # --- fed by hooks ---------------------------------------------------------------------------
+
+    def prune(self) -> None:
+        """Forget queued saves that have died. Allow the queue to double before the next call."""
+        with self._lock:
+            self._saves_taken += self.pending.prune()
+            self.pending_limit = 2 * len(self.pending) + _FIRST_PRUNE
+
+    def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
+        """Take the saves that the running operation just made of ``tensors`` off the queue.
+
+        Returns:
+            At most one save for each tensor, as ``SaveQueue.extend`` takes it back. Empty if the queue does
+            not receive the operation's saves.
+        """
+        with self._lock:
+            return self.pending.take_own(tensors)
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> StorageLog | None:
+        """Record that a kernel is about to write to ``tensor``, in any thread.
+
+        Args:
+            tensor: The tensor to be written, any layout.
+            operation: ATen name without overload.
+            bumps: Whether the kernel moves the version counter afterwards.
+            args: The operation's arguments, which may select elements.
+            kwargs: Its keyword arguments.
+        Returns:
+            The log of the storage. None if no live save shares it, or if the write could not be recorded.
+        """
+        try:
+            storage = tensor.untyped_storage()
+        except (RuntimeError, ValueError):
+            # Without storage (sparse, wrappers) only the version of a save is checked, as by torch
+            # (test_sparse).
+            return None
+        try:
+            key: int = storage._cdata
+            borrowed = self.saves_by_address is not None or not storage.resizable()
+            # Two holders are the tensor and `storage`: a save's alias would be a third.
+            if not borrowed and compat.tensors.holders_at(key) == 2:
+                return None
+            if self.pending:
+                self._sort_pending(key)
+            overlap_at = None
+            if self.on_self_overlap is not None and overlaps_itself(operation, tensor, key, args, kwargs):
+                overlap_at = frames.of_program()
+        except Exception as error:
+            self._not_recorded(tensor, error)
+            return None
+        # Between the two `try`, because a strict session raises the program's error here
+        # (test_strict_raises_before_the_write), which is no internal error.
+        if self.on_self_overlap is not None and overlap_at is not None:
+            self.on_self_overlap(operation, overlap_at)
+        try:
+            log = self._log_of(key, tensor)
+            by_views = concerns(tensor)
+            elsewhere = None
+            if borrowed or self.saves_by_address is not None:
+                elsewhere = self._elsewhere(tensor, key, storage)
+            if log is None and not by_views and not elsewhere:
+                return None
+            stack = frames.of_program()
+            if by_views:
+                self.view_writes.note(tensor, storage, _version(tensor), operation, stack)
+            if log is None and not elsewhere:
+                return None
+            event = WriteEvent(operation, stack, frames.actor(3), bumps)
+            if elsewhere and operation not in METADATA_ONLY:
+                self._enter_elsewhere(tensor, elsewhere, event, args, kwargs)
+            return None if log is None else self._enter(tensor, log, event, args, kwargs)
+        except Exception as error:
+            self._not_recorded(tensor, error)
+            return None
+
+    def _not_recorded(self, tensor: torch.Tensor, error: Exception) -> None:
+        """Handle an internal error while a write to ``tensor`` was recorded.
+
+        The program goes on, but nothing is certain any more about the saves that share the memory.
+        """
+        fault = self.unrecorded(error)
+        with self._lock:
+            queued = itertools.chain(self.pending.copy(), *self.watched.values())
+            alive = [saved for ref in queued if (saved := ref()) is not None]
+            for saved in (*alive, *self.live_saves()):
+                if self.saves_by_address is not None or _may_share(saved.alias, tensor):
+                    _lose(saved, fault)
+
+    def _enter(
+        self,
+        tensor: torch.Tensor,
+        log: StorageLog,
+        event: WriteEvent,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+        shift: int = 0,
+    ) -> StorageLog:
+        """Note a write that is about to happen, and keep the values that it will destroy.
+
+        ``shift`` is that of ``StorageLog.preserve``.
+        """
+        operation = event.operation
+        with self._lock:
+            self.write_count += 1
+            region = None if operation in METADATA_ONLY else region_of(tensor)
+            if region is not None:
+                region = region.moved(shift)
+            event.first = event.last = log.serial
+            event.region, event.version, event.counter = region, _version(tensor), log.counter()
+            if region is not None and not tensor.is_meta and compat.tensors.is_plain(tensor):
+                selection = select(operation, args, kwargs or {}) if args and tensor is args[0] else None
+                log.preserve(self.account, tensor, region, selection, shift)
+            log.note(event)
+            if operation == "set_":
+                new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
+                self._note_storage_swap(log, tensor, event, new)
+        return log
+
+    def _elsewhere(self, tensor: torch.Tensor, key: int, storage: torch.UntypedStorage) -> dict[int, int]:
+        """Return the other storages over this memory that live saves share (``SavesByAddress.elsewhere``)."""
+        with self._lock:
+            known = self.track_by_address()
+            # Only a write through borrowed memory can hit torch's own: without one the table may stay small
+            # (test_memory_of_torchs_own_is_not_looked_up).
+            if not known.everything and not storage.resizable():
+                self._sort_pending()  # those of every storage
+                known.take_everything(self.saves())
+            return known.elsewhere(tensor, key)
+
+    def track_by_address(self) -> SavesByAddress:
+        """Start checking every write for saves of the same memory under another storage. Return the table."""
+        if self.saves_by_address is None:
+            self.saves_by_address = SavesByAddress()
+            self.pending.report_all_writes()
+        return self.saves_by_address
+
+    def _enter_elsewhere(
+        self,
+        tensor: torch.Tensor,
+        elsewhere: dict[int, int],
+        event: WriteEvent,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Note a write in the logs of other storages over the same memory, whose counters it doesn't move."""
+        for key, shift in elsewhere.items():
+            log = self._log_of(key)
+            if log is not None:
+                if self.fingerprints is not None:
+                    self.fingerprints.before_write(key, lambda: ProgramPoint(event.stack, False))
+                own = WriteEvent(event.operation, event.stack, event.actor)
+                self._enter(tensor, log, own, args, kwargs, shift)
+
+    def unverified(self, operation: str, tensors: list[torch.Tensor], records: bool) -> UnverifiedCall | None:
+        """Copy the shared arguments of an operation that is about to run and declares no write.
+
+        Args:
+            operation: The operation's name without namespace and overload.
+            tensors: Its tensor arguments.
+            records: Whether autograd has made a node for it.
+        Returns:
+            The call, which compares the arguments afterwards. None if no live save shares any of them, apart
+            from saves that the operation has made itself.
+        """
+        tensors = [
+            t
+            for t in tensors
+            if compat.tensors.holders(t) > 1
+            and compat.tensors.is_plain(t)
+            and not t.is_meta
+            and t.numel() * t.itemsize <= LARGEST_COPY
+            and not _streams.capturing(t)
+        ]
+        if not tensors:
+            return None
+        self._sort_pending()
+        own = newest_operations_stack() if records else None
+        inputs = []
+        with self._lock:
+            for tensor in tensors:
+                key = compat.tensors.storage_key_or_none(tensor)
+                if key is None:
+                    continue
+                log = self._log_of(key)
+                if log is None or all(saved.stack == own for saved in log.saves()):
+                    continue
+                with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+                    inputs.append(SharedInput(tensor, tensor.clone(), log, log.serial))
+        return UnverifiedCall(self.enter, operation, inputs) if inputs else None
+
+    def enter(self, tensor: torch.Tensor, log: StorageLog, operation: str, stack: frames.Stack) -> None:
+        """Note a write that no kernel saw, after the caller has put the old values back for now."""
+        key = compat.tensors.storage_key_or_none(tensor)
+        try:
+            if self.fingerprints is not None and key is not None:
+                self.fingerprints.before_write(key, lambda: ProgramPoint(stack, False))
+            self._enter(tensor, log, WriteEvent(operation, stack, None))
+        except Exception as error:
+            self._not_recorded(tensor, error)
+
+    def _sort_pending(self, wanted: int | None = None) -> None:
+        """Move every queued save that is still alive to ``watched``, under its storage's key.
+
+        Backward itself writes (it adds gradients up) while most saves are alive, so this is hot:
+        a key and a list, nothing more. If a storage is written, ``_file`` completes the work.
+
+        Args:
+            wanted: The only storage key that the caller needs. Saves of other storages may stay in the queue.
+        """
+        watched = self.watched
+        with self._lock:
+            if self.saves_by_address is not None and self.saves_by_address.everything:
+                wanted = None
+            pending = self.pending.take(wanted)
+            while pending:
+                try:
+                    ref = pending.popleft()
+                except IndexError:
+                    return  # another thread took the last
+                self._saves_taken += 1
+                try:
+                    saved = ref()
+                    if saved is None:
+                        continue
+                    try:
+                        storage = saved.alias.untyped_storage()
+                    except (RuntimeError, ValueError):  # it has none
+                        saved.entry = LogEntry(None, 0, 0, 1, False)
+                        continue
+                    key: int = storage._cdata
+                    if self.saves_by_address is not None or not storage.resizable():
+                        known = self.track_by_address()
+                        if known.everything or not storage.resizable():
+                            known.add(saved)
+                except Exception:
+                    # Put back, because a later write must find these saves in the queue or in `watched`.
+                    self.pending.append(ref)
+                    self.pending.put_back(pending)
+                    self._saves_taken -= 1
+                    raise
+                if key in watched:
+                    watched[key].append(ref)
+                else:
+                    watched[key] = [ref]
+            if len(watched) > self._watched_limit:
+                self._forget_dead_watched()
+                self._watched_limit = 2 * len(watched) + _FIRST_PRUNE
+
+    def _forget_dead_watched(self) -> None:
+        """Drop the dead saves from ``watched``, and the storages that have no other."""
+        with self._lock:
+            for key, refs in list(self.watched.items()):
+                alive = [ref for ref in refs if ref() is not None]
+                if alive:
+                    self.watched[key] = alive
+                else:
+                    del self.watched[key]
+
+    def _log_of(self, key: int, target: torch.Tensor | None = None) -> StorageLog | None:
+        """File the storage's saves and return its log; None if no live save shares it.
+
+        ``target`` is the tensor through which the storage is about to be written, if that is known.
+        """
+        if key in self.watched:
+            self._file(key, target)
+        ref = self.logs.get(key)
+        return None if ref is None else ref()
+
+    def _file(self, key: int, target: torch.Tensor | None = None) -> None:
+        """Enter the saves that share a storage into its log, because the storage is about to be written."""
+        with self._lock:
+            for ref in self.watched.get(key, ()):
+                saved = ref()
+                if saved is None:
+                    continue
+                held, saved.held = saved.held, None
+                entry = saved.entry
+                if entry is not None:
+                    continue  # `_lose` has given it an entry, which says that nothing is known
+                if not compat.tensors.is_plain(saved.alias):
+                    saved.entry = LogEntry(None, 0, 0, 1, False)
+                    continue
+                self._storage_log(key).add(saved)
+                if self._keeps_originals and saved.entry is not None:
+                    note_original(saved, saved.entry, target)
+                del held  # only now, because `note_original` reaches the tensor by a weak reference
+            self.watched.pop(key, None)  # last, because after an internal error `_not_recorded` looks there
+
+    def _storage_log(self, key: int) -> StorageLog:
+        """Return the storage's log, which only its saves keep alive. Create it if there is none."""
+        ref = self.logs.get(key)
+        log = None if ref is None else ref()
+        if log is None:
+            log = StorageLog()
+            logs = self.logs
+
+            def forget(dead: weakref.ref[StorageLog]) -> None:
+                if logs.get(key) is dead:
+                    del logs[key]
+
+            self.logs[key] = weakref.ref(log, forget)
+        return log
+
+    def before_replay(self) -> None:
+        """Note where a CUDA graph is replayed for the first time."""
+        if self.replay is None:
+            self.replay = frames.of_program()
+
+    def before_export(self) -> None:
+        """Track memory by address, because a DLPack export may give a tensor's memory a second storage."""
+        self.track_by_address()
+
+    def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
+        """Forget the values in memory that ``storage.resize_()`` is about to free without moving a counter.
+
+        Keeping them would defeat the program's purpose: sharded training frees weights so, and gathers
+        equal ones again before backward. Only torch's own check covers these saves from now on.
+        """
+        key = compat.tensors.key_of_storage(storage)
+        self._sort_pending(key)
+        if self.fingerprints is not None:
+            self.fingerprints.given_back(key)
+        with self._lock:
+            log = self._log_of(key)
+            if log is not None:
+                log.lose(size)
+
+    def marked_dirty(self, tensor: torch.Tensor) -> None:
+        """Count one bump for a tensor that a custom Function marked dirty, because no write explains it."""
+        with self._lock:
+            key = compat.tensors.storage_key_or_none(tensor)
+            ref = None if key is None else self.logs.get(key)
+            log = None if ref is None else ref()
+            if log is not None:
+                log.settle(log.bumps + 1)
+
+    def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
+        """Note that ``tensor.data = new`` is about to exchange the tensor's memory, and move no counter."""
+        key = compat.tensors.storage_key_or_none(tensor)
+        if key is None:
+            return
+        self._sort_pending(key)
+        with self._lock:
+            # Without another holder of the storage, the counter counts writes to the new one only.
+            if compat.tensors.holders(tensor) > 1:
+                self._share_counter(tensor, key, compat.tensors.storage_key_or_none(new))
+            log = self._log_of(key)
+            if log is None:
+                return
+            event = WriteEvent("set_data", frames.of_program(), frames.actor(), version=_version(tensor))
+            event.first = event.last = log.serial
+            event.region = region_of(tensor)
+            self._note_storage_swap(log, tensor, event, new)
+
+    def _share_counter(self, tensor: torch.Tensor, old: int, new: int | None) -> None:
+        """Count writes to both storages, because ``tensor`` changes storage and keeps its shared counter."""
+        if new is None or new == old:
+            return
+        if self.shared_counters is None:
+            counters = self.shared_counters = SharedCounters()
+            before_write = self.before_write
+
+            def before_write_counted(
+                tensor: torch.Tensor, operation: str, bumps: bool, *arguments: Any
+            ) -> Any:
+                """Note the write for its shared counter, then record it as ``before_write`` does."""
+
+                def event() -> WriteEvent:
+                    return WriteEvent(
+                        operation, frames.of_program(), frames.actor(), bumps=True, version=_version(tensor)
+                    )
+
+                uncertain = None
+                try:
+                    key = compat.tensors.storage_key_or_none(tensor)
+                    if key is not None:
+                        uncertain = counters.written(tensor, key, event, bumps)
+                except Exception as error:
+                    self._not_recorded(tensor, error)
+                log = before_write(tensor, operation, bumps, *arguments)
+                return log if uncertain is None else uncertain.over(log)
+
+            self.pending.report_all_writes()
+            # On the object: programs that exchange no memory pay nothing for this.
+            self.before_write = before_write_counted  # type: ignore[method-assign,assignment]
+        self.shared_counters.exchanged(tensor, old, new)
+
+    def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
+        """Note that ``tensor.detach_()`` has dropped ``node``, which had made it.
+
+        Torch reads a saved tensor's history at unpack, except for a result of the unpacking node itself.
+        """
+        key = compat.tensors.storage_key_or_none(tensor)
+        if key is None:
+            return
+        self._sort_pending(key)
+        with self._lock:
+            log = self._log_of(key)
+            if log is None:
+                return
+            own = {id(kept) for _, kept in compat.kept.raw_saved(node)}
+            stack = frames.of_program()
+            for saved in log.saves():
+                if saved.entry is not None and saved.origin() is tensor and id(saved) not in own:
+                    saved.entry.detached = stack
+
+    def _note_storage_swap(
+        self, log: StorageLog, tensor: torch.Tensor, event: WriteEvent, new: torch.Tensor | None
+    ) -> None:
+        """Observe the memory of ``new`` from now on for the saves of ``tensor``, which gets that memory."""
+        to: SavedTensor | None = None
+        for saved in log.saves():
+            if saved.entry is not None and saved.origin() is tensor:
+                if to is None and new is not None:
+                    to = self.file(new, event.stack)
+                saved.entry.storage_swap = StorageSwap(event, to)
+
+    def saves(self, *, queued: bool = True) -> list[SavedTensor]:
+        """Return all live saves, of written storages or not; without those in the queue unless ``queued``."""
+        refs = list(itertools.chain(self.pending.copy() if queued else (), *list(self.watched.values())))
+        alive = [saved for ref in refs if (saved := ref()) is not None]
+        # Each backward calls this: dead references would add up in a program that never writes.
+        if 2 * len(alive) < len(refs):
+            self.prune()
+            self._forget_dead_watched()
+        if self.logs:
+            alive.extend(self.live_saves())
+        return alive
+
+    def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+        """Yield the tensors that saves of the storage of ``tensor`` hold.
+
+        Each is a Python object of its own afterwards: a save in the native queue owns its tensor in C++.
+        """
+        key = compat.tensors.storage_key_or_none(tensor)
+        if key is None:
+            return
+        self._sort_pending(key)
+        for ref in tuple(self.watched.get(key, ())):
+            saved = ref()
+            if saved is not None and saved.held is not None:
+                yield saved.held
+
+    def anything_alive(self) -> bool:
+        """Return whether any save is alive. Forget dead saves on the way."""
+        with self._lock:
+            if self.logs:
+                return True
+            self.prune()
+            if self.pending:
+                return True
+            for refs in self.watched.values():
+                if any(ref() is not None for ref in refs):
+                    return True
+            self.watched.clear()
+            return False
+
+    def file(self, tensor: torch.Tensor, stack: frames.Stack) -> SavedTensor:
+        """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""
+        saved = SavedTensor.__new__(SavedTensor)
+        with compat.unseen.unseen_by_functions():
+            saved.alias = tensor.detach()
+            saved.version = _version(tensor)
+            saved.requires_grad = tensor.requires_grad
+        saved.held = None
+        saved.origin = weakref.ref(tensor)
+        saved.base = None
+        saved.stack = stack
+        saved.entry = None
+        self.pending.append(weakref.ref(saved))
+        self._saves_taken -= 1  # `save_count` counts autograd's saves only
+        return saved
+
+    # --- called by the session ------------------------------------------------------------------
+
+    def state_of(self, saved: SavedTensor) -> SaveState:
+        """Return the save state of ``saved``, with its value rebuilt if it was overwritten."""
+        with self._lock:
+            return self._state_of(saved)
+
+    def _state_of(self, saved: SavedTensor) -> SaveState:
+        """Return the save state of ``saved``. The caller holds the lock."""
+        alias = saved.alias
+        version = _version(alias)
+        entry = saved.entry
+        log = None if entry is None else entry.log
+        elsewhere = len(self._elsewhere_counted(saved))
+        if entry is None or log is None:
+            unseen = version - saved.version > elsewhere
+            return SaveState(saved, version, unseen, None, False, False, alias)
+        # An operation bumps the counter of the tensor it wrote, which need not be this one's
+        # (`.data` has its own), so fewer bumps than writes are normal; more are not.
+        unseen = version - saved.version > _bumps(entry) + elsewhere or (entry.unseen and not elsewhere)
+        now = alias if entry.storage_swap is None else _memory_of(saved, entry.storage_swap)
+        value = None
+        changed = storage_swapped = False
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            unknown = _streams.capturing(now)
+            if (
+                entry.undo_log is not None
+                and entry.position is not None
+                and entry.position.record is not None
+            ):
+                value = entry.undo_log.value_at(entry.position)
+                changed = unknown or not (_in_memory(now) and same_bits(value, now))
+            elif now is not alias and not entry.given_back:
+                changed = unknown or not (_in_memory(now) and same_bits(alias, now))
+        if changed and entry.storage_swap is not None:
+            storage_swapped = self._brought_others(
+                saved, entry.storage_swap, alias if value is None else value
+            )
+        return SaveState(saved, version, unseen, value, changed, storage_swapped, now)
+
+    def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
+        """Return the writes to other memory that moved the counter of ``saved`` since the save."""
+        return [] if self.shared_counters is None else self.shared_counters.writes_elsewhere(saved)
+
+    def _brought_others(self, saved: SavedTensor, swap: StorageSwap, value: torch.Tensor) -> bool:
+        """Return whether the memory that ``saved`` was given held values other than ``value`` then."""
+        to = swap.to
+        if to is None:
+            return True
+        if same_memory(to.alias, saved.alias):
+            return False  # the memory is the same, so a write changed it, not the exchange
+        then = self._state_of(to)
+        held = to.alias if then.value is None else then.value  # the program may have written there since
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+            return not (_in_memory(held) and same_bits(value, held))
+
+    def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
+        """Return all writes to the storage of ``saved`` since the save, oldest first.
+
+        Each comes with whether it touched an element of ``saved``.
+        """
+        entry = saved.entry
+        elsewhere = [(event, False) for event in self._elsewhere_counted(saved)]
+        if entry is None or entry.log is None:
+            return elsewhere
+        with self._lock:
+            region = region_of(saved.alias)
+            events = [
+                (event, region is not None and event.region is not None and overlap(region, event.region))
+                for event in entry.log.writes
+                if event.last >= entry.since
+            ]
+            if elsewhere:
+                events = sorted((*events, *elsewhere), key=lambda entry: entry[0].version)
+            swap = entry.storage_swap
+            if swap is None or _keeps_memory(saved, swap):
+                return events
+            # Backward reads the new memory: writes to the old one touched none of its elements.
+            before = [(event, False) for event, _ in events if event is not swap.event]
+            after = [] if swap.to is None else self.history(swap.to)
+            return [*before, (swap.event, self._state_of(saved).storage_swapped), *after]
+
+    def reached(self, saved: SavedTensor, event: WriteEvent) -> Reached:
+        """Return the memory that a write of the ``history`` of ``saved`` went to."""
+        if any(event is other for other in self._elsewhere_counted(saved)):
+            return "other"
+        entry = saved.entry
+        if entry is not None and entry.log is not None and entry.storage_swap is not None:
+            swap = entry.storage_swap
+            own = any(event is other for other in entry.log.writes)
+            if own and event is not swap.event and not _keeps_memory(saved, swap):
+                return "former"
+        return "same" if event.region is not None else "none"
+
+    def counters(self, saved: SavedTensor, events: Sequence[WriteEvent]) -> list[int] | None:
+        """Return the version counter of ``saved`` before each write of its ``history``, and now.
+
+        None if unknown, because the log was folded or belongs to other memory.
+        """
+        entry = saved.entry
+        if entry is None or (entry.storage_swap is not None and not _keeps_memory(saved, entry.storage_swap)):
+            return None
+        counters = [event.counter for event in events if event.counter is not None and event.count == 1]
+        counters.append(_version(saved.alias))
+        # Out of order if the newest save at an event had another counter than this one (`.data`).
+        in_order = all(earlier <= later for earlier, later in itertools.pairwise([saved.version, *counters]))
+        return counters if in_order and len(counters) == len(events) + 1 else None
+
+    @property
+    def save_count(self) -> int:
+        """Return the number of tensors that were saved so far."""
+        return self._saves_taken + len(self.pending) + self.pending.died
+
+    def last_write(self, saved: SavedTensor) -> WriteEvent | None:
+        """Return the newest write to the storage of ``saved``, or None if none came after the save."""
+        log = None if saved.entry is None else saved.entry.log
+        if log is None or saved.entry is None or log.serial == saved.entry.since:
+            return None
+        return log.writes[-1]
+
+    def seal(self) -> None:
+        """Note the version counters of all live saves at the session's end.
+
+        Later writes go unseen, so a save whose counter moves from now on must be refused.
+        """
+        self._sort_pending()
+        with self._lock:
+            for key in list(self.watched):
+                self._file(key)
+            for saved in self.live_saves():
+                if saved.entry is not None:
+                    saved.entry.sealed = _version(saved.alias)  # test_write_after_the_context
+            self.logs.clear()
+
+    def live_saves(self) -> Iterator[SavedTensor]:
+        """Yield all live saves of written storages, oldest first within each storage."""
+        for ref in list(self.logs.values()):
+            log = ref()
+            if log is not None:
+                yield from log.saves()
+
+
+class FingerprintedLedger(Ledger):
+    """A ledger that keeps its session's fingerprints up to date with the observed writes.
+
+    Args:
+        fingerprints: The session's fingerprints.
+        keeps_originals: As for ``Ledger``.
+    """
+
+    fingerprints: Fingerprints
+
+    def __init__(self, fingerprints: Fingerprints, *, keeps_originals: bool = False) -> None:
+        super().__init__(keeps_originals=keeps_originals)
+        self.fingerprints = fingerprints
+
+    def before_write(self, tensor: torch.Tensor, *arguments: Any) -> StorageLog | None:
+        """Check the storage's fingerprints, then record the write as ``Ledger`` does."""
+        with self.fingerprints.quiet():
+            try:
+                key = compat.tensors.storage_key_or_none(tensor)
+                if key is not None:  # without storage there is no fingerprint either
+                    self.fingerprints.before_write(key, lambda: ProgramPoint(frames.of_program(), False))
+            except Exception as error:
+                self._not_recorded(tensor, error)
+            return super().before_write(tensor, *arguments)
+
+
+def _may_share(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether two tensors share a storage; True if that is unknown."""
+    try:
+        key = compat.tensors.storage_key_or_none(a)
+        return key is None or key == compat.tensors.storage_key_or_none(b)
+    except Exception:
+        return True
+
+
+def _lose(saved: SavedTensor, fault: str) -> None:
+    """Drop all knowledge of ``saved`` but its version counter, because of the internal error ``fault``."""
+    entry = saved.entry
+    if entry is None:
+        entry = saved.entry = LogEntry(None, 0, 0, 1, True)
+    entry.log = entry.undo_log = entry.position = None
+    entry.lost = fault
+
+
+def _version(tensor: torch.Tensor) -> int:
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0  # inference tensors keep no counter
+
+
+def _bumps(entry: LogEntry) -> int:
+    """Return how often the observed writes should have moved the counter of a save."""
+    if entry.log is None:
+        return 0
+    bumps = entry.log.bumps - entry.bumps
+    if (
+        entry.storage_swap is not None
+        and entry.storage_swap.to is not None
+        and entry.storage_swap.to.entry is not None
+    ):
+        bumps += _bumps(entry.storage_swap.to.entry)
+    return bumps
+
+
+def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
+    """Return the tensor that torch reads now for a save whose memory was exchanged."""
+    origin = saved.origin()
+    if origin is not None:
+        with torch.no_grad():
+            return origin.detach()
+    return saved.alias if swap.to is None else swap.to.alias
+
+
+def _keeps_memory(saved: SavedTensor, swap: StorageSwap) -> bool:
+    """Return whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
+    return swap.to is not None and same_memory(swap.to.alias, saved.alias)
+
+
+def _in_memory(tensor: torch.Tensor) -> bool:
+    """Return whether the tensor's storage is large enough to be read: not after ``storage.resize_(0)``."""
+    region = region_of(tensor)
+    return region is None or region.hi <= tensor.untyped_storage().nbytes()

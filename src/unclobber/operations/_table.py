@@ -1,0 +1,175 @@
+"""Facts about torch's operations, functions and modules, read from a file made beforehand.
+
+``tools/operations_table.py`` extracts them from an installed torch, so that nothing here imports it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+ViewKind = Literal["", "view", "several", "maybe"]
+
+
+@dataclass(frozen=True, slots=True)
+class Overload:
+    """An overload of an operation."""
+
+    arguments: tuple[str, ...]
+    kinds: tuple[str, ...]
+    """For each argument ``t`` (a tensor), ``l`` (a list of tensors) or ``s`` (anything else)."""
+    required: tuple[bool, ...]
+    """Whether each argument has no default."""
+    saves: dict[str, tuple[str, ...]]
+    """Saved arguments, each with the arguments of which one must need a gradient; empty: any."""
+    may_save: dict[str, tuple[str, ...]]
+    """Arguments that were saved in only some of the measured cases, in the form of ``saves``."""
+    results: tuple[str, ...]
+    """Saved results."""
+    may_results: tuple[str, ...]
+    returns: tuple[str, ...]
+    integer: tuple[str, ...]
+    """Results that are integers and have no gradient."""
+    view: ViewKind
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleFacts:
+    """The tensors that a call of a torch module saves."""
+
+    input: str = ""
+    """Whether the input is saved: ``always``, ``sometimes`` or empty; ``result`` and ``others`` likewise."""
+    result: str = ""
+    others: str = ""
+    parameters: bool = False
+    """Whether it has any."""
+    inplace: int = 0
+    """Position of ``inplace`` among the constructor's arguments, 1-based; 0 if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorchTable:
+    """All facts of the table. The columns are sets of names."""
+
+    torch: str
+    """The torch version that it was taken from."""
+    modules: Mapping[str, ModuleFacts]
+    inplace: Mapping[str, int]
+    """Position of ``inplace``, 0-based, by class of ``torch.nn`` or function of ``nn.functional``."""
+    aliases: Mapping[str, str]
+    """Other names of the same function."""
+    runs: Mapping[str, tuple[str, ...]]
+    """The operations of the derivative table that a function without a derivative of its own may run."""
+    makes_integers: frozenset[str]
+    """Operations whose results are integers or truth values."""
+    makes_no_history: frozenset[str]
+    """Functions of no tensor, or of one's shape alone."""
+    writes_self: frozenset[str]
+    """Methods that write to their tensor."""
+    writes_expanded: frozenset[str]
+    """Writing methods that torch allows even if several elements share memory."""
+    overwrites_all: frozenset[str]
+    """Writing methods that read nothing of what they write."""
+    overwrites_selected: frozenset[str]
+    """Writing methods that don't read the elements that their index or mask selects."""
+    returns_several_views: frozenset[str]
+    """Methods and functions that return several views at once."""
+    view_attributes: frozenset[str]
+    """Attributes of a tensor that are views of it."""
+    surely_fresh: frozenset[str]
+    """Functions and methods whose result is always new memory, and that keep none of their arguments."""
+    pointwise: frozenset[str]
+    """Operations that compute each element from the same element of their arguments."""
+    reductions: frozenset[str]
+    """Operations that compute along dimensions."""
+    computes_nothing: frozenset[str]
+    """Views, copies and constants."""
+    operations: Mapping[str, Any]
+    """The overloads of each operation, as rows; :meth:`overloads` reads them."""
+    _read: dict[str, tuple[Overload, ...]] = field(default_factory=dict, repr=False)
+
+    def overloads(self, name: str, *, functional: bool = False) -> tuple[Overload, ...]:
+        """Return the overloads of an operation by any of its names; empty for an unknown one.
+
+        Example:
+            >>> [overload.results for overload in torch_table().overloads("special_expit")]
+            [('result',)]
+        """
+        if functional and f"F.{name}" in self.operations:
+            return self._overloads(f"F.{name}")
+        return self._overloads(self.aliases.get(name, name))
+
+    def knows(self, name: str) -> bool:
+        """Return whether the table has such a function or tensor method."""
+        name = self.aliases.get(name, name)
+        return name in self.operations or name in self.makes_integers or name in self.makes_no_history
+
+    def in_place(self, name: str) -> tuple[Overload, ...]:
+        """Return the overloads of ``exp_`` and the like, from a row of its own or that of ``exp``."""
+        return self._overloads(name) or self.overloads(name.removesuffix("_"))
+
+    def _overloads(self, name: str) -> tuple[Overload, ...]:
+        if name not in self._read:
+            self._read[name] = tuple(map(_overload, self.operations.get(name, ())))
+        return self._read[name]
+
+
+@lru_cache(maxsize=1)
+def torch_table() -> TorchTable:
+    """Return the package's table, read once."""
+    facts = json.loads(Path(__file__).with_name("table.json").read_text(encoding="utf-8"))
+    columns = {name: frozenset(value) for name, value in facts.items() if isinstance(value, list)}
+    modules = {name: ModuleFacts(**row) for name, row in facts["modules"].items()}
+    runs = {name: tuple(parts) for name, parts in facts["runs"].items()}
+    return TorchTable(**{**facts, **columns, "modules": modules, "runs": runs})
+
+
+def _overload(row: dict[str, Any]) -> Overload:
+    """Build an overload from its JSON row."""
+    arguments: Sequence[str] = row["args"]
+    names, kinds = (
+        zip(*(argument.split(":") for argument in arguments), strict=True) if arguments else ((), ())
+    )
+    return Overload(
+        arguments=names,
+        kinds=tuple(kind[0] for kind in kinds),
+        required=tuple(kind.endswith("!") for kind in kinds),
+        saves={name: tuple(when) for name, when in row.get("saves", {}).items()},
+        may_save={name: tuple(when) for name, when in row.get("may_save", {}).items()},
+        results=tuple(row.get("results", ())),
+        may_results=tuple(row.get("may_results", ())),
+        returns=tuple(row.get("returns", ("result",))),
+        integer=tuple(row.get("integer", ())),
+        view=row.get("view", ""),
+    )
+
+
+_SHARED = (
+    set(dir(builtins.str)) | set(dir(builtins.list)) | set(dir(builtins.dict)) | set(dir(builtins.set))
+    | set(dir(builtins.float)) | set(dir(builtins.bytes))
+)  # fmt: skip
+_WORDS = """
+split index_select add norm all any dim dot mean sum repeat clip prod std var type size tile float int bool
+transpose reshape T view to flatten copy exp log abs pow gather t select round sample item normalize linear
+tensor full eye empty real imag interpolate max min sort pad sub mul div diff map where rank unique quantile
+median half double cpu cuda long short put take trace diagonal squeeze cumsum cumprod argmax argmin argsort
+nonzero ravel swapaxes conj fill stft fold cov corrcoef hash_tensor set detach mode sign roll flip expand
+cross cat stack chunk numpy eq ne lt le gt ge neg negative
+"""
+_ELSEWHERE = frozenset(_WORDS.split())
+"""Names that arrays, frames, distributions and classes of other packages have, too."""
+
+
+def only_tensors_have(name: str) -> bool:
+    """Return whether a method by this name is evidence that its object is a tensor.
+
+    Example:
+        >>> only_tensors_have("unsqueeze"), only_tensors_have("split")
+        (True, False)
+    """
+    return name not in _ELSEWHERE and name not in _SHARED and torch_table().knows(name)

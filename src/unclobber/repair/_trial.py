@@ -1,0 +1,171 @@
+"""A program that is run again and again: as it is, under ``guard``, and with changes.
+
+Every run with a change is compared with a reference: the program on disk under ``guard``, never a half-edited
+one. A run proves a change if its losses, gradients and, where both get there, its end are the reference's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from . import _leftovers
+from ._candidate import AS_WRITTEN
+from ._job import Against, CommandLine, Ended, HeldBy, Job, Ran, Why
+from ._probes import WriteStatement
+from .outcome import Proof
+from .proof import Runner
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The program on disk under ``guard``, with one set of interpretations."""
+
+    interpretations: frozenset[str]
+    ran: Ran
+    file: str
+
+
+class Trial:
+    """Runs of one program.
+
+    Args:
+        program: The script with its command line.
+        runner: The driver process, which keeps a copy of the program's folder.
+        until: The backward call that is compared last in any case.
+        beyond: Number of backward calls after it that are run and compared as well.
+    """
+
+    def __init__(self, program: CommandLine, runner: Runner, until: int = 1, beyond: int = 0) -> None:
+        """Note the time, because files that are written from now on are the runs'."""
+        self.runner = runner
+        self.until = until
+        self.not_to_end = "what is compared is one step" if not beyond else ""
+        """The reason why no run can be compared at its end, as a clause."""
+        self.references: dict[frozenset[str], Reference] = {}
+        self._beyond = beyond
+        self._program = program
+        self._since = time.time_ns()
+        self._nondeterministic: frozenset[str] = frozenset()
+
+    def watched(self, texts: Mapping[str, str], *, whole: bool = False) -> Ran:
+        """Run the program with some texts, compared with nothing.
+
+        Args:
+            texts: Real path of a file to the text that runs in its place.
+            whole: Run to its end or its first finding, and not only up to the last compared call.
+        """
+        job = self._job(texts)
+        return self.runner.run(replace(job, stop_after=None) if whole else job)
+
+    def reference(
+        self, interpretations: frozenset[str], probes: tuple[WriteStatement, ...] = ()
+    ) -> Reference:
+        """Return the program on disk under ``guard``, with some interpretations; run once."""
+        if interpretations not in self.references:
+            # With the compared call in its name, because the rounds of a repair share the runner's folder.
+            file = self.runner.file(f"reference-{len(self.references)}-{self.until}")
+            job = replace(self._guarded({}, interpretations), record_to=file, probes=probes)
+            ran = self.runner.run(replace(job, to_end=bool(self._beyond)))
+            self.references[interpretations] = Reference(interpretations, ran, file)
+        return self.references[interpretations]
+
+    def holders(
+        self, texts: Mapping[str, str], interpretations: frozenset[str], probes: tuple[WriteStatement, ...]
+    ) -> Mapping[WriteStatement, HeldBy]:
+        """Return the measured holders of what some statements write, in the program with some texts."""
+        return self.runner.run(replace(self._guarded(texts, interpretations), probes=probes)).held
+
+    def changed(
+        self, texts: Mapping[str, str], reference: Reference, against: Against, *, to_end: bool = False
+    ) -> Ran:
+        """Run the program with a change, compared with a reference.
+
+        Args:
+            against: What the comparison leaves out; its file is the reference's.
+            to_end: Whether to go on to the end, and compare that as well.
+        """
+        against = replace(against, file=reference.file, nondeterministic=self._nondeterministic)
+        return self.runner.run(replace(self._job(texts), against=against, to_end=to_end))
+
+    def _guarded(self, texts: Mapping[str, str], interpretations: frozenset[str]) -> Job:
+        job = self._job(texts)
+        return replace(job, interpretations=interpretations - {AS_WRITTEN}, since=self._since)
+
+    def _job(self, texts: Mapping[str, str]) -> Job:
+        return Job(self._program, dict(texts), stop_after=self.until + self._beyond, until=self.until)
+
+    # --- what a run says --------------------------------------------------------------------------
+
+    def why_not_steady(self, reference: Reference, started: int) -> str:
+        """Run the reference a second time. Return why nothing can be compared with it, as a clause; empty if
+        something can.
+
+        Args:
+            started: Number of backward calls that the program on disk started by itself.
+        """
+        first = reference.ran
+        # A checkpoint of the first run may end the next one early (test_fix.py,
+        # test_a_script_that_its_own_checkpoint_ends).
+        if first.backwards < self.until:
+            earlier = first.ended is Ended.FINISHED and first.backwards < started
+            left = _leftovers.blame({}, first.leftovers) if earlier else ""
+            return f"the program ends earlier when it is run again: {left}" if left else ""
+        job = self._guarded({}, reference.interpretations)
+        again = self.runner.run(replace(job, against=Against(reference.file), to_end=not first.too_long))
+        comparison = again.comparison
+        if comparison is not None and comparison.why not in (None, Why.NOT_REACHED):
+            left = _leftovers.blame(first.leftovers, again.leftovers)
+            return (
+                f"two runs of the program as it is give {comparison.mismatch}, so nothing can be proved"
+                f"{f': {left}' if left else '; give every source of randomness a fixed seed'}"
+            )
+        self._look_at_ends(first, again)
+        return ""
+
+    def _look_at_ends(self, first: Ran, again: Ran) -> None:
+        """Note whether two runs of the program as it is have equal end states, and in which entries they
+        differ."""
+        steady = [entry for entry in again.at_end or () if not entry.plain]
+        if first.too_long or again.too_long:
+            self.not_to_end = self._too_long
+        elif first.called_input:
+            self.not_to_end = "it asks for input"
+        elif again.at_end is None:
+            self.not_to_end = "it does not come to an end under guard"
+        elif steady:
+            self.not_to_end = f"two runs of it differ: {steady[0].how}"
+        self._nondeterministic = frozenset(entry.what for entry in again.at_end or ())
+
+    @property
+    def _too_long(self) -> str:
+        return f"it runs longer than {self.runner.seconds_to_end:g} seconds"
+
+    def proof(self, ran: Ran, reference: Reference) -> Proof | str:
+        """Return the proof that a changed run gives; else the reason why it gives none, as a clause."""
+        comparison = ran.comparison
+        if comparison is None or comparison.why is not None or not comparison.gradients:
+            return (comparison and comparison.mismatch) or "there are no gradients to compare"
+        mismatch = self._why_not_to_end(ran, reference.ran)
+        return Proof(
+            interpretation=" and ".join(sorted(reference.interpretations - {AS_WRITTEN})) or AS_WRITTEN,
+            backward=comparison.compared,
+            leaves=comparison.leaves,
+            largest_difference=comparison.largest_difference,
+            seconds=ran.seconds - reference.ran.seconds,
+            cpu_seconds=ran.cpu_seconds - reference.ran.cpu_seconds,
+            extra_bytes=ran.peak_bytes - reference.ran.peak_bytes,
+            to_end=not mismatch,
+            why_not_to_end=mismatch,
+        )
+
+    def _why_not_to_end(self, ran: Ran, reference: Ran) -> str:
+        """Return why a run is no proof to the end; empty if it is one."""
+        if ran.ended is Ended.FINDING:
+            return "another finding follows"
+        if self.not_to_end:
+            return self.not_to_end
+        if reference.too_long or ran.too_long:
+            return self._too_long
+        return "" if ran.at_end is not None else "it was not run to its end"

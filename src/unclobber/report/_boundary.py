@@ -1,0 +1,88 @@
+"""Rendering that can't fail: what breaks in it costs a finding its places, never the program.
+
+Every text of a finding is made in :func:`text_of` or :func:`rendered`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ..model import Finding, InplaceError, Need, Report, internal_error_in, or_default
+from ._ahead import ahead_to_text
+from ._options import RenderOptions
+from ._summary import summary_line
+from ._text import to_text
+
+_NOT_SHOWN = "the story could not be shown"
+
+
+def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
+    """Return the exception that carries a finding. Its first line is torch's own.
+
+    Args:
+        finding: The finding on the refused tensor or write.
+        others: Findings that the same backward would have refused next.
+    """
+    first = finding.torch_message or finding.message
+    parts = [first, text_of(finding), *filter(None, [or_default(lambda: ahead_to_text(others), "")])]
+    return InplaceError("\n\n".join(parts), finding)
+
+
+def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
+    """Return the finding's text from ``report.to_text``, or its plainest form if that fails."""
+    try:
+        return to_text(finding, width=width, colour=colour)
+    except Exception as error:
+        plainer = _without_places(finding, error)
+    severity = or_default(lambda: plainer.severity, "error")
+    head = f"{severity}[{plainer.code}]: {plainer.message}"
+    plainest = "\n".join([head, *(f"  = note: {note}" for note in plainer.notes)])
+    return or_default(lambda: to_text(plainer, width=width, colour=colour), plainest)
+
+
+def line_of(finding: Finding) -> str:
+    """Return ``report.summary_line``, or just the code and message if that fails."""
+    return or_default(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
+
+
+def rendered(render: Callable[[Report, RenderOptions], str], report: Report, options: RenderOptions) -> str:
+    """Return a report in a format. A finding that can't be shown is shown without its places.
+
+    Raises:
+        Exception: any error of ``render`` for a report without its findings' places.
+    """
+    try:
+        return render(report, options)
+    except Exception:
+        # Each alone, so that one bad finding leaves the others their places
+        # (test_a_report_is_shown_although_one_finding_can_not_be).
+        shown = tuple(_showable(finding, report, render, options) for finding in report.findings)
+    return render(replace(report, findings=shown), options)
+
+
+def _showable(
+    finding: Finding,
+    report: Report,
+    render: Callable[[Report, RenderOptions], str],
+    options: RenderOptions,
+) -> Finding:
+    """Return the finding, without its places if it can't be rendered alone with them."""
+    try:
+        render(replace(report, findings=(finding,)), options)
+    except Exception as error:
+        return _without_places(finding, error)
+    return finding
+
+
+def _without_places(finding: Finding, error: Exception) -> Finding:
+    """Return a finding that can't be shown as it is, reduced to its sentence and torch's message."""
+    return replace(
+        finding,
+        saved=None if finding.saved is None else replace(finding.saved, site=None),
+        writes=(),
+        needed=None if finding.needed is None else Need(None, finding.needed.nth, finding.needed.node),
+        freed=None if finding.freed is None else Need(None, finding.freed.nth),
+        fixes=(),
+        notes=(*finding.notes, internal_error_in(_NOT_SHOWN, error)),
+    )

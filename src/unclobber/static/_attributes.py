@@ -1,0 +1,116 @@
+"""Attributes of values: of tensors, modules, and objects of the file's own classes."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from ..operations import torch_table
+from ..syntax import dotted
+from ._engine import FileRun
+from ._index import is_property
+from ._inlining import class_attributes, inline
+from ._names import holds_integers
+from ._operations import operation
+from ._state import FlowState
+from ._values import PLAIN, Grad, Leaf, ModuleData, Use, Value
+
+_NUMBER_WORDS = """
+shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
+"""
+_NUMBERS = frozenset(_NUMBER_WORDS.split())
+
+
+def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
+    """Return the value of an attribute: an object's, a module's parameter, ``.data``, ``.grad``, a view, or
+    unknown."""
+    if value.kind in ("object", "class"):
+        return _of_object(run, value, name, state)
+    if name in ("weight", "bias"):
+        parameter = _parameter(run, value, name, state, node)
+        if parameter is not None:
+            return parameter
+    if name == "data" and value.may_be_tensor:
+        # Marked, because torch's counter misses a write through `.data`: rule `saved-data`.
+        return replace(value.cut(), data="data")
+    if name == "grad":
+        return Value("tensor", run.new_place(), False, Grad.NO)
+    if name in _NUMBERS:
+        return PLAIN
+    if name in torch_table().view_attributes and value.may_be_tensor:
+        return operation(run, state, name, [value], node)
+    if value.kind == "library":
+        return Value("library", grad=Grad.NO, data=f"{value.data}.{name}")
+    if value.kind in ("module", "unknown") and value.name:
+        return _remembered(run, state, f"{value.name}.{name}", may=value.may)
+    grad = value.grad if value.kind == "tensor" else Grad.MAYBE
+    return Value(places=run.new_place(), may=value.may, nodes=value.nodes, uses=value.uses, grad=grad)
+
+
+def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value:
+    """Return an attribute by its full name; an unknown value the first time."""
+    if key not in state.attributes:
+        made = Value(places=run.new_place(), name=key, may=may)
+        state.attributes[key] = holds_integers(made, key.rpartition(".")[2])
+    return state.attributes[key]
+
+
+def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value:
+    """Return the attribute of an object of one of the file's classes, or of such a class itself."""
+    key = f"{value.name}.{name}"
+    if key in state.attributes:
+        return state.attributes[key]
+    if value.made is not None and name in run.constructed.get(value.made, ()):
+        return run.constructed[value.made][name]
+    cls = run.index.classes.get(value.data)
+    if cls is not None:
+        if value.kind == "object" and (known := class_attributes(run, value.data).get(name)) is not None:
+            return _renamed(known, value.name)
+        method = run.index.method(cls, name)
+        if method is not None:
+            if is_property(method):
+                return inline(run, method, state, [], {}, value)
+            return Value("function", grad=Grad.NO, data=(method, value))
+        if value.kind == "class":
+            return _class_constant(run, cls, name, state)
+    return _remembered(run, state, key)
+
+
+def _class_constant(run: FileRun, cls: ast.ClassDef, name: str, state: FlowState) -> Value:
+    for statement in cls.body:
+        if isinstance(statement, ast.Assign) and name in map(dotted, statement.targets):
+            return run.evaluate(statement.value, state)
+    return Value(places=run.new_place(), name=f"{cls.name}.{name}")
+
+
+def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
+    """Return the weight of a torch module; a possible one of an unknown named value; None for others."""
+    key = f"{value.name}.{name}"
+    if value.kind == "module" and isinstance(value.data, ModuleData):
+        facts = torch_table().modules.get(value.data.kind)
+        if facts is None or not facts.parameters:
+            return None
+        if value.name and key in state.attributes:
+            return state.attributes[key]
+        uses = frozenset[Use]()
+        if value.name and not state.mode:
+            uses = frozenset([Use(value.name, run.tick(), run.span(node))])
+        grad = Grad.NO if value.name in run.frozen else Grad.YES
+        made = replace(
+            run.tensor(grad), uses=uses, leaf=Leaf.LEAF if grad else Leaf.NO, made=value.data.span, name=key
+        )
+        if value.name:
+            state.attributes[key] = made
+        return made
+    if value.kind == "unknown" and value.name:
+        return Value("tensor", run.new_place(), False, name=key)
+    return None
+
+
+def _renamed(value: Value, owner: str) -> Value:
+    """Return an attribute of an object, named after that object instead of ``self``."""
+
+    def of(name: str) -> str:
+        return owner + name[4:] if name.startswith("self") else name
+
+    return replace(value, name=of(value.name), owners=frozenset(map(of, value.owners)))

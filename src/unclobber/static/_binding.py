@@ -1,0 +1,181 @@
+"""Assignments to names, unpackings, attributes and indices; writes to a part of a tensor and through
+``.data``."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from ._engine import FileRun
+from ._names import holds_integers
+from ._operations import APART
+from ._rules import HIGH, CheckRule
+from ._state import FlowState, both
+from ._values import (
+    CONTAINERS,
+    PLAIN,
+    Grad,
+    Leaf,
+    Value,
+    join,
+    leaf_of,
+    named,
+    renamed_part,
+    sequence,
+    shared,
+)
+from ._writes import WriteEffect, updated, write
+
+
+def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None:
+    """Assign a value to a name, an unpacking, an attribute or an index."""
+    match target:
+        case ast.Name(id=name):
+            forget(name, state)
+            state.names[name] = named(value, name)
+        case ast.Tuple() | ast.List():
+            _unpack(run, target, value, state)
+        case ast.Starred():
+            bind(run, target.value, sequence((value,)), state)
+        case ast.Attribute():
+            _set_attribute(run, target, value, state)
+        case ast.Subscript():
+            _set_item(run, target, value, state)
+
+
+def forget(name: str, state: FlowState) -> None:
+    """Forget conditions that mention a name, because it is bound again."""
+    # A part of a longer name matches, too: a lost condition costs precision, a stale one hides a write.
+    if any(name in text for text, _ in state.guards):
+        state.guards = frozenset((text, holds) for text, holds in state.guards if name not in text)
+
+
+def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: FlowState) -> None:
+    """Assign the elements of a value to the targets of an unpacking."""
+    starred = any(isinstance(element, ast.Starred) for element in target.elts)
+    exact = value.kind == "sequence" and value.data in ("tuple", "list")
+    exact = exact and len(value.items) == len(target.elts) and not starred
+    for at, element in enumerate(target.elts):
+        if exact:
+            each = value.items[at]
+        elif value.kind == "sequence" and value.items:
+            each = shared(value.items) or PLAIN
+        elif value.kind == "tensor":
+            each = replace(value, places=run.new_place(), leaf=Leaf.NO, origin=None)
+        elif value.kind == "plain":
+            each = PLAIN
+        else:
+            each = Value(
+                places=run.new_place(), nodes=value.nodes, may=value.may, uses=value.uses, owners=value.owners
+            )
+        if isinstance(element, ast.Name) and each.kind == "unknown":
+            each = holds_integers(each, element.id)
+        bind(run, element, each, state)
+
+
+def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: FlowState) -> None:
+    """Assign an attribute; ``.data`` and ``.requires_grad`` change the tensor itself."""
+    if target.attr == "data":
+        data_written(run, target, target, state)
+        return
+    base = run.evaluate(target.value, state)
+    if target.attr == "requires_grad" and base.may_be_tensor:
+        wanted = getattr(value.data, "value", None)
+        # A tensor with a history becomes no leaf, and an argument may have one.
+        if wanted is True and not base.given and not base.may:
+            bind(run, target.value, leaf_of(base, Leaf.LEAF, run.span(target)), state)
+        elif wanted is False:
+            bind(run, target.value, replace(base, grad=Grad.NO, leaf=Leaf.NO), state)
+            run.frozen |= base.owners
+    elif base.name or base.kind == "object":
+        key = f"{base.name}.{target.attr}"
+        forget(target.attr, state)
+        state.attributes[key] = named(value, key)
+
+
+def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowState) -> None:
+    """Apply ``x[i] = value``: a write to a part of a tensor, or a new item of a sequence."""
+    base = run.evaluate(target.value, state)
+    if not isinstance(target.slice, ast.Slice):
+        run.evaluate(target.slice, state)
+    if base.may_be_tensor and not _is_text(target.slice):
+        if isinstance(target.value, ast.Attribute) and target.value.attr == "data":
+            data_written(run, target.value, target, state)
+        part = replace(base, leaf=Leaf(min(base.leaf, Leaf.VIEW)))
+        whole = target if run.statement is None else run.statement
+        written = write(run, state, WriteEffect(part, target, whole, "[...] =", value))
+        rebind_view(run, target.value, replace(written, leaf=base.leaf), state)
+    elif base.kind == "sequence" and isinstance(target.value, (ast.Name, ast.Attribute)):
+        bind(run, target.value, _with_item(base, target.slice, value), state)
+
+
+def rebind_view(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None:
+    """Give a tensor the history of a write to a part of it."""
+    if value.data in APART:
+        return
+    if len(value.places) == 1:
+        (place,) = value.places
+        state.grown[place] = both(state.grown[place], value) if place in state.grown else value
+    while isinstance(target, (ast.Subscript, ast.Attribute, ast.Call)):
+        if isinstance(target, ast.Call):
+            target = target.func
+            continue
+        if isinstance(target, ast.Attribute) and run.evaluate(target.value, state).kind == "object":
+            bind(run, target, value, state)
+            return
+        target = target.value
+    if isinstance(target, ast.Name) and target.id in state.names:
+        old = state.names[target.id]
+        if old.may_be_tensor:
+            state.names[target.id] = both(old, value)
+
+
+def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, state: FlowState) -> None:
+    """Record a write through ``.data``, which changes parameters without torch's notice."""
+    run.tick()
+    part: ast.expr | None = target
+    while isinstance(part, (ast.Attribute, ast.Subscript, ast.Call)):
+        if isinstance(part, ast.Attribute) and part.attr == "data":
+            break
+        part = part.func if isinstance(part, ast.Call) else part.value
+    if not isinstance(part, ast.Attribute):
+        return
+    value = run.evaluate(part.value, state)
+    owner = value.name.rpartition(".")[0] or value.name
+    owners = value.owners or (frozenset([owner]) if owner else frozenset())
+    if owners:
+        at = node if isinstance(node, ast.expr) else target
+        updated(run, state, owners, at, CheckRule.DATA, HIGH - 1)
+
+
+def elements(run: FileRun, value: Value, state: FlowState) -> Value:
+    """Return the value of a loop's variable over ``value``."""
+    if value.kind == "sequence":
+        return shared(value.items) or Value(places=run.new_place())
+    if value.kind == "module" and value.data.kind in CONTAINERS and value.data.parts:
+        if len(value.data.parts) == 1:
+            return renamed_part(value, 0)
+        return Value(places=run.new_place(), name=f"{value.name}.*")
+    if value.data in ("parameters", "named_parameters"):
+        leaf = Value("tensor", run.new_place(), True, Grad.YES, owners=value.owners, leaf=Leaf.LEAF)
+        return leaf if value.data == "parameters" else sequence((PLAIN, leaf), "tuple")
+    if value.kind == "tensor":
+        origin = None if state.mode else value.origin
+        return replace(value, origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
+    if value.kind == "plain":
+        return PLAIN
+    return Value(places=run.new_place(), may=value.may | value.nodes)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
+    """Return a list or dictionary after one item was set."""
+    keyed = isinstance(base.data, tuple) or (base.data == "dict" and not base.items)
+    if keyed and isinstance(index, ast.Constant) and isinstance(index.value, str):
+        keys = base.data if isinstance(base.data, tuple) else ()
+        items = dict(zip(keys, base.items, strict=True)) | {index.value: value}
+        return sequence(tuple(items.values()), tuple(items))
+    return sequence((join(shared(base.items) or value, value),), "list")

@@ -1,0 +1,77 @@
+"""A call in the source, with its arguments evaluated."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from ._binding import elements
+from ._engine import FileRun
+from ._state import FlowState
+from ._values import PLAIN, Constant, Value
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedCall:
+    """A call with the values of its arguments."""
+
+    node: ast.Call
+    name: str
+    """The last part of the callee's name; empty if it has none."""
+    values: list[Value]
+    """The positional arguments."""
+    keywords: dict[str, Value]
+    nodes: list[ast.expr]
+    """The positional arguments' expressions; empty if one is starred."""
+    starred: bool
+    receiver: Value = PLAIN
+    """The value whose method is called."""
+    full: str = ""
+    """The full name of a library's function: ``torch.nn.functional.relu``."""
+
+    @property
+    def holder(self) -> ast.expr:
+        """The expression of the receiver; of a plain function the function's own."""
+        return self.node.func.value if isinstance(self.node.func, ast.Attribute) else self.node.func
+
+    @property
+    def every(self) -> list[Value]:
+        return [*self.values, *self.keywords.values()]
+
+    @property
+    def first(self) -> Value:
+        """The first positional argument; a plain value if there is none."""
+        return self.values[0] if self.values else PLAIN
+
+    def is_true(self, name: str) -> bool:
+        """Return whether a keyword is given as True."""
+        return bool(self.keywords.get(name, PLAIN).data == Constant(True))
+
+    @property
+    def retains_graph(self) -> bool:
+        """True if a backward call may keep the graph: ``retain_graph`` or ``create_graph`` is given, neither
+        as False nor as None."""
+        given = [self.keywords[name] for name in ("retain_graph", "create_graph") if name in self.keywords]
+        return any(value.data not in (Constant(False), Constant(None)) for value in given)
+
+
+def call_of(
+    run: FileRun, node: ast.Call, state: FlowState, name: str, receiver: Value = PLAIN, full: str = ""
+) -> FollowedCall:
+    """Evaluate the arguments; a starred or doubly starred one hides which parameter gets which value."""
+    values: list[Value] = []
+    starred = False
+    for argument in node.args:
+        if isinstance(argument, ast.Starred):
+            starred = True
+            value = run.evaluate(argument.value, state)
+            values += value.items if value.kind == "sequence" else [elements(run, value, state)]
+        else:
+            values.append(run.evaluate(argument, state))
+    keywords = {keyword.arg: run.evaluate(keyword.value, state) for keyword in node.keywords if keyword.arg}
+    for packed in node.keywords:
+        if packed.arg is None:
+            run.evaluate(packed.value, state)
+    # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
+    nodes = [] if starred else list(node.args)
+    return FollowedCall(node, name, values, keywords, nodes, starred, receiver, full)

@@ -1,0 +1,162 @@
+"""The interpretation of one file: its counters, source locations, suspicions and tables of functions.
+
+Each module of the interpreter registers its functions here by the kind of syntax node that they follow, and
+calls the functions of modules above it by name.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from ._index import FileIndex, FunctionNode
+from ._rules import Suspicion
+from ._state import FlowState, both
+from ._values import Grad, SourceSpan, Value
+
+_NOT_TRAINED = re.compile(
+    r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|"
+    r"convert|prune|visuali|metric|accuracy|draw|plot|from_pretrained|load_|initiali|^_?eval|^_?valid|export|quantiz|"
+    r"state_update|update_cache|cache_update",
+    re.I,
+)
+"""Names of functions that mostly run without a gradient."""
+_OFF_THE_GRAPH = re.compile(
+    r"/optim/|transforms?/|image_processing|datasets?/|augment|/data/|preprocess|conversion|_original_"
+)
+"""Folders of such functions."""
+BUDGET = 60_000
+"""Limit of evaluated expressions for one function."""
+
+
+class FileRun:
+    """The interpretation of one file.
+
+    Args:
+        index: The file's names.
+    """
+
+    def __init__(self, index: FileIndex) -> None:
+        """Start with no suspicions, at the file's top."""
+        self.index = index
+        self.suspicions: dict[tuple[str, int], Suspicion] = {}
+        self.clock = self.last_node = self.last_place = self.depth = self.evaluated = 0
+        self.function = "<module>"
+        self.stack: list[FunctionNode] = []
+        self.statement: ast.stmt | None = None
+        self.returned: list[tuple[Value, FlowState]] = []
+        self.breaks: list[FlowState] = []
+        self.continues: list[FlowState] = []
+        self.frozen: set[str] = set()
+        """Modules whose parameters were set not to require grad."""
+        self.globals: dict[str, Value] = {}
+        self.attributes: dict[str, dict[str, Value]] = {}
+        """Attributes that ``__init__`` sets on objects of a class, with unknown arguments."""
+        self.constructed: dict[SourceSpan, dict[str, Value]] = {}
+        """Constants that an object's constructor sets on it, by the call that makes the object."""
+        self.generators: dict[FunctionNode, bool] = {}
+        self.at_top = False
+        """Whether the interpreter follows the file's own statements, rather than one of its functions by
+        itself."""
+
+    # --- syntax --------------------------------------------------------------------------------------
+    def evaluate(self, node: ast.expr, state: FlowState) -> Value:
+        """Return the value of an expression; an unknown one once the budget is spent."""
+        self.evaluated += 1
+        if self.evaluated > BUDGET:
+            return Value(places=self.new_place())
+        value = (expressions.get(type(node)) or expressions[ast.expr])(self, node, state)
+        for place in value.places & state.grown.keys():
+            value = both(value, state.grown[place])
+        return value
+
+    def execute(self, body: list[ast.stmt], state: FlowState) -> FlowState:
+        """Return the state after the statements; it stops at one that is never reached."""
+        for statement in body:
+            if state.dead:
+                break
+            known = statements.get(type(statement))
+            if known is not None:
+                outer, self.statement = self.statement, statement
+                state = known(self, statement, state) or state
+                self.statement = outer
+        return state
+
+    # --- numbers -------------------------------------------------------------------------------------
+    def tick(self) -> int:
+        self.clock += 1
+        return self.clock
+
+    def new_node(self) -> int:
+        self.last_node += 1
+        return 1 << self.last_node
+
+    def new_place(self) -> frozenset[int]:
+        self.last_place += 1
+        return frozenset([self.last_place])
+
+    def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
+        """Return a new tensor in a storage of its own."""
+        return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
+
+    def span(self, node: ast.expr | ast.stmt) -> SourceSpan:
+        """Return the location of a node, with its statement."""
+        statement = self.statement if self.statement is not None else node
+        end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
+        first, last = statement.lineno, _last_line(statement)
+        return SourceSpan(node.lineno, node.col_offset, end_line, end_column, first, last, self.function)
+
+    # --- suspicions ----------------------------------------------------------------------------------
+    def suspect(self, state: FlowState, suspicion: Suspicion) -> None:
+        """Record a suspicion, unless one of at least its confidence is known for the line."""
+        confidence = suspicion.confidence - state.quiet - self._quiet(suspicion)
+        if confidence < 1:
+            return
+        key = (suspicion.rule.name, suspicion.span.line)
+        known = self.suspicions.get(key)
+        better = confidence, suspicion.needed is not None
+        if known is None or (known.confidence, known.needed is not None) < better:
+            self.suspicions[key] = replace(suspicion, confidence=confidence)
+
+    def _quiet(self, suspicion: Suspicion) -> int:
+        """Return the steps of confidence that a suspicion loses because its function or folder is mostly not
+        trained."""
+        rule = suspicion.rule.value
+        # A write is reported where the function returns that called the writing function.
+        functions = [function.name for function in self.stack]
+        for location in (suspicion.write, suspicion.saved):
+            functions += [] if location is None else location.function.split(".")
+        # Names of classes say nothing: a `Sampler` is trained, too.
+        functions = [name for name in functions if not name[:1].isupper()]
+        less = int(rule.needs_training and any(map(_NOT_TRAINED.search, functions)))
+        return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.index.path) is not None)
+
+
+expressions: dict[type[ast.expr], Callable[..., Value]] = {}
+"""The value of an expression, by its kind; ``ast.expr`` for all that have no function of their own."""
+statements: dict[type[ast.stmt], Callable[..., FlowState | None]] = {}
+"""The state after a statement, by its kind; None if it is the given one, changed."""
+_Function = TypeVar("_Function", bound=Callable[..., Value | FlowState | None])
+
+
+def follows(*kinds: type[ast.expr] | type[ast.stmt]) -> Callable[[_Function], _Function]:
+    """Register a function for some kinds of expressions or statements."""
+
+    def register(function: _Function) -> _Function:
+        table = expressions if issubclass(kinds[0], ast.expr) else statements
+        table.update(dict.fromkeys(kinds, function))  # type: ignore[arg-type]
+        return function
+
+    return register
+
+
+def _last_line(statement: ast.expr | ast.stmt) -> int:
+    """Return a statement's last line; of a compound one, the last line of its head, because a location
+    excludes the body."""
+    body = getattr(statement, "body", None)
+    if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+        return max(statement.lineno, body[0].lineno - 1)
+    return statement.end_lineno or statement.lineno

@@ -1,0 +1,224 @@
+"""Functions of the file: followed with the arguments of a call, or with unknown ones."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ._engine import BUDGET, FileRun
+from ._index import FunctionNode, is_static, mode_of
+from ._names import holds_integers
+from ._operations import unknown_result
+from ._state import FlowState, merge
+from ._values import PLAIN, Grad, Value, join
+from ._writes import leaves
+
+DEEPEST = 6
+"""Calls of the file's own functions that are followed inside of one another."""
+_TENSOR = re.compile(r"Tensor")
+_SEVERAL = re.compile(r"List|Tuple|Dict|list|tuple|dict|Sequence|Callable|Iterable")
+_NUMBER = re.compile(
+    r"(Optional\[)?(int|float|bool|str|np\..*|numpy.*|torch\.dtype|torch\.device)\]?( \| None)?"
+)
+_INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
+
+
+def follow(run: FileRun, node: FunctionNode, owner: Value | None, name: str) -> None:
+    """Interpret a function with unknown arguments, as any caller may call it."""
+    # Nothing is recorded there if all callers in the file turn gradients off
+    # (test_a_function_that_is_only_called_without_gradients in tests/check/test_check_programs.py).
+    if node.name in run.index.never_recorded or _mode(node) in (1, 2):
+        return
+    state = FlowState()
+    run.function, run.stack, run.depth, run.evaluated, run.returned = name, [node], 0, 0, []
+    _bind_arguments(run, node, state, None if is_static(node) else owner, None, {})
+    state = run.execute(node.body, state)
+    if not state.dead:
+        leaves(run, state, PLAIN)
+    run.function, run.stack = "<module>", []
+
+
+def class_attributes(run: FileRun, name: str) -> dict[str, Value]:
+    """Return the attributes that ``__init__`` and the bases' set on an object of which only the class is
+    known; interpreted once, with unknown arguments."""
+    if name in run.attributes:
+        return run.attributes[name]
+    # Stored before the bases are visited, because a class may name itself among them: `class A(A)`
+    # (test_any_python_is_followed in tests/check/test_check_programs.py).
+    run.attributes[name] = attributes = {}
+    cls = run.index.classes[name]
+    for base in cls.bases:
+        if isinstance(base, ast.Name) and base.id in run.index.classes and base.id != name:
+            attributes.update(class_attributes(run, base.id))
+    init = run.index.method(cls, "__init__")
+    if init is None:
+        return attributes
+    owner = Value("object", grad=Grad.NO, data=name, name="self")
+    for key, value in _constructed(run, init, owner, f"{name}.__init__").attributes.items():
+        if key.startswith("self."):
+            attribute = key[5:]
+            # Another method may put a tensor in the place of the number or None.
+            changes = run.index.assigned_attributes[attribute] > 1
+            unknown = value.kind == "plain" and changes
+            attributes[attribute] = Value(places=run.new_place(), name=key) if unknown else value
+    return attributes
+
+
+def _constructed(run: FileRun, init: FunctionNode, owner: Value, name: str) -> FlowState:
+    """Return the state after a constructor with unknown arguments."""
+    outer = (run.function, run.stack, run.returned, run.depth, run.at_top, run.statement)
+    run.function, run.stack, run.returned, run.at_top = name, [*run.stack, init], [], False
+    # At depth 0 a `return` would count as a result from which the caller runs backward.
+    run.depth = max(run.depth, 1)
+    state = FlowState()
+    _bind_arguments(run, init, state, owner, None, {})
+    state = run.execute(init.body, state)
+    for _, ended in run.returned:
+        ended.dead = False
+        state = merge(state, ended) if not state.dead else ended
+    run.function, run.stack, run.returned, run.depth, run.at_top, run.statement = outer
+    return state
+
+
+def inline(
+    run: FileRun,
+    function: FunctionNode,
+    state: FlowState,
+    values: Sequence[Value],
+    keywords: dict[str, Value],
+    owner: Value | None = None,
+) -> Value:
+    """Interpret a function of the file with these arguments; its result is unknown if it is recursive,
+    nested too deeply or a generator."""
+    if run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET or _yields(run, function):
+        return unknown_result(run, state, [*values, *keywords.values()])
+    outer = (run.function, run.returned, run.statement)
+    is_global = function in run.index.functions.values()
+    run.depth += 1
+    run.stack.append(function)
+    run.function, run.returned = _qualified(run, function, owner), []
+    inner = state.copy()
+    # A nested function sees the variables around it. A global counts at its present value only while the
+    # file's own statements are followed.
+    if not (run.at_top if is_global else owner is None):
+        inner.names = {}
+    decorated = _mode(function)
+    inner.mode = state.mode if decorated is None else decorated
+    _bind_arguments(run, function, inner, owner, values, keywords)
+    end = run.execute(function.body, inner)
+    returned = list(run.returned)
+    run.function, run.returned, run.statement = outer
+    run.stack.pop()
+    run.depth -= 1
+    if not end.dead:
+        returned.append((PLAIN, end))
+    if not returned:
+        state.dead = True
+        return PLAIN
+    return _came_back(state, returned)
+
+
+def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]]) -> Value:
+    """Merge the states of all returns into ``state``, and return the join of their values."""
+    outer = (state.names, state.mode, state.guards, state.quiet)
+    merged: FlowState | None = None
+    joined = returned[0][0]
+    for value, ended in returned:
+        ended.dead = False
+        merged = ended if merged is None else merge(merged, ended)
+        # A `return None` on one path must not hide the tensor that another path returns.
+        if value is not PLAIN:
+            joined = value if joined is PLAIN else join(value, joined)
+    assert merged is not None
+    state.take(merged)
+    state.names, state.mode, state.guards, state.quiet = outer
+    state.dead = False
+    return joined
+
+
+def _qualified(run: FileRun, function: FunctionNode, owner: Value | None) -> str:
+    if owner is not None and owner.data:
+        return f"{owner.data}.{function.name}"
+    if function in run.index.functions.values() or run.function == "<module>":
+        return function.name
+    return f"{run.function}.<locals>.{function.name}"
+
+
+def _yields(run: FileRun, function: FunctionNode) -> bool:
+    if function not in run.generators:
+        run.generators[function] = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
+    return run.generators[function]
+
+
+def _bind_arguments(
+    run: FileRun,
+    node: FunctionNode,
+    state: FlowState,
+    owner: Value | None,
+    given: Sequence[Value] | None,
+    keywords: dict[str, Value],
+) -> None:
+    """Bind parameters to arguments, defaults or values by their annotations.
+
+    Args:
+        run: The interpretation.
+        node: The function.
+        state: The state in which the parameters are bound.
+        owner: The object whose method it is, if it gets one.
+        given: The positional arguments; None if none are known.
+        keywords: The keyword arguments.
+    """
+    spec = node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    pairs: list[tuple[ast.arg, ast.expr | None]] = [
+        *zip(reversed(positional), reversed(spec.defaults), strict=False)
+    ]
+    pairs += zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    defaults = {parameter.arg: default for parameter, default in pairs if default is not None}
+    if owner is not None and positional:
+        state.names[positional[0].arg] = owner
+        positional = positional[1:]
+    values = list(given or ())[: len(positional)]
+    for at, parameter in enumerate([*positional, *spec.kwonlyargs]):
+        default = defaults.get(parameter.arg)
+        if at < len(values):
+            value = values[at]
+        elif parameter.arg in keywords:
+            value = keywords[parameter.arg]
+        elif given is not None and default is not None:
+            value = run.evaluate(default, state)
+        else:
+            value = _of_annotation(run, parameter, default)
+        state.names[parameter.arg] = value
+    if spec.vararg is not None:
+        extra = Value("sequence", grad=Grad.NO, items=tuple((given or ())[len(positional) :]), data="tuple")
+        state.names[spec.vararg.arg] = Value(places=run.new_place()) if given is None else extra
+    if spec.kwarg is not None:
+        state.names[spec.kwarg.arg] = Value(places=run.new_place())
+
+
+def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) -> Value:
+    """Return an unknown argument's value, by its annotation, its default and its name."""
+    text = ast.unparse(argument.annotation) if argument.annotation else ""
+    if _TENSOR.search(text) and not _SEVERAL.search(text):
+        value = Value("tensor", run.new_place(), True, name=argument.arg, given=True)
+    elif _NUMBER.fullmatch(text) or (isinstance(default, ast.Constant) and default.value is not None):
+        return PLAIN
+    else:
+        value = Value(places=run.new_place(), name=argument.arg, given=True)
+    if _INTEGER_TENSOR.search(text):
+        return replace(value, grad=Grad.NO, integer=True)
+    return holds_integers(value, argument.arg)
+
+
+def _mode(function: FunctionNode) -> int | None:
+    """Return the mode that decorators turn on; None if they turn on none."""
+    for decorator in function.decorator_list:
+        mode = mode_of(decorator)
+        if mode is not None:
+            return mode
+        if re.search(r"torch\.jit\.(unused|ignore)", ast.unparse(decorator)):
+            return 1
+    return None

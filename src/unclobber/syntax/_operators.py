@@ -1,0 +1,39 @@
+"""Python's binary operators, and the operations of torch that they run."""
+
+from __future__ import annotations
+
+import ast
+from typing import NamedTuple
+
+
+class BinaryOperator(NamedTuple):
+    """A binary operator on tensors."""
+
+    symbol: str
+    """``+``; the augmented assignment is ``+=``."""
+    operation: str
+    """torch's name of the operation that it runs: ``add``."""
+    second: str = "other"
+    """The operation's name of its second operand."""
+
+    @property
+    def in_place(self) -> str:
+        """The augmented assignment's operation: ``add_``; ``matmul``, because ``a @= b`` rebinds ``a``."""
+        return self.operation if self.operation == "matmul" else f"{self.operation}_"
+
+
+OPERATORS: dict[type[ast.AST], BinaryOperator] = {
+    ast.Add: BinaryOperator("+", "add"),
+    ast.Sub: BinaryOperator("-", "sub"),
+    ast.Mult: BinaryOperator("*", "mul"),
+    ast.Div: BinaryOperator("/", "div"),
+    ast.Pow: BinaryOperator("**", "pow", "exponent"),
+    ast.Mod: BinaryOperator("%", "remainder"),
+    ast.MatMult: BinaryOperator("@", "matmul"),
+    ast.FloorDiv: BinaryOperator("//", "floor_divide"),
+    ast.BitAnd: BinaryOperator("&", "bitwise_and"),
+    ast.BitOr: BinaryOperator("|", "bitwise_or"),
+    ast.BitXor: BinaryOperator("^", "bitwise_xor"),
+    ast.LShift: BinaryOperator("<<", "bitwise_left_shift"),
+    ast.RShift: BinaryOperator(">>", "bitwise_right_shift"),
+}

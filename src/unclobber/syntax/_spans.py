@@ -1,0 +1,54 @@
+"""Spans of source text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """A range of source: 1-based lines, 0-based columns in UTF-8 bytes, as ``ast`` counts them."""
+
+    line: int
+    end_line: int
+    column: int
+    end_column: int
+    """-1 for the end of the line."""
+
+
+def node_span(node: ast.AST) -> Span:
+    """Return the span of a node; line 0 if it has none."""
+    line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    end_line, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
+    return Span(line, end_line or line, column, end_column or 0)
+
+
+def characters(line: str, column: int) -> int:
+    """Convert a column in UTF-8 bytes to one in characters, both 0-based.
+
+    Example:
+        >>> characters("αβ = x", 5)
+        3
+    """
+    return len(line.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "ignore"))
+
+
+def segment(lines: Sequence[str], span: Span) -> str:
+    """Return the text of a span, lines joined by newlines; empty if there are no such lines."""
+    if not 1 <= span.line <= span.end_line <= len(lines):
+        return ""
+    picked = [line.rstrip("\r\n") for line in lines[span.line - 1 : span.end_line]]
+    if span.end_column >= 0:
+        picked[-1] = picked[-1][: characters(picked[-1], span.end_column)]
+    picked[0] = picked[0][characters(picked[0], span.column) :]
+    return "\n".join(picked)
+
+
+def extent(lines: Sequence[str], span: Span) -> tuple[int, int, int, int] | None:
+    """Return a span as reports count it: line, column, end line and end column, columns 1-based and in
+    characters; None if there are no such lines."""
+    if not 1 <= span.line <= span.end_line <= len(lines):
+        return None
+    column = characters(lines[span.line - 1], span.column) + 1
+    return span.line, column, span.end_line, characters(lines[span.end_line - 1], span.end_column) + 1

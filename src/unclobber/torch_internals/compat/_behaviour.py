@@ -1,0 +1,85 @@
+"""The installed torch's behaviour where its versions differ: named booleans with their evidence."""
+
+from __future__ import annotations
+
+import sys
+from functools import cached_property
+
+import torch
+import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
+
+
+class Behaviour:
+    """Facts about the installed torch, looked up or tried once.
+
+    Each property says since when. The other way can go with the last version that lacks it.
+    """
+
+    @cached_property
+    def shows_top_hooks(self) -> bool:
+        """Return whether torch shows the innermost saved-tensor hooks of a thread: since 2.8."""
+        return hasattr(torch._C._autograd, "_top_saved_tensors_default_hooks")
+
+    @cached_property
+    def finds_kernels(self) -> bool:
+        """Return whether torch hands out an operation's kernel (``torch.library.get_kernel``): since 2.9."""
+        return hasattr(torch.library, "get_kernel")
+
+    @cached_property
+    def shows_packed(self) -> bool:
+        """Return whether torch shows what a pack hook has returned (``SavedTensor.data``): since 2.10."""
+        return hasattr(torch._C._autograd.SavedTensor, "data")
+
+    @cached_property
+    def owners_refer(self) -> bool:
+        """Return whether a C++ owner of a tensor refers to its Python object: since 2.10.
+
+        Tried with a view that owns its base.
+        """
+        with torch.inference_mode(False):
+            tensor = torch.zeros(1)
+            before = sys.getrefcount(tensor)
+            view = tensor[:]
+            return sys.getrefcount(tensor) > before and view._base is tensor
+
+    @cached_property
+    def saves_checkpoint_inputs_by_method(self) -> bool:
+        """Return whether checkpoints save their inputs without a custom Function: since 2.12."""
+        return hasattr(torch.utils.checkpoint._CheckpointFrame, "save_inputs")
+
+    @cached_property
+    def broadcasts_unseen(self) -> bool:
+        """Return whether DistributedDataParallel broadcasts buffers and moves no counter: since 2.12.
+
+        Before, torch refuses backward if a buffer was saved.
+        """
+        names = torch.nn.parallel.DistributedDataParallel._sync_buffers.__code__.co_names
+        return "_unsafe_preserve_version_counter" in names
+
+    @cached_property
+    def names_forward_operations(self) -> bool:
+        """Return whether torch's sentences say ``Unbind`` for ``UnbindBackward0``: since 2.13.
+
+        Tried with a view that torch refuses to follow; nothing is written.
+        """
+        with torch.inference_mode(False), torch.enable_grad():
+            leaf = torch.zeros(1, requires_grad=True)
+            (view,) = leaf.unbind()
+            torch._C._increment_version((leaf,))
+            try:
+                _ = view.grad_fn
+            except RuntimeError as error:
+                return "Backward" not in str(error)
+        raise AssertionError("torch refuses one of several views whose memory was written")
+
+    @cached_property
+    def checkpoint(self) -> str:
+        """Return the name of the function that gets the code which a non-reentrant checkpoint runs again.
+
+        2.14 renamed it, and gave the old name to a shim that calls it.
+        """
+        name = "_checkpoint_without_reentrant_generator"
+        return f"{name}_impl" if hasattr(torch.utils.checkpoint, f"{name}_impl") else name
+
+
+behaviour = Behaviour()

@@ -1,0 +1,163 @@
+"""torch.compile, torch.func, fake tensors and trees: the layers between a program and its operations."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+import torch
+
+
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Map ``function`` over the leaves of nested tuples, lists and dicts, registered classes included.
+
+    ``torch.utils._pytree`` is private and stable since 1.8; until ``torch.utils.pytree`` is stable.
+    """
+    from torch.utils import _pytree
+
+    return _pytree.tree_map(function, tree)
+
+
+def tree_leaves(tree: Any) -> list[Any]:
+    """Return the leaves of nested tuples, lists and dicts, in order."""
+    from torch.utils import _pytree
+
+    return list(_pytree.tree_leaves(tree))
+
+
+_DYNAMO = "torch._dynamo"
+_CALLS_COMPILED = ("__compiled_fn_", "__resume_at_")
+"""Prefixes of the global names that Dynamo's code objects use (torch/_dynamo/output_graph.py,
+resume_execution.py; seen since 2.0)."""
+
+
+def has_dynamo() -> bool:
+    """Return whether Dynamo is imported."""
+    return _DYNAMO in sys.modules
+
+
+class without_dynamo:  # noqa: N801  (a context manager)
+    """Context in which Dynamo compiles nothing, as ``torch.compiler.disable`` makes it for one function.
+
+    In a frame that it skips, as under a dispatch mode, it compiles the functions that are called next, even
+    unclobber's, and refuses the program for their contents. Its own switch calls ``set_eval_frame``
+    (since 2.0).
+    """
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before: Any = torch._C._dynamo.eval_frame.set_eval_frame(None)
+
+    def __exit__(self, *error: Any) -> None:
+        torch._C._dynamo.eval_frame.set_eval_frame(self._before)
+
+
+def is_compiled_code(code: CodeType) -> bool:
+    """Return whether Dynamo made this code object to replace a function that it has compiled."""
+    return _DYNAMO in sys.modules and any(name.startswith(_CALLS_COMPILED) for name in code.co_names)
+
+
+def compilations(since: int) -> Iterator[tuple[str, str, int]]:
+    """Yield name, file and first line of each function that Dynamo has compiled since a moment.
+
+    ``since`` is in microseconds since the epoch. Dynamo keeps its last 64 records (torch/_dynamo/utils.py,
+    since 2.1). Records without an operation are left out, because they made no code.
+    """
+    if _DYNAMO not in sys.modules:
+        return
+    from torch._dynamo import utils
+
+    for record in utils.get_compilation_metrics():
+        began = record.start_time_us or 0
+        if began >= since and record.fail_type is None and record.graph_op_count:
+            yield record.co_name or "?", record.co_filename or "?", record.co_firstlineno or 0
+
+
+def is_compilers_function(function: Any) -> bool:
+    """Return whether a custom Function (its class or its node's) is AOTAutograd's, for compiled code."""
+    module: str = getattr(function, "_forward_cls", function).__module__
+    return module.startswith("torch._functorch.")
+
+
+def operator_of(function: Any) -> str | None:
+    """Return the operator, ``mylib::op``, that torch made a custom Function's class for.
+
+    torch/_library/autograd.py makes one for each ``torch.library.custom_op``, also without a backward. Only
+    its name shows that. Return None for a class of the program's.
+    """
+    if function.__module__ != "torch._library.autograd":
+        return None
+    from torch._library.custom_ops import OPDEFS
+
+    made = function.__name__
+    return next(
+        (op for op in OPDEFS if made == f"GeneratedBackwardFor_{op.replace('::', '_')}_default"), None
+    )
+
+
+def runs_transform(function: CodeType) -> bool:
+    """Return whether a frame's code is ``torch.func``'s own (torch/_functorch, since 2.0).
+
+    By file names, because AOTAutograd's files are in that folder, too.
+    """
+    folder, name = os.path.split(function.co_filename)
+    return os.path.basename(folder) == "_functorch" and name in ("eager_transforms.py", "vmap.py", "apis.py")
+
+
+def fake_mode() -> Any:
+    """Return a mode in which new tensors have shapes and no memory. Tensors made outside are accepted.
+
+    ``torch._subclasses`` is private in name and documented:
+    https://docs.pytorch.org/docs/stable/torch.compiler_fake_tensor.html
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=True)
+
+
+def fake_errors() -> tuple[type[Exception], ...]:
+    """Return the exceptions of a fake run that would need a tensor's value."""
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        UnsupportedOperatorException,
+    )
+
+    return (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+
+
+@contextlib.contextmanager
+def converting_fake_modules() -> Iterator[None]:
+    """Let ``module.to(…)`` and its like replace fake parameters by new ones, in this context.
+
+    ``Module._apply`` swaps a fake parameter with its converted twin, which torch itself refuses
+    because the fake mode holds weak references ("Couldn't swap Linear.weight", torch 2.13). Delete
+    when ``nn.Linear(3, 3).to(torch.bfloat16)`` works under FakeTensorMode.
+    """
+    original = torch.nn.Module._apply
+
+    def _apply(self: torch.nn.Module, fn: Callable[[Any], Any], recurse: bool = True) -> torch.nn.Module:
+        """Convert parameters and buffers as torch's ``_apply`` does, into new parameters."""
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                with torch.no_grad():
+                    converted = fn(parameter)
+                self._parameters[name] = torch.nn.Parameter(converted, parameter.requires_grad)
+        for name, buffer in self._buffers.items():
+            if buffer is not None:
+                self._buffers[name] = fn(buffer)
+        return self
+
+    torch.nn.Module._apply = _apply  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        torch.nn.Module._apply = original  # type: ignore[method-assign]

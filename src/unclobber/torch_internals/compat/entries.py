@@ -1,0 +1,204 @@
+"""Entry points of torch for hooks, custom Functions and checkpoints, which a session replaces."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
+import torch.utils.dlpack
+import torch.utils.hooks
+from torch.optim import optimizer as _optimizer
+from torch.utils.hooks import RemovableHandle
+
+from ._behaviour import behaviour
+from .kept import raw_saved
+
+MODULE_HOOK = "BackwardHookFunction"
+"""The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
+
+
+class EntryPoints:
+    """Replaced parts of torch: classes, and pairs of a home and a name."""
+
+    # What `backward()` and `autograd.grad()` call, in both modules that hold it.
+    BACKWARD: tuple[tuple[Any, str], ...] = (
+        (torch.autograd, "_engine_run_backward"),
+        (torch.autograd.graph, "_engine_run_backward"),
+    )
+    BATCH_NORM: tuple[Any, str] = torch.nn.modules.batchnorm._BatchNorm, "forward"
+    # The function that gets the code which a non-reentrant checkpoint runs again. `checkpoint` looks it up
+    # when it is called, so a `from … import checkpoint` made earlier goes through a replacement, too.
+    CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint, behaviour.checkpoint
+    # The class above the `ctx` of every custom Function, which is its node, too.
+    CONTEXT: Any = torch.autograd.function.BackwardCFunction
+    # The functions that export a tensor's memory by DLPack; all are public.
+    EXPORTS: tuple[tuple[Any, str], ...] = (
+        (torch.Tensor, "__dlpack__"),
+        (torch.utils.dlpack, "to_dlpack"),
+        (torch, "to_dlpack"),
+    )
+    # Methods of a `ctx` that the engine calls (torch/autograd/function.py, stable since 2.0; `apply_boxed`
+    # since 2.12).
+    FUNCTION_BACKWARD = tuple(
+        name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
+    )
+    # Python functions through which hooks come to run inside backward. Full module hooks make a
+    # `BackwardHook` at each call of the module, whenever they were registered.
+    HOOK_REGISTRATIONS: tuple[tuple[Any, str], ...] = (
+        (torch.Tensor, "register_hook"),
+        (torch.Tensor, "register_post_accumulate_grad_hook"),
+        (torch.utils.hooks.BackwardHook, "__init__"),
+    )
+    LOAD_LIBRARY: tuple[Any, str] = type(torch.ops), "load_library"
+    # The class of the `_raw_saved_*` attributes: `register_hooks(pack, unpack)`, and `data` since 2.10.
+    RAW_SAVED: Any = torch._C._autograd.SavedTensor
+    # The method of a custom Function that gets the code which a reentrant checkpoint runs again.
+    REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
+
+
+def own_batch_norm() -> Any:
+    """Return ``F.batch_norm``, or None if the program has replaced it already."""
+    functional = torch.nn.functional
+    # By the code's file, because a replacement may copy the name and module of the original.
+    code = getattr(functional.batch_norm, "__code__", None)
+    return functional.batch_norm if code is not None and code.co_filename == functional.__file__ else None
+
+
+def engine_may_need_threads() -> bool:
+    """Return whether backward may run in the engine's own threads: it has one for each device but the CPU.
+
+    The device count starts no driver that would break a child which is forked later (torch.cuda.device_count,
+    in its documentation).
+    """
+    current = torch.accelerator.current_accelerator()
+    if current is None:
+        return False
+    return current.type != "cuda" or torch.cuda.device_count() > 0
+
+
+@contextlib.contextmanager
+def without_hook_ids() -> Iterator[None]:
+    """Let hooks that are registered and gone inside leave no gap in the ids that the program's hooks get.
+
+    ``next_id``: one counter for the hooks of all tensors and modules, in torch/utils/hooks.py, since 0.2.
+    """
+    next_id = RemovableHandle.next_id
+    try:
+        yield
+    finally:
+        RemovableHandle.next_id = next_id
+
+
+def add_step_hooks(before: Callable[..., None], after: Callable[..., None]) -> Callable[[], None]:
+    """Call ``before`` and ``after`` around every optimizer's step. Return a function that ends it.
+
+    Not by ``register_optimizer_step_pre_hook``, which takes an id that a hook of the program's would get. The
+    dicts: in torch/optim/optimizer.py, since 2.0.
+    """
+    of_all: tuple[dict[Any, Any], ...] = (
+        _optimizer._global_optimizer_pre_hooks,
+        _optimizer._global_optimizer_post_hooks,
+    )
+    key = object()
+    for hooks, hook in zip(of_all, (before, after), strict=True):
+        hooks[key] = hook
+
+    def remove() -> None:
+        for hooks in of_all:
+            hooks.pop(key, None)
+
+    return remove
+
+
+def post_accumulate_hooks(leaf: torch.Tensor) -> Any:
+    """Return the hooks of ``register_post_accumulate_grad_hook``, which no public name shows."""
+    return leaf._post_accumulate_grad_hooks
+
+
+def run_backward(output: torch.Tensor, gradient: torch.Tensor) -> None:
+    """Run ``output.backward(gradient)`` without torch's check of the gradient's shape, which imports sympy
+    (half a second)."""
+    run: Any = torch.autograd.graph._engine_run_backward
+    run((output,), (gradient,), False, False, (), allow_unreachable=True, accumulate_grad=True)
+
+
+def context_attributes() -> frozenset[str]:
+    """Return the names of the attributes of the ``ctx`` of a custom Function that torch keeps in C."""
+    return frozenset(vars(torch._C._FunctionBase))
+
+
+_NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
+
+
+def has_setup_context(function: Any) -> bool:
+    """Return whether a custom Function has its own ``setup_context`` (public since 2.0), which gets ``ctx``
+    instead of ``forward``."""
+    return function.setup_context is not _NO_SETUP_CONTEXT
+
+
+def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:
+    """Return whether these frames' code, innermost first, keeps the inputs of a non-reentrant checkpoint.
+
+    Until 2.11 they are saved by a custom Function of their own, which never runs backward; since 2.12 by a
+    method, and belong to no node. Delete the first with 2.11.
+    """
+    if codes and codes[0].co_qualname.startswith("_CheckpointFrame.save_inputs"):
+        return True
+    return not behaviour.saves_checkpoint_inputs_by_method and (
+        [code.co_qualname for code in codes[:2]] == ["Function.apply", behaviour.checkpoint]
+    )
+
+
+def recomputes(pack: Any) -> bool:
+    """Return whether a pack hook belongs to the second forward of a non-reentrant checkpoint.
+
+    Such a hook keeps its tensors for the hooks of the first forward.
+    """
+    return str(getattr(pack, "__qualname__", "")).startswith("_recomputation_hook.")
+
+
+def checkpoint_at_once() -> Callable[..., Any]:
+    """Return ``checkpoint`` without its wrapper, which imports Dynamo (a second) to keep Dynamo away."""
+    entry: Any = torch.utils.checkpoint.checkpoint
+    plain: Callable[..., Any] = getattr(entry, "__wrapped__", entry)
+    return plain
+
+
+def checkpoint_calls(name: str) -> bool:
+    """Return whether ``checkpoint``, or a function of its module that it calls, looks up ``name`` there."""
+    entry = checkpoint_at_once()
+    home, seen = vars(sys.modules[entry.__module__]), set()
+    todo: list[Any] = [entry]
+    while todo:
+        code = getattr(todo.pop(), "__code__", None)
+        if code is not None and code not in seen:
+            seen.add(code)
+            if name in code.co_names:
+                return True
+            todo += [home.get(called) for called in code.co_names]
+    return False
+
+
+def is_checkpoint(node: Any) -> bool:
+    """Return whether a node is a reentrant checkpoint, or keeps a placeholder of a non-reentrant one."""
+    if isinstance(node, torch.utils.checkpoint.CheckpointFunction._backward_cls):
+        return True
+    return any(type(kept).__module__ == torch.utils.checkpoint.__name__ for _, kept in raw_saved(node))
+
+
+def is_programs_function(node: Any) -> bool:
+    """Return whether a node belongs to a custom Function that isn't torch's own."""
+    function = getattr(node, "_forward_cls", None)
+    return function is not None and not function.__module__.startswith("torch.")
+
+
+saving_without_nodes = frozenset(
+    str(module.__file__) for module in (torch.autograd.function, torch.autograd.graph, torch.utils.checkpoint)
+)
+"""torch's files whose frames save tensors while no node is made: a custom Function's ``save_for_backward``
+runs after its ``forward``, and a checkpoint's inputs belong to no node at all."""

@@ -1,0 +1,155 @@
+"""A tensor's storage and its number of holders, its version counter, its lazy bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from ._behaviour import behaviour
+
+# torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
+increment_version: Callable[[Iterable[torch.Tensor]], None] = torch._C._increment_version
+
+
+def count_write(tensors: Iterable[torch.Tensor]) -> None:
+    """Bump the counters of written tensors as torch's own kernels do, which refuse inference tensors.
+
+    Raises:
+        RuntimeError: torch's own, for an inference tensor outside of inference mode.
+    """
+    increment_version(tensors)
+    for tensor in tensors:
+        if tensor.is_inference() and not torch.is_inference_mode_enabled():
+            tensor.as_strided((0,), (1,)).mul_(1)  # writes nothing, and torch refuses it
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return the identity of the tensor's StorageImpl: equal for all its views, unique while it lives.
+
+    ``data_ptr`` is no identity, because it differs between views and is reused after a free.
+
+    Raises:
+        NotImplementedError: there is no storage: sparse layouts, some wrappers, parameters of lazy
+            modules.
+    """
+    key = storage_key_or_none(tensor)
+    if key is None:
+        raise NotImplementedError("this tensor has no storage")
+    return key
+
+
+def storage_key_or_none(tensor: torch.Tensor) -> int | None:
+    """Return the tensor's ``storage_key``; None if it has no storage."""
+    try:
+        key: int = tensor.untyped_storage()._cdata
+    except (RuntimeError, ValueError):  # NotImplementedError is a RuntimeError
+        return None
+    return key
+
+
+# The address of the StorageImpl, and the number of tensors and storages that hold it (torch/csrc/Module.cpp,
+# used by CUDA graph trees). 0.2 µs each; no Python object is made.
+_storage_address = torch._C._storage_address  # type: ignore[attr-defined]
+_storage_holders = torch._C._storage_Use_Count
+
+
+def storage_address(tensor: torch.Tensor) -> int | None:
+    """Return the address of the tensor's StorageImpl, for ``holders_at``; None if it has no storage."""
+    try:
+        return int(_storage_address(tensor))
+    except (RuntimeError, ValueError):
+        return None
+
+
+holders_at: Callable[[int], int] = _storage_holders
+"""Return the number of holders of the storage at an address, which must be alive: its tensors, and its one
+Python object if it was ever made."""
+
+
+def holders(tensor: torch.Tensor) -> int:
+    """Return how many tensors hold the storage of ``tensor``, itself included.
+
+    2 if there is no storage, so that 1 always means that ``tensor`` is alone.
+    """
+    try:
+        count = int(_storage_holders(_storage_address(tensor)))
+        if count == 1:
+            return 1
+        # The storage's Python object counts while it lives. Since 2.10 that is as long as the storage, once
+        # it was made; before, as long as a name refers to it, as `storage` does here.
+        storage = tensor.untyped_storage()
+        return int(_storage_holders(storage._cdata)) - 1
+    except (RuntimeError, ValueError):
+        return 2
+
+
+def key_of_storage(storage: torch.UntypedStorage) -> int:
+    """Return the ``storage_key`` of a storage."""
+    return int(storage._cdata)
+
+
+is_functorch_wrapper: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+"""Return whether a tensor is a ``torch.func`` level wrapper, which has no memory of its own."""
+
+
+def lent(tensor: torch.Tensor, memory: torch.Tensor) -> Callable[[], None]:
+    """Give ``tensor`` other memory; its node and counter stay. Return a function that restores its own."""
+    # The C setter itself, past the wrapper that observes `tensor.data = …`.
+    data: Any = torch._C.TensorBase.data
+    own = data.__get__(tensor)
+    data.__set__(tensor, memory)
+    return lambda: data.__set__(tensor, own)
+
+
+def counter_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that shares nothing with ``tensor`` except its version counter."""
+    with torch.no_grad():
+        twin = tensor.detach()
+    data: Any = torch._C.TensorBase.data
+    data.__set__(twin, torch.empty(0, dtype=tensor.dtype, device=tensor.device))
+    return twin
+
+
+def physical(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor's memory without lazy conjugate and negative bits."""
+    if tensor.is_conj():
+        tensor = tensor.conj()
+    if tensor.is_neg():
+        tensor = tensor._neg_view()
+    return tensor
+
+
+def with_bits(tensor: torch.Tensor, conj: bool, neg: bool) -> torch.Tensor:
+    """Restore the lazy bits that ``physical`` removed."""
+    if neg:
+        tensor = tensor._neg_view()
+    return tensor.conj() if conj else tensor
+
+
+def conj_neg_bits(tensor: torch.Tensor) -> tuple[bool, bool]:
+    return tensor.is_conj(), tensor.is_neg()
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Return whether the tensor is strided memory: no subclass with its own dispatch, not nested."""
+    kind = type(tensor)
+    if kind is not torch.Tensor and kind.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        return False
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+        return False
+    return not is_functorch_wrapper(tensor)
+
+
+use_count: Callable[[torch.Tensor], int] = torch._C.TensorBase._use_count  # type: ignore[attr-defined]
+"""Return the number of a tensor's C++ owners; all Python names together count once."""
+
+
+def references_by_torch(tensor: torch.Tensor) -> int:
+    """Return the number of torch's own references to a tensor's Python object.
+
+    One while C++ owners hold the tensor, too (torch/csrc/autograd/python_variable.cpp, since 2.10); none
+    before.
+    """
+    return int(behaviour.owners_refer and use_count(tensor) > 1)

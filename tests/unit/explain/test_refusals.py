@@ -1,0 +1,168 @@
+"""torch's refusals at the write and at a second backward: whose error it is, and what is advised."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+
+import unclobber
+from unclobber.explain.refusals import Kind, kind_of, live_frames_of
+
+
+def run_watched(text: str, folder: Path) -> unclobber.InplaceError | None:
+    """Run a program from a file under ``watch`` and give back what it raised."""
+    path = folder / "program.py"
+    path.write_text(f"import torch\n{text}")
+    os.utime(path, (1, 1))  # older than this process: its text is what runs
+    try:
+        with unclobber.watch():
+            runpy.run_path(str(path), run_name="__main__")
+    except unclobber.InplaceError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    ("write", "advised"),
+    [("v += 1", False), ("v.zero_()", True), ("v[0].mul_(2)", True)],
+)
+def test_no_grad_is_advised_where_it_helps(write, advised, tmp_path):
+    """torch allows few writes to an expanded tensor, whatever the grad mode."""
+    make = "w = torch.ones(1, 3, requires_grad=True)\nv = w.expand(2, 3)\n"
+    finding = run_watched(f"{make}{write}", tmp_path).finding
+    assert finding.code == "UC202"
+    assert any(f"torch.no_grad(): {write}" in (fix.code or "") for fix in finding.fixes) == advised
+    assert any("refuses this under no_grad" in note for note in finding.notes) != advised
+    under = f"{make}with torch.no_grad():\n    {write}"
+    if advised:
+        assert run_watched(under, tmp_path) is None
+    else:
+        assert run_watched(under, tmp_path).finding.code == "UC207"
+
+
+@pytest.mark.parametrize("operator", ["+", "-", "*", "/", "//", "%"])
+def test_every_operator_has_an_out_of_place_form(operator, tmp_path):
+    finding = run_watched(f"w = torch.ones(3, requires_grad=True)\nw {operator}= 2\n", tmp_path).finding
+    assert any(f"w = w {operator} 2" in f"{fix.title} {fix.code}" for fix in finding.fixes)
+
+
+# --- whose error it is ----------------------------------------------------------------------------
+
+SENTENCE = "a leaf Variable that requires grad is being used in an in-place operation."
+
+
+def caught(function) -> BaseException:
+    with pytest.raises(RuntimeError) as info:
+        function()
+    return info.value
+
+
+def test_the_same_words_from_python_are_the_users():
+    """Only what comes out of a call into C is torch's."""
+
+    def look_alike():
+        raise RuntimeError(SENTENCE)
+
+    def real():
+        torch.ones(3, requires_grad=True).add_(1)
+
+    assert kind_of(caught(look_alike)) is None
+    assert kind_of(caught(real)) == Kind("UC201", "leaf")
+
+
+def test_a_reraised_error_is_still_torchs():
+    def again():
+        try:
+            torch.ones(3, requires_grad=True).add_(1)
+        except RuntimeError as error:
+            raise error
+
+    assert kind_of(caught(again)) == Kind("UC201", "leaf")
+
+
+def test_other_errors_are_the_users():
+    assert kind_of(caught(lambda: torch.ones(3) @ torch.ones(4, 2))) is None
+    with pytest.raises(RuntimeError, match="shapes"), unclobber.watch():
+        torch.ones(3) @ torch.ones(4, 2)
+
+
+def test_handled_errors_are_nobodys_finding():
+    with unclobber.watch() as watching:
+        with pytest.raises(RuntimeError):
+            torch.ones(3, requires_grad=True).add_(1)
+    assert watching.findings == ()
+
+
+def test_wrapped_errors_are_the_users():
+    """An error that the program raises because of torch's is its own."""
+
+    def program():
+        try:
+            torch.ones(3, requires_grad=True).add_(1)
+        except RuntimeError as error:
+            raise ValueError("bad config") from error
+
+    with pytest.raises(ValueError, match="bad config"), unclobber.watch():
+        program()
+
+
+def test_the_innermost_frame_is_the_programs():
+    """Our own kernel, below which some checks stand, is no place of the program's."""
+    with pytest.raises(RuntimeError) as info, unclobber.watch():
+        torch.ones(1).expand(3).add_(1)
+    cause = info.value.__cause__
+    assert cause is not None
+    assert live_frames_of(cause)[0].frame.f_code.co_filename == __file__
+
+
+def test_finding_survives_pickling():
+    """An error keeps its finding when it is pickled."""
+    with pytest.raises(unclobber.InplaceError) as info, unclobber.watch():
+        torch.ones(3, requires_grad=True).add_(1)
+    assert pickle.loads(pickle.dumps(info.value)).finding == info.value.finding
+
+
+def test_saved_before_watching():
+    """torch's own check speaks; neither the save nor the write is made up."""
+    w = torch.ones(3, requires_grad=True)
+    y = w.exp()
+    y.add_(1)
+    with pytest.raises(unclobber.InplaceError, match="modified by an inplace operation") as info:
+        with unclobber.watch():
+            y.sum().backward()
+    finding = info.value.finding
+    assert (finding.code, finding.saved, finding.writes) == ("UC101", None, ())
+    assert finding.needed is not None
+    assert finding.needed.site is not None
+
+
+def test_freed_before_watching():
+    """Who freed it was not seen: no line is named for it."""
+    w = torch.ones(3, requires_grad=True)
+    y = w.exp().sum()
+    y.backward()
+    with pytest.raises(unclobber.InplaceError) as info, unclobber.watch():
+        y.backward()
+    finding = info.value.finding
+    assert (finding.code, finding.saved, finding.freed) == ("UC301", None, None)
+
+
+def test_nodes_keep_no_tensor_alive():
+    """The notes for a second backward hold places only."""
+    import gc
+    import weakref
+
+    with unclobber.watch():
+        w = torch.ones(3, requires_grad=True)
+        h = w.exp()
+        y = (h * h).sum()
+        gone = weakref.ref(h)
+        del h
+        y.backward()
+        gc.collect()
+        assert gone() is None

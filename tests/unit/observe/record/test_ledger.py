@@ -1,0 +1,119 @@
+"""The ledger: a save is filed when its memory is about to be written, and told of with its fate."""
+
+import pytest
+import torch
+from a_save import LINE, write
+
+from unclobber.observe.record import Ledger
+
+
+@pytest.fixture
+def ledger():
+    return Ledger()
+
+
+def test_a_save_waits_until_something_is_written(ledger):
+    save = ledger.file(torch.zeros(3), LINE)
+    assert (len(ledger.pending), save.entry) == (1, None)
+    other = torch.zeros(3)
+    view = other[:]  # somebody else holds the memory, so that the write is looked at
+    assert write(ledger, other, "add_", 1) is None
+    assert (len(ledger.pending), len(ledger.watched), save.entry) == (0, 1, None)
+    assert ledger.write_count == 0
+    assert view is not None
+
+
+def test_a_write_to_saved_memory_files_it(ledger):
+    tensor = torch.zeros(3)
+    save = ledger.file(tensor, LINE)
+    log = write(ledger, tensor, "add_", 1)
+    assert save.entry.log is log
+    assert list(ledger.live_saves()) == ledger.saves() == [save]
+    assert (ledger.write_count, len(ledger.watched)) == (1, 0)
+
+
+def test_what_it_says_of_an_overwritten_save(ledger):
+    tensor = torch.zeros(3)
+    save = ledger.file(tensor, LINE)
+    write(ledger, tensor[1:], "fill_", 5)
+    state = ledger.state_of(save)
+    assert (state.moved, state.refused, state.unseen, state.changed) == (True, True, False, True)
+    assert (state.value.tolist(), state.now.tolist()) == ([0, 0, 0], [0, 5, 5])
+    ((event, touched),) = ledger.history(save)
+    assert (event.operation, touched, event.region.lo) == ("fill_", True, 4)
+    assert ledger.last_write(save) is event
+    assert ledger.counters(save, [event]) == [0, 1]
+
+
+def test_what_it_says_of_an_untouched_save(ledger):
+    save = ledger.file(torch.ones(3), LINE)
+    state = ledger.state_of(save)
+    assert (state.moved, state.unseen, state.value, state.changed) == (False, False, None, False)
+    assert (ledger.history(save), ledger.last_write(save)) == ([], None)
+
+
+def test_equal_values_change_nothing_and_other_elements_neither(ledger):
+    tensor = torch.zeros(2, 3)
+    save = ledger.file(tensor[0], LINE)
+    write(ledger, tensor[1], "fill_", 5)
+    write(ledger, tensor[0], "mul_", 1)
+    state = ledger.state_of(save)
+    assert (state.moved, state.changed) == (True, False)
+    assert [touched for _, touched in ledger.history(save)] == [False, True]
+
+
+def test_a_write_that_nobody_announced_is_known_by_the_counter(ledger):
+    tensor = torch.zeros(3)
+    save = ledger.file(tensor, LINE)
+    tensor.add_(1)
+    assert ledger.state_of(save).unseen
+    write(ledger, tensor, "add_", 1)
+    assert ledger.state_of(save).unseen
+
+
+def test_a_write_that_moves_no_counter_is_known_by_its_record(ledger):
+    tensor = torch.zeros(3)
+    save = ledger.file(tensor, LINE)
+    write(ledger, tensor.data, "add_", 1, bumps=False)
+    state = ledger.state_of(save)
+    assert (state.moved, state.refused, state.changed) == (False, False, True)
+    assert state.value.tolist() == [0.0] * 3
+
+
+def test_other_memory_is_no_write_to_the_old(ledger):
+    tensor = torch.zeros(3)
+    save = ledger.file(tensor, LINE)
+    ledger.before_storage_swap(tensor, torch.ones(3))
+    tensor.data = torch.ones(3)
+    state = ledger.state_of(save)
+    assert (state.changed, state.storage_swapped, state.now.tolist()) == (True, True, [1.0] * 3)
+    assert [event.operation for event, _ in ledger.history(save)] == ["set_data"]
+
+
+def test_the_dead_are_forgotten(ledger):
+    saves = [ledger.file(torch.zeros(3), LINE) for _ in range(3)]
+    del saves[:2]
+    ledger.prune()
+    assert len(ledger.pending) == 1
+    assert ledger.anything_alive()
+    saves.clear()
+    assert not ledger.anything_alive()
+    assert (len(ledger.pending), ledger.watched, ledger.logs) == (0, {}, {})
+
+
+def test_a_book_dies_with_its_saves(ledger):
+    tensor = torch.zeros(3)
+    save = ledger.file(tensor, LINE)
+    write(ledger, tensor, "add_", 1)
+    assert len(ledger.logs) == 1
+    assert ledger.account.kept == 12
+    del save
+    assert (ledger.logs, ledger.account.kept, ledger.account.peak) == ({}, 0, 12)
+
+
+def test_at_the_end_the_counters_are_noted(ledger):
+    tensors = torch.zeros(3), torch.zeros(3)
+    saves = [ledger.file(tensor, LINE) for tensor in tensors]
+    write(ledger, tensors[0], "add_", 1)
+    ledger.seal()
+    assert [save.entry.sealed for save in saves] == [1, 0]

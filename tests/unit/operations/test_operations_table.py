@@ -1,0 +1,68 @@
+"""The table of what torch keeps is that of the torch that it names."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from unclobber.operations import torch_table
+from unclobber.torch_internals import inplace, views
+
+ROOT = Path(__file__).parents[3]
+FILE = ROOT / "src" / "unclobber" / "operations" / "table.json"
+
+
+@pytest.mark.sweep
+@pytest.mark.skipif(
+    torch.__version__.partition("+")[0] != torch_table().torch, reason="the table is another torch's"
+)
+def test_it_is_what_this_torch_says():
+    """Every line, made anew from the derivative table and torch's databases."""
+    made = runpy.run_path(str(ROOT / "tools" / "operations_table.py"), run_name="tool")["text"]()
+    assert made.splitlines() == FILE.read_text(encoding="utf-8").splitlines()
+
+
+def test_columns_kept_by_hand_are_shipped():
+    """A line of the toml file without `python tools/operations_table.py` after it is no fact."""
+    by_hand = tomllib.loads((ROOT / "tools" / "operations_by_hand.toml").read_text(encoding="utf-8"))
+    shipped = json.loads(FILE.read_text(encoding="utf-8"))
+    for name, column in by_hand.items():
+        if isinstance(column, str):
+            assert shipped[name] == sorted(column.split())
+    assert shipped["aliases"] == by_hand["aliases"]
+    assert shipped["runs"] == {name: parts.split() for name, parts in by_hand["runs"].items()}
+
+
+def test_what_everybody_knows():
+    """A few lines by hand: results, operands with their conditions, views, indices, modules."""
+    table = torch_table()
+    (exp,) = table.overloads("exp")
+    assert exp.results == ("result",)
+    assert not exp.saves
+    assert table.overloads("mul")[0].saves == {"self": ("other",), "other": ("self",)}
+    assert {one.view for one in table.overloads("split")} == {"several"}
+    assert table.overloads("topk")[0].integer == ("indices",)
+    assert table.overloads("special_expit") == table.overloads("sigmoid")
+    assert (table.modules["ReLU"].result, table.modules["Linear"].input) == ("always", "always")
+    assert table.inplace["Dropout"] == 1
+    assert {"add_", "copy_", "relu_"} <= table.writes_self
+    assert "requires_grad_" not in table.writes_self
+
+
+def test_views_and_inplace_are_those_of_this_torch():
+    """What the fixers read from the table, and never from torch, because `check` loads none."""
+    table = torch_table()
+    assert (table.returns_several_views, table.view_attributes) == (views.several(), views.attributes())
+    assert table.inplace == {**inplace.module_positions(), **inplace.function_positions()}
+
+
+def test_it_is_one_entry_a_line():
+    """A change of torch's is a readable diff."""
+    text = FILE.read_text(encoding="utf-8")
+    assert max(map(len, text.splitlines())) < 6000
+    assert json.loads(text)["torch"] == torch_table().torch
