@@ -403,7 +403,9 @@ def _apart(all_compared: list[Compared], left: Iterable[str]) -> list[str]:
         if c.ran < c.collected
     ]
     lines += [
-        f"- {c.suite}: `{test}` does not pass plain each time" for c in all_compared for test in c.flaky
+        f"- {c.suite}: `{test}` does not pass plain each time"
+        for c in all_compared
+        for test in dict.fromkeys(c.flaky)
     ]
     for compared in all_compared:
         if slow := len(passes(compared.plain)) - len(compared.counted):
