@@ -279,8 +279,8 @@ def compare(runner: Runner, suite: Suite, modes: Iterable[str], longest: float =
 
     What then is the same in the mode runs plain once more, behind those tests that came before it there.
     """
-    plain = runner.run(suite, "plain")
-    compared = Compared(suite.name, plain, collected=runner.collected(suite), longest=longest)
+    compared = Compared(suite.name, runner.run(suite, "plain"), longest=longest)
+    compared.collected = runner.collected(suite)
     for mode in modes:
         ran = compared.modes[mode] = runner.run(suite, mode, compared.counted)
         compared.as_of.add(runner.as_of(suite, mode))
