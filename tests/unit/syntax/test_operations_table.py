@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from unclobber import syntax
 from unclobber.syntax import torch_table
 from unclobber.torch_internals import inplace, views
 
 ROOT = Path(__file__).parents[3]
-FILE = ROOT / "src" / "unclobber" / "syntax" / "operations.json"
+FILE = Path(syntax.__file__).with_name("operations.json")
 
 
 @pytest.mark.sweep
