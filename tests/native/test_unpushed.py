@@ -399,3 +399,16 @@ def test_a_write_to_a_byte_of_a_save_is_never_left_out(notified):
             del kept
     assert apart > 60
     assert left_out > apart / 2
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_write_to_a_nested_tensor():
+    """It has no strides by which the written bytes could be told from the saved ones: Python is asked."""
+    rows = [torch.rand(2), torch.rand(2)]
+    nested = torch.nested.nested_tensor(rows, requires_grad=True)
+    with unclobber.watch():
+        x = nested.clone()
+        total = x.sum(-1, keepdim=True)
+        x.add_(x)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            total.backward(torch.nested.nested_tensor([torch.rand(1), torch.rand(1)]))

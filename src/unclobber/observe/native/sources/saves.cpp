@@ -131,7 +131,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
 };
 
 // The bytes of its storage that a tensor covers: blocks that begin at multiples of `step` from the first one, or just
-// one block. They are those of `unclobber.record._region.Region`, or more.
+// one block. They are those of `unclobber.observe.record._region.Region`, or more.
 struct Extent {
   int64_t first, end;  // end: after the last byte
   int64_t block;
@@ -165,6 +165,14 @@ struct Extent {
     return apart < block || apart + other.block > both;
   }
 };
+
+// Whether an `Extent` can be made of a tensor: a nested one has no strides, a traced one has none that are numbers,
+// and those of a subclass may be the program's own code.
+bool has_extent(const at::Tensor& tensor) {
+  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
+  return impl->layout() == c10::kStrided && !impl->is_nested() && !impl->has_symbolic_sizes_strides() &&
+         !impl->key_set().has_any(c10::functorch_transforms_ks | c10::python_ks);
+}
 
 // A tensor's version counter, by which it is told from others: two that count as far need not be one.
 const void* counter_of(const at::Tensor& tensor) {
@@ -298,11 +306,12 @@ bool Queue::has(c10::StorageImpl* storage, const at::Tensor& target, bool of_ele
   if (!queue_.alone()) return true;
   auto found = by_storage_.find(storage);
   if (found == by_storage_.end() || found->second.alone()) return false;
-  if (!of_elements) return true;
+  if (!of_elements || !has_extent(target)) return true;
   const Extent written(target);
   for (Link* at = found->second.after; at != &found->second; at = at->after) {
     const at::Tensor& saved = static_cast<Save*>(at)->saved();
-    if (!saved.defined() || counter_of(saved) == counter_of(target) || Extent(saved).may_meet(written)) return true;
+    if (!saved.defined() || !has_extent(saved) || counter_of(saved) == counter_of(target)) return true;
+    if (Extent(saved).may_meet(written)) return true;
   }
   return false;
 }
