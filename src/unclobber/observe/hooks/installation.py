@@ -88,17 +88,18 @@ class Installation:
 
     def acquire(self, client: Client) -> None:
         """Notify ``client`` of writes from now on. Install the kernels and wrappers if they are missing."""
-        # Without the program's modes: under `set_default_device("meta")` the probes' tensors hold no values.
-        with self._lock, compat.unseen.unseen_by_functions():
+        with self._lock:
             if self._installed and not self._clients.now and not self._patches.intact():
                 # The program has replaced a wrapper since: install again, to wrap the replacement.
                 self._take_away()
             if not self._installed:
-                # Before anything is installed, so that the probes run plain: the core's calls backward, and
-                # before the first client is there an unwatched backward takes the installation away.
-                gradients.unshared_counts()
-                core.loaded()
-                self._install()
+                # Without the program's modes, as `selftest`.
+                with compat.unseen.unseen_by_functions():
+                    # Before anything is installed, so that the probes run plain: the core's calls backward,
+                    # and before the first client is there an unwatched backward takes the installation away.
+                    gradients.unshared_counts()
+                    core.loaded()
+                    self._install()
             fallback.listen(client)
             if not self._clients.now:
                 self._patches.activate()
