@@ -62,11 +62,16 @@ def looked_at(
         files = python_files(paths)
     except FileNotFoundError as error:
         raise UsageError(f"{error.filename}: no such file or directory", "Name files and folders.") from None
-    for path in {path: None for path in paths if os.path.isfile(path)}:
-        _require_python(path)
+    named = list(dict.fromkeys(filter(os.path.isfile, paths)))
+    for path in named:
+        _require_no_notebook(path)
+    checked_files = _look(files, all_rules, jobs)
+    parsed = {file.path for file in checked_files if file.parsed}
+    for path in named:
+        if os.path.abspath(path) not in parsed:
+            _require_python(path)
     for folder in dict.fromkeys(map(os.path.dirname, files)):
         settings_for(folder)  # a mistake there is told even if there is no finding
-    checked_files = _look(files, all_rules, jobs)
     for file in checked_files:
         _require_understood(file)
     findings = [f for file in checked_files for f in file.findings if f.confidence == "high" or not only_high]
@@ -80,13 +85,16 @@ def looked_at(
     )
 
 
-def _require_python(path: str) -> None:
-    """Raise a `UsageError` if a file that the user named isn't Python."""
+def _require_no_notebook(path: str) -> None:
     if path.endswith(".ipynb"):
         raise UsageError(
             f"{path} is a notebook, which `check` doesn't read",
             "`%load_ext unclobber` in the notebook watches its cells.",
         )
+
+
+def _require_python(path: str) -> None:
+    """Raise a `UsageError` if a file that the user named isn't Python."""
     try:
         with open(path, "rb") as stream:
             compile(stream.read(), path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)

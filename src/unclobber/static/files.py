@@ -34,6 +34,8 @@ class CheckedFile:
     findings: tuple[Finding, ...] = ()
     problem: str = ""
     """The reason why the file could not be checked; no full stop."""
+    parsed: bool = False
+    """Whether the text is Python as far as is known: one without ``torch`` isn't parsed."""
     is_commented: bool = False
     """Whether the text may hold a comment for unclobber."""
 
@@ -77,7 +79,7 @@ def check_file(path: str, *, all_rules: bool = False) -> CheckedFile:
     lines = text.count("\n") + (not text.endswith("\n"))
     try:
         found = tuple(check_text(text, path, all_rules=all_rules))
-        return CheckedFile(path, lines, found, is_commented="unclobber:" in text)
+        return CheckedFile(path, lines, found, parsed="torch" in text, is_commented="unclobber:" in text)
     except (RecursionError, MemoryError, NotParsedError):
         return CheckedFile(path, lines, problem="is nested too deeply to be followed")
     except (SyntaxError, ValueError) as error:
