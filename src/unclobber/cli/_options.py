@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -42,9 +42,30 @@ _OPTIONS = (
 )
 
 
+_PROGRAM = (
+    click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does."),
+    click.argument(
+        "words",
+        nargs=-1,
+        metavar="(SCRIPT.py | -m MODULE) [--] [ARGS]...",
+        type=click.UNPROCESSED,
+        shell_complete=a_file,
+    ),
+)
+
+
 def reporting(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the shared options to a command, in the order of `_OPTIONS`."""
+    return _with(_OPTIONS, command)
+
+
+def of_a_program(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``-m``, and the script or module with its arguments, to a command that runs a program."""
+    return _with(_PROGRAM, command)
+
+
+def _with(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) -> Callable[..., Any]:
     # Reversed because decorators apply from the innermost outwards, and click lists options in that order.
-    for option in reversed(_OPTIONS):
+    for option in reversed(options):
         command = option(command)
     return command

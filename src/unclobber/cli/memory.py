@@ -15,6 +15,7 @@ from ..report import options_for
 from . import _memory_edits
 from ._completion import a_file, choices
 from ._errors import UsageError
+from ._options import of_a_program
 from ._output import OutputFile, send
 from ._program import die_interrupted, run
 from ._progress import program_progress
@@ -60,14 +61,7 @@ FORMATS = ("text", "json", "html")
     help="How to report.",
 )
 @click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
-@click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
-@click.argument(
-    "words",
-    nargs=-1,
-    metavar="(SCRIPT.py | -m MODULE) [--] [ARGS]...",
-    type=click.UNPROCESSED,
-    shell_complete=a_file,
-)
+@of_a_program
 def command(
     *,
     step: int,

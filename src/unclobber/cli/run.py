@@ -10,10 +10,9 @@ import click
 from ..model import UnclobberError
 from ..repair import with_candidates
 from ..settings.pyproject import settings_for
-from ._completion import a_file
 from ._delivery import Delivery
 from ._errors import InternalError
-from ._options import reporting
+from ._options import of_a_program, reporting
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._suppression import RunSuppression
 from ._target import target_of
@@ -73,14 +72,7 @@ class _RunCommand(click.Command):
 )
 @reporting
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
-@click.option("-m", "as_module", is_flag=True, help="Run a module, as `python -m` does.")
-@click.argument(
-    "words",
-    nargs=-1,
-    metavar="(SCRIPT.py | -m MODULE) [--] [ARGS]...",
-    type=click.UNPROCESSED,
-    shell_complete=a_file,
-)
+@of_a_program
 def command(
     *,
     guard: bool | None,
