@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..syntax import parse_expression
+from ..syntax import ATOMS, parse_expression
 from ._formula_helpers import JOINT, PROSE
 from ._formulas import readable
 from ._rule import GradientFormula, Rule
@@ -241,7 +241,7 @@ def _binds_tightly(text: str) -> bool:
         return False
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.operand, ast.Constant)
-    return isinstance(node, (ast.Name, ast.Attribute, ast.Subscript, ast.Call, ast.Constant))
+    return isinstance(node, (*ATOMS, ast.Constant))
 
 
 def _short(formula: str) -> str:

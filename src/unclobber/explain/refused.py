@@ -15,7 +15,7 @@ from ..model import CODES, Save, Subject, Write
 from ..observe.hooks import module_hooks
 from ..observe.record import ViewWrites
 from ..source import ParsedSource, Stack, module_label, owner_name, resolve, variable_name
-from ..syntax import OPERATORS, last_name, torch_table
+from ..syntax import ATOMS, OPERATORS, last_name, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, save, write
 from ._evidence import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
@@ -341,7 +341,7 @@ def _binds_tighter(value: ast.expr, operator: ast.operator) -> bool:
     if isinstance(value, ast.BinOp):
         products = (ast.Mult, ast.Div, ast.MatMult)
         return isinstance(operator, (ast.Add, ast.Sub)) and isinstance(value.op, products)
-    return isinstance(value, _ATOMS)
+    return isinstance(value, (*ATOMS, ast.Constant))
 
 
 def _is_expanded(target: WriteTarget) -> bool:
@@ -402,6 +402,3 @@ _LONGEST = 38
 
 _EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
 """Writes that torch allows even if elements share memory."""
-
-_ATOMS = (ast.Name, ast.Attribute, ast.Constant, ast.Call, ast.Subscript)
-"""Expressions that need no parentheses."""

@@ -22,7 +22,7 @@ from types import CodeType
 from typing import Any
 
 from ..model import PACKAGE, Frame, Site
-from ..syntax import Span, characters, node_span, segment
+from ..syntax import Span, extent, node_span, segment
 from ..torch_internals import compat
 from .syntax import (
     Located,
@@ -285,12 +285,15 @@ def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
     """Return the site of an expression, or of the part of it at ``span``."""
     lines = located.source.lines
     first, last = header(located.statement)
+    place = extent(lines, span)
+    assert place is not None, "the span was located in these lines"
+    line, column, end_line, end_column = place
     return Site(
         path=path_of(code),
-        line=span.line,
-        column=characters(lines[span.line - 1], span.column) + 1,
-        end_line=span.end_line,
-        end_column=characters(lines[span.end_line - 1], span.end_column) + 1,
+        line=line,
+        column=column,
+        end_line=end_line,
+        end_column=end_column,
         function=code.co_qualname,
         source=segment(lines, span),
         statement_line=first,
@@ -303,8 +306,8 @@ def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
 def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
     """Return the 1-based column where a statement starts; None for a decorated one, which starts at its
     ``@``."""
-    extent = source.extent(statement) if header(statement)[0] == statement.lineno else None
-    return None if extent is None else extent[1]
+    place = source.extent(statement) if header(statement)[0] == statement.lineno else None
+    return None if place is None else place[1]
 
 
 def _line_site(code: CodeType, lasti: int) -> Site:

@@ -6,18 +6,18 @@
 from ._locks import SharedLock
 from ._names import dotted, imported_by, is_in_place, last_name, out_of_place
 from ._operations import ModuleFacts, Overload, only_tensors_have, torch_table
-from ._operators import OPERATORS
-from ._spans import Span, characters, extent, node_span, segment
+from ._operators import ATOMS, OPERATORS
+from ._spans import Span, extent, node_span, segment
 from ._texts import NotParsedError, compiled, parse, parse_expression, text_of
 
 __all__ = [
+    "ATOMS",
     "OPERATORS",
     "ModuleFacts",
     "NotParsedError",
     "Overload",
     "SharedLock",
     "Span",
-    "characters",
     "compiled",
     "dotted",
     "extent",

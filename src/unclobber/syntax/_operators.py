@@ -38,3 +38,6 @@ OPERATORS: dict[type[ast.AST], BinaryOperator] = {
     ast.LShift: BinaryOperator("<<", "bitwise_left_shift"),
     ast.RShift: BinaryOperator(">>", "bitwise_right_shift"),
 }
+
+ATOMS = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
+"""Expressions that need no parentheses, as an operand or before a dot."""

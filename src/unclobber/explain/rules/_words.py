@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 
 from ...model import Fix, Frame, Need, Save, Site, shown_name
 from ...model.text import shape
-from ...syntax import parse_expression
+from ...syntax import ATOMS, parse_expression
 
 _LONGEST_QUOTE = 40
 
@@ -61,8 +60,7 @@ def _clone_of_result(site: Site | None) -> str:
         node = parse_expression(site.source)
     except SyntaxError:
         return ""
-    simple = isinstance(node, (ast.Call, ast.Name, ast.Attribute, ast.Subscript))
-    return f"{site.source}.clone()" if simple else f"({site.source}).clone()"
+    return f"{site.source}.clone()" if isinstance(node, ATOMS) else f"({site.source}).clone()"
 
 
 def after_backward(step: str, *, in_loop: bool = False) -> Fix:

@@ -11,7 +11,7 @@ from types import CodeType
 
 from ...model import SpanEdit
 from ...source import Stack, locate
-from ...syntax import extent, imported_by, node_span, segment
+from ...syntax import ATOMS, extent, imported_by, node_span, segment
 from .. import _places
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
@@ -97,8 +97,7 @@ def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
     inner = node.func.value
     text = place.text_at(inner)
     # Other expressions need brackets once the method call behind them is gone.
-    simple = isinstance(inner, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
-    return ((place.replaced(text if simple else f"({text})"),),)
+    return ((place.replaced(text if isinstance(inner, ATOMS) else f"({text})"),),)
 
 
 def _expression(stack: Stack) -> _Expression | None:
