@@ -17,6 +17,20 @@ from programs.running import find_cases, gradients
 
 ONCE = {"UC102/library_op_hides_mutation"}
 """A process can register its operators only once."""
+_OTHER_HELP = """
+UC101/classifier_leading_relu UC101/gan_discriminator_step_too_early UC101/gan_inplace_dropout
+UC101/kv_cache_teacher_forcing UC101/relu_then_inplace_dropout UC101/replica_buffer_sync
+UC101/sac_policy_loss_early UC101/sigmoid_recursion_buffer UC101/spectral_power_iteration
+UC101/speech_pos_conv UC101/srgan_critic_step UC101/swiglu_backward_reuse UC102/a_write_to_what_data_gave
+UC102/batch_norm_s_statistics UC102/data_other UC102/data_other_then_a_write_to_what_it_was
+UC102/ema_weights_swapped_in_by_data UC102/eval_graph_then_train_forward
+UC102/evicted_rows_reset_through_data UC102/fused_adam UC102/fused_sgd
+UC102/hidden_write_version_preserved UC102/line_search_vector_aliases_params
+UC102/parameters_that_alias_a_vector UC102/reference_class_subtracted_in_place
+UC102/set__with_the_counter_kept UC102/the_last_of_several
+"""
+OTHER_HELP = frozenset(_OTHER_HELP.split())
+"""Their help names no copy: a step later, a module without `inplace`, a new tensor."""
 CASES = [c for c in find_cases() if c.name.startswith(("UC101/", "UC102/")) and c.name not in ONCE]
 
 
@@ -54,8 +68,9 @@ def test_the_copy_cures(case):
     """Torch no longer refuses, and the gradients are those of guard."""
     _, (finding, *_) = run(case.text, str(case.path), unclobber.watch())
     cured = with_the_copy(case.text, finding)
+    assert (cured is None) == (case.name in OTHER_HELP)
     if cured is None:
-        pytest.skip("no copy is named")
+        return
     guarded, _ = run(case.text, str(case.path), unclobber.guard())
     found, again = run(cured, str(case.path), unclobber.watch())
     assert again == []

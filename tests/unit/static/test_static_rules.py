@@ -37,7 +37,7 @@ def test_each_kind_of_receiver_has_a_default():
 
 
 def test_one_of_several_uses_is_blamed_in_every_run():
-    """The first use, whatever the order of a set of names is."""
+    """The last use, whatever the order of a set of names is."""
     text = """
 import torch
 from torch import nn
