@@ -17,7 +17,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..observe.record import same_bits
-from ..torch_internals import compat, views
+from ..syntax import torch_table
+from ..torch_internals import compat
 from ..torch_internals.compat.compilers import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
@@ -119,7 +120,8 @@ class _ViewsOneByOne(TorchFunctionMode):
         """Return the views of a multi-view function as separate views of their base."""
         answer = func(*args, **(kwargs or {}))
         whole = args[0] if args else (kwargs or {}).get("input", (kwargs or {}).get("tensor"))
-        if getattr(func, "__name__", "") not in views.several() or not isinstance(whole, torch.Tensor):
+        several = getattr(func, "__name__", "") in torch_table().returns_several_views
+        if not several or not isinstance(whole, torch.Tensor):
             return answer
         if not isinstance(answer, (tuple, list)) or not torch.is_grad_enabled():
             return answer
@@ -146,8 +148,9 @@ class _ViewsRecorded(TorchFunctionMode):
 def _views() -> frozenset[str]:
     """Return the functions and methods that return views, without ``detach``, which the program itself uses
     to stop recording."""
-    single = views.methods() | views.SOMETIMES | views.attributes() | {"__getitem__"}
-    return (single | views.several()) - {"detach", "numpy"}
+    table = torch_table()
+    single = table.returns_views | table.may_return_view | table.view_attributes | {"__getitem__"}
+    return (single | table.returns_several_views) - {"detach", "numpy"}
 
 
 class _ViewsDetached(TorchFunctionMode):

@@ -75,8 +75,18 @@ class TorchTable:
     """Writing methods that torch allows even if several elements share memory."""
     overwrites_all: frozenset[str]
     """Writing methods that read nothing of what they write."""
+    returns_views: frozenset[str]
+    """Methods and functions that always return a view of their tensor, or its memory in NumPy."""
+    may_return_view: frozenset[str]
+    """Methods and functions that return a view if the strides allow it, else a copy."""
     returns_several_views: frozenset[str]
     """Methods and functions that return several views at once."""
+    returns_tied_views: frozenset[str]
+    """Those of several views that share one node, so that autograd refuses to write to one."""
+    expands: frozenset[str]
+    """Methods after which several elements may share memory."""
+    expands_several: frozenset[str]
+    """Functions of several tensors, after which several elements may share memory."""
     view_attributes: frozenset[str]
     """Attributes of a tensor that are views of it."""
     surely_fresh: frozenset[str]
