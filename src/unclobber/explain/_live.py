@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from ..observe.hooks import backward
+from ..observe.hooks import backward_calls
 from ..source import Located, Stack, is_library, locate
 
 
@@ -37,7 +37,7 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if of_forward and backward.call_in(frame) is not None:
+        if of_forward and backward_calls.in_frame(frame) is not None:
             frames.clear()
         if not is_library(frame.f_code):
             frames.append(frame)

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..model import Frame, Save
-from ..observe.hooks import BackwardCall, BackwardMark, backward
-from ..observe.hooks.graph import node_of, reachable
+from ..observe.hooks import BackwardCall, BackwardMark, NodeNote, backward_calls
 from ..source import (
     contents,
     is_a,
@@ -68,7 +67,7 @@ class _Joined(NamedTuple):
 
     save: Save
     """The node's operation."""
-    note: freed.Note
+    note: NodeNote
 
 
 class _SecondBackward:
@@ -83,7 +82,7 @@ class _SecondBackward:
         """The node at which the engine stopped."""
         self.freed = self.halted if self.halted is None else self.halted.beyond or self.halted
         """The freed node. An earlier backward freed it, whether or not this one reached it."""
-        self.note = None if self.freed is None else freed.note_of(self.freed.node)
+        self.note = None if self.freed is None else backward_calls.note_of(self.freed.node)
         self.again = self._again()
         """The earlier backward that began at the same tensor, or None."""
         self.joined = self._joined()
@@ -93,7 +92,7 @@ class _SecondBackward:
         read."""
         reader = _reader(self.live_frames)
         if reader is not None:
-            return freed.freed_function(reader, () if self.call is None else self.call.roots)
+            return freed.freed_function(reader, () if self.call is None else self.call.of_engine.roots)
         variables = (value for frame in self.frames for value in frame.f_locals.values())
         held = (value for value in variables if is_a(value, torch.Tensor))
         return None if self.call is None else freed.first_freed(self.call, held)
@@ -101,7 +100,7 @@ class _SecondBackward:
     def _again(self) -> BackwardMark | None:
         """Return the latest earlier backward that began at one of this call's roots and freed its graph."""
         call = self.call
-        nodes = [] if call is None else [node_of(root) for root in call.roots]
+        nodes = [] if call is None else call.of_engine.starts
         earlier = [
             mark
             for node in nodes
@@ -115,7 +114,7 @@ class _SecondBackward:
         if self.again is not None or self.freed is None or self.call is None:
             return None
         for node in reversed(self.freed.way[:-1]):
-            note = freed.note_of(node)
+            note = backward_calls.note_of(node)
             if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
                 return _Joined(of_node(node, note.stack), note)
         return None
@@ -134,7 +133,7 @@ class _SecondBackward:
         if self.freed is None or self.call is None:
             return None
         mark = self.freed.by or freed.freed_below(self.freed.node, self.call)
-        return mark or backward.only_earlier(self.call, reachable(self.call) or {})
+        return mark or backward_calls.only_earlier(self.call)
 
     def saved(self) -> Save | None:
         """Return the freed operation; None if its line isn't certain."""
@@ -196,7 +195,7 @@ HiddenState = Mapping[str, Any]
 """State that one run of the program leaves to the next: names, with their current values."""
 
 
-def _set_by_statement(note: freed.Note | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
+def _set_by_statement(note: NodeNote | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
     """Return the variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
 
     If it sets none, return those of the nearest statement that called it, if they hold tensors with a graph.
@@ -223,7 +222,7 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     Only if its tensor, or one of a tuple, belongs to the graph.
     """
     depth = user_depth(live_frames)
-    graph = None if call is None else reachable(call)
+    graph = None if call is None else call.of_engine.graph()
     if depth is None or graph is None:
         return {}
     live_frame = live_frames[depth]
@@ -257,7 +256,7 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
 
 
 def _set_by_method(
-    joined: freed.Note | None, of_freed: freed.Note | None, frames: Sequence[FrameType]
+    joined: NodeNote | None, of_freed: NodeNote | None, frames: Sequence[FrameType]
 ) -> HiddenState:
     """Return the attributes that a method's statement both reads and sets, if it made both the freed node and
     the node that references it.
@@ -351,7 +350,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 def _root(call: BackwardCall | None) -> str | None:
     """Return the expression of the root: ``loss`` in ``loss.backward()``. None if there are several roots or
     another call."""
-    if call is None or len(call.roots) != 1:
+    if call is None or len(call.of_engine.roots) != 1:
         return None
     expression = user_expression(call.stack)
     if expression is None or not isinstance(expression[0].node, ast.Call):

@@ -17,8 +17,7 @@ import torch
 
 from ..derivatives import by_operation, may_save_result_again
 from ..model import or_default
-from ..observe.hooks import backward
-from ..observe.hooks.graph import reachable
+from ..observe.hooks import backward_calls
 from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
 from ..source import Located, Stack, is_own, is_plumbing, locate, ran_below
 from ..syntax import last_name
@@ -181,8 +180,8 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
     entry = saved.entry
     if entry is not None and entry.history is not None:
         return entry.history.life() is not None
-    call = backward.current()
-    graph = {} if call is None else reachable(call) or {}
+    call = backward_calls.current()
+    graph = {} if call is None else call.of_engine.graph() or {}
     return any(
         edge is node and forward_name(other) == "AsStrided" and compat.graph.is_view_of(other, saved.alias)
         for other in graph.values()

@@ -19,7 +19,6 @@ from torch.overrides import TorchFunctionMode
 from ..observe.record import same_bits
 from ..syntax import torch_table
 from ..torch_internals import compat
-from ..torch_internals.compat.compilers import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
 from . import _candidate as names
@@ -165,7 +164,9 @@ class _ViewsDetached(TorchFunctionMode):
         if getattr(func, "__name__", "") == "detach_" and args and args[0]._is_view():
             self._detached[id(args[0])] = args[0], args[0].detach()
             return args[0]
-        return func(*tree_map(self._now, args), **tree_map(self._now, kwargs or {}))
+        return func(
+            *compat.compilers.tree_map(self._now, args), **compat.compilers.tree_map(self._now, kwargs or {})
+        )
 
     def _now(self, argument: Any) -> Any:
         known = self._detached.get(id(argument))
@@ -186,7 +187,7 @@ class _OwnMemory(TorchFunctionMode):
             # torch refuses before anything is written
             if _READS_WHAT_IT_WRITES not in str(error):
                 raise
-            return func(args[0], *tree_map(_clone, args[1:]), **kwargs)
+            return func(args[0], *compat.compilers.tree_map(_clone, args[1:]), **kwargs)
         if getattr(func, "__name__", "") not in _EXPANDS or not isinstance(answer, torch.Tensor):
             return answer
         repeats = any(not step and size > 1 for size, step in zip(answer.shape, answer.stride(), strict=True))
@@ -303,7 +304,7 @@ def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) 
     """Return the answer with the input in place of its copy, after the copy's new content was written to the
     input."""
     if same_bits(copy, arg):
-        return tree_map(lambda item: arg if item is copy else item, answer)
+        return compat.compilers.tree_map(lambda item: arg if item is copy else item, answer)
     parts = answer if isinstance(answer, tuple) else (answer,)
     same = [part for part in parts if part is copy or getattr(part, "_base", None) is copy]
     if len(same) != 1 or same[0].shape != arg.shape:
@@ -311,7 +312,7 @@ def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) 
             f"{cls.__name__} overwrites an input and doesn't return it: no derivative is known"
         )
     arg.copy_(same[0])
-    return tree_map(lambda item: arg.view_as(arg) if item is same[0] else item, answer)
+    return compat.compilers.tree_map(lambda item: arg.view_as(arg) if item is same[0] else item, answer)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ holds a tensor.
 """
 
 # `frames` is shown as a module: its callers run at every save and write, and the tests replace names in it.
-from .between import HAND_OUT, statement_between
-from .frames import OURS, code_of, of_program, ran_below
+from .between import statement_between
+from .frames import code_of, of_program, ran_below
 from .owners import (
     gradient_owner,
     module_label,
@@ -49,7 +49,7 @@ from .syntax import (
 from .values import UNKNOWN, contents, function_of, is_a, value_of
 
 __all__ = [
-    "HAND_OUT", "OURS", "UNKNOWN", "Located", "ParsedSource", "Stack", "code_of", "contents", "first_line",
+    "UNKNOWN", "Located", "ParsedSource", "Stack", "code_of", "contents", "first_line",
     "frame_key", "frames", "function_of", "gradient_owner", "inlined_names", "is_a", "is_library",
     "is_library_path", "is_own", "is_plumbing", "line_of", "lines_of", "locate", "module_label",
     "named_tensors", "object_name", "of_program", "owner_name", "path_of", "ran_below", "resolve",

@@ -18,6 +18,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ..syntax import last_name
+from ..torch_internals import compat
 from .frames import Stack, code_of
 from .sites import innermost_user, is_library, is_own, is_plumbing
 from .syntax import locate
@@ -32,12 +33,6 @@ _QUIET = re.compile(
 
 _RUNS = re.compile("POP_JUMP_.*(TRUE|FALSE)")
 """Quiet-looking instructions that call ``__bool__`` of an object."""
-
-HAND_OUT = frozenset(
-    {"numpy", "__array__", "data_ptr", "__dlpack__", "untyped_storage", "storage", "_typed_storage",
-     "__cuda_array_interface__", "share_memory_", "pin_memory"}
-)  # fmt: skip
-"""Methods of a tensor whose result gives access to the tensor's own memory."""
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
 _ALWAYS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
@@ -107,7 +102,7 @@ def _calls(stack: Stack, name: str) -> bool:
     if located is None:
         return False
     node = located.node
-    return name == last_name(node.func) if isinstance(node, ast.Call) else name not in HAND_OUT
+    return name == last_name(node.func) if isinstance(node, ast.Call) else name not in compat.tensors.HAND_OUT
 
 
 def _is_quiet(name: str) -> bool:

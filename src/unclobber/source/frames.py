@@ -22,7 +22,7 @@ from .sites import Stack as Stack
 from .sites import frame_key as frame_key
 from .sites import is_library
 
-OURS = PACKAGE + os.sep
+_OURS = PACKAGE + os.sep
 """The path prefix of this package's files."""
 
 
@@ -119,7 +119,7 @@ def of_program() -> Stack:
         return _Native.of_program()
     frame: FrameType | None = sys._getframe(1)
     depth = 2
-    while frame is not None and frame.f_code.co_filename.startswith(OURS):
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         depth, frame = depth + 1, frame.f_back
     return () if frame is None else capture(depth)
 

@@ -7,8 +7,6 @@ The package imports nothing: import the module that you need.
 __all__ = [
     "compat",
     "engine",
-    "libraries",
-    "own_writes",
     "patches",
     "versions",
 ]
