@@ -12,7 +12,7 @@ import torch
 
 from ..model import Frame
 from ..observe.hooks import BackwardCall
-from ..source import code_of, contents, is_a, object_name, path_of, source_of
+from ..source import ProgramNames, code_of, contents, is_a, path_of, source_of
 from ..torch_internals import compat
 from .assignments import assignments
 
@@ -71,7 +71,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
     if len(holders) != 1:
         return None
     owner, name = holders[0]
-    way = object_name(owner, frames)
+    way = ProgramNames(frames).way_to(owner)
     if way is None:
         return None
     value = contents(owner)[name]

@@ -8,7 +8,7 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from ..observe.hooks import backward_calls
-from ..source import Located, Stack, is_library, locate
+from ..source import Instruction, Stack, is_library
 
 
 class LiveFrame(NamedTuple):
@@ -22,9 +22,10 @@ class LiveFrame(NamedTuple):
         """The frame's code."""
         return self.frame.f_code
 
-    def located(self) -> Located | None:
-        """Return the node of the last instruction; None if it isn't certain."""
-        return locate(self.frame.f_code, self.lasti)
+    @property
+    def at(self) -> Instruction:
+        """The last instruction."""
+        return Instruction(self.code, self.lasti)
 
 
 def user_frames(*, of_forward: bool = False) -> list[FrameType]:

@@ -13,12 +13,11 @@ import torch
 from ..model import Frame, Save
 from ..observe.hooks import BackwardCall, BackwardMark, NodeNote, backward_calls
 from ..source import (
+    Instruction,
+    ProgramNames,
     contents,
     is_a,
     is_library,
-    line_of,
-    locate,
-    object_name,
     path_of,
     source_of,
     user_expression,
@@ -175,16 +174,16 @@ class _SecondBackward:
         for live_frame in self.live_frames[user_depth(self.live_frames) or 0 :] if state else ():
             if all(_value(name, live_frame.frame) is value for name, value in state.items()):
                 code = live_frame.code
-                located = locate(code, live_frame.lasti)
+                located = live_frame.at.located()
                 line = None if located is None else located.statement.end_lineno
-                return Frame(path_of(code), line or line_of(code, live_frame.lasti), code.co_qualname)
+                return Frame(path_of(code), line or live_frame.at.line, code.co_qualname)
         return None
 
 
 def _reader(live_frames: Sequence[LiveFrame]) -> Any:
     """Return the node whose attribute the failing line read: ``ctx.saved_tensors``. None for other lines."""
     live_frame = live_frames[0]
-    located = live_frame.located()
+    located = live_frame.at.located()
     if located is None or not isinstance(located.node, ast.Attribute):
         return None
     node = value_of(located.node.value, live_frame.frame)
@@ -205,11 +204,11 @@ def _set_by_statement(note: NodeNote | None, live_frames: Sequence[LiveFrame]) -
     own = None if note is None else user_frame(note.stack)
     for code, lasti in zip(stack[::2], stack[1::2], strict=True):
         live_frame = next((running for running in live_frames if running.code is code), None)
-        located = None if live_frame is None or is_library(code) else locate(code, lasti)
+        located = None if live_frame is None or is_library(code) else Instruction(code, lasti).located()
         if live_frame is None or located is None:
             continue
         state = {name: _value(name, live_frame.frame) for name in _read_and_set(located.statement)}
-        if own is None or code is not own[0]:
+        if own is None or code is not own.code:
             state = {name: value for name, value in state.items() if _graph_attribute.tensors(value)}
         if state:
             return state
@@ -227,7 +226,7 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
         return {}
     live_frame = live_frames[depth]
     source = source_of(live_frame.code)
-    line = line_of(live_frame.code, live_frame.lasti)
+    line = live_frame.at.line
     loops = [
         loop
         for loop in (ast.walk(source.tree) if source is not None else ())
@@ -269,7 +268,7 @@ def _set_by_method(
     # tests/programs/UC301/tied_an_input_that_was_computed_once.py.
     if place is None or of_freed is None or place != user_frame(of_freed.stack):
         return {}
-    code, located = place[0], locate(*place)
+    code, located = place.code, place.located()
     if located is None or not code.co_argcount:
         return {}
     receiver = code.co_varnames[0]
@@ -283,7 +282,7 @@ def _set_by_method(
     if not names or len(owners) != 1:
         return {}
     own = contents(owners[0])
-    way = object_name(owners[0], frames) or receiver
+    way = ProgramNames(frames).way_to(owners[0]) or receiver
     return {f"{way}.{name}": own[name] for name in names if _graph_attribute.tensors(own.get(name))}
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from ..model import Save, Site, Write
 from ..observe.hooks import backward_calls
 from ..observe.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
-from ..source import Stack, gradient_owner, of_program, resolve, user_place
+from ..source import ProgramNames, Stack, of_program, resolve, user_place
 from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
 from ._evidence import Evidence, GradientMemory
@@ -101,7 +101,7 @@ def _evidence(
     saved = state.saved
     written = write.writes(state, ledger, frames)
     by_backward = state.unseen or any(write.by == "backward" for write in written)
-    gradient = gradient_owner(saved.alias, frames) if by_backward else None
+    gradient = ProgramNames(frames).gradient(saved.alias) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
     return Evidence(
         save=save,

@@ -11,7 +11,7 @@ import torch
 from ..model import PastCounter, Site, Write
 from ..observe.hooks import kernels as _writes_table
 from ..observe.record import METADATA_ONLY, Ledger, SaveState, WriteEvent
-from ..source import Stack, module_label, owner_name, resolve, user_place
+from ..source import ProgramNames, Stack, resolve, user_place
 from ..torch_internals import compat
 from . import spelling
 
@@ -97,7 +97,7 @@ def _write(
         and site is not None
         and site.below
     ):
-        module = module_label(actor, frames)
+        module = ProgramNames(frames).module(actor)
     return replace(
         at(site, event.operation, spelling.spell_write(event.operation, event.stack)),
         bumps_version=bumped,
@@ -132,7 +132,7 @@ def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> t
             other.actor == event.actor and user_place(other.stack) == line
             for other, _ in ledger.history(saved)
         ):
-            name = owner_name(saved.alias, frames)
+            name = ProgramNames(frames).parameter(saved.alias)
             if name is not None:
                 names[name] = None
     return tuple(sorted(names))

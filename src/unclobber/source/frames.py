@@ -17,9 +17,7 @@ from types import CodeType, FrameType
 from typing import Any, ClassVar, NamedTuple
 
 from ..model import PACKAGE
-from ..torch_internals.engine import CODE
 from .sites import Stack as Stack
-from .sites import frame_key as frame_key
 from .sites import is_library
 
 _OURS = PACKAGE + os.sep
@@ -217,9 +215,3 @@ def _calling_codes() -> dict[int, _CallingCode]:
     calls, steps = named(Module, "_call_impl"), named(Optimizer, "profile_hook_step")
     codes = [_CallingCode(code, False) for code in calls] + [_CallingCode(code, True) for code in steps]
     return {id(calling.code): calling for calling in codes}
-
-
-def ran_below(stack: Stack) -> bool:
-    """Return whether a backward was running when ``stack`` was taken: its saves belong to
-    ``create_graph``."""
-    return any(code is CODE for code in stack[::2])

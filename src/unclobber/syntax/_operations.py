@@ -82,7 +82,7 @@ class TorchTable:
     returns_several_views: frozenset[str]
     """Methods and functions that return several views at once."""
     returns_tied_views: frozenset[str]
-    """Those of several views that share one node, so that autograd refuses to write to one."""
+    """Operations whose several views share one node, so that autograd refuses to write to one."""
     expands: frozenset[str]
     """Methods after which several elements may share memory."""
     expands_several: frozenset[str]

@@ -165,7 +165,13 @@ class Engine:
 
     def states_in(self, frame: Any) -> list[Any]:
         """Return the subscribers' states for the call that a frame makes; empty for other frames."""
-        return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is CODE else []
+        return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is _CODE else []
+
+    @staticmethod
+    def ran_below(stack: tuple[Any, ...]) -> bool:
+        """Return whether a backward was running when ``stack`` was taken: its saves belong to
+        ``create_graph``."""
+        return any(code is _CODE for code in stack[::2])
 
 
 def _end(call: EngineCall, started: list[tuple[Subscriber, Any]]) -> None:
@@ -179,7 +185,7 @@ def _end(call: EngineCall, started: list[tuple[Subscriber, Any]]) -> None:
             raise
 
 
-CODE = Engine._run.__code__
+_CODE = Engine._run.__code__
 """The code object of the frame that makes an engine call."""
 
 engine = Engine()

@@ -10,7 +10,7 @@ from itertools import islice, permutations
 from types import CodeType
 
 from ...model import SpanEdit
-from ...source import Stack, locate
+from ...source import Instruction, Stack
 from ...syntax import ATOMS, extent, imported_by, node_span, segment
 from .. import _places
 from .._trace import ModuleCall, Trace
@@ -103,7 +103,7 @@ def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
 def _expression(stack: Stack) -> _Expression | None:
     """Return the expression that ran at the line to charge, or None."""
     instruction = _places.innermost(stack)
-    located = None if instruction is None else locate(*instruction)
+    located = None if instruction is None else Instruction(*instruction).located()
     if instruction is None or located is None or not isinstance(located.node, ast.expr):
         return None
     return _Expression(instruction[0], located.node, located.source.lines, located.source.tree)
