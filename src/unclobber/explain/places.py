@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..source import UNKNOWN, Instruction, ParsedSource, value_of
-from ..syntax import node_span
+from ..syntax import Span
 from ._definitions import Definition, is_local, reaching, scope_of
 from ._live import LiveFrame
 from .operands import bind_code
@@ -130,7 +130,7 @@ def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
 
 def instruction_of(code: CodeType, node: ast.expr) -> int | None:
     """Return the offset of an instruction of ``code`` whose span is the expression; None if there is none."""
-    span = node_span(node)
+    span = Span.of(node)
     for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
         if (end_line, end_column) != (span.end_line, span.end_column) or line is None or column is None:
             continue

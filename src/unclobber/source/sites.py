@@ -22,7 +22,7 @@ from types import CodeType
 from typing import Any
 
 from ..model import PACKAGE, Frame, Site
-from ..syntax import Span, extent, segment
+from ..syntax import Span
 from ..torch_internals import compat
 from .syntax import Instruction, Located, ParsedSource, header
 
@@ -262,7 +262,7 @@ def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
     """Return the site of an expression, or of the part of it at ``span``."""
     lines = located.source.lines
     first, last = header(located.statement)
-    place = extent(lines, span)
+    place = span.extent(lines)
     assert place is not None, "the span was located in these lines"
     line, column, end_line, end_column = place
     return Site(
@@ -272,7 +272,7 @@ def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
         end_line=end_line,
         end_column=end_column,
         function=code.co_qualname,
-        source=segment(lines, span),
+        source=span.text(lines),
         statement_line=first,
         statement_end_line=last,
         statement=located.source.statement_text(located.statement),

@@ -22,11 +22,8 @@ from ..syntax import (
     NotParsedError,
     Span,
     compiled,
-    extent,
-    node_span,
     parse,
     parse_expression,
-    segment,
 )
 from ..syntax import text_of as file_text
 
@@ -50,12 +47,12 @@ class ParsedSource:
 
     def text(self, node: ast.AST) -> str:
         """Return a node's text as the user wrote it; a node over several lines is unparsed to one line."""
-        text = segment(self.lines, node_span(node))
+        text = Span.of(node).text(self.lines)
         return text if "\n" not in text else ast.unparse(node)
 
     def extent(self, node: ast.AST) -> Extent | None:
         """Return a node's place in 1-based characters; None if the text has no such lines."""
-        return extent(self.lines, node_span(node))
+        return Span.of(node).extent(self.lines)
 
     def statement_text(self, statement: ast.stmt) -> str:
         """Return the statement's text, dedented; of a compound one, its header."""
@@ -68,7 +65,7 @@ class ParsedSource:
                 end = body[0].col_offset
         elif last == statement.end_lineno:
             end = statement.end_col_offset
-        text = segment(self.lines, Span(first, last, column, -1 if end is None else end))
+        text = Span(first, last, column, -1 if end is None else end).text(self.lines)
         indent = len(self.lines[first - 1]) - len(self.lines[first - 1].lstrip())
         head, *tail = text.split("\n")
         return "\n".join([head.strip(), *(_dedent(line, indent) for line in tail)]).rstrip()
@@ -88,9 +85,9 @@ class Located:
         """The span of the right-hand side if an assignment itself writes; else the whole span."""
         match self.statement:
             case ast.AugAssign(value=value) if self.node is self.statement:
-                return node_span(value)
+                return Span.of(value)
             case ast.Assign(targets=targets, value=value) if self.node in targets:
-                return node_span(value)
+                return Span.of(value)
         return self.span
 
     def inlined_names(self) -> frozenset[str]:
@@ -319,7 +316,7 @@ def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
 def _text_is_node(source: ParsedSource, span: Span, node: ast.expr | ast.stmt) -> bool:
     """Return whether the text at the node's place really is the node; inside f-strings it may not be
     (tests/unit/source/test_sites.py)."""
-    text = segment(source.lines, node_span(node))
+    text = Span.of(node).text(source.lines)
     try:
         if isinstance(node, ast.stmt):
             return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) or _same(

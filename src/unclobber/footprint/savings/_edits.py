@@ -11,7 +11,7 @@ from types import CodeType
 
 from ...model import SpanEdit
 from ...source import Instruction, Stack
-from ...syntax import ATOMS, extent, imported_by, node_span, segment
+from ...syntax import ATOMS, Span, imported_by
 from .. import _places
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
@@ -173,7 +173,7 @@ class _Expression:
 
     def replaced(self, text: str) -> SpanEdit:
         """Return the edit that puts a text in the expression's place."""
-        place = extent(self.lines, node_span(self.node))
+        place = Span.of(self.node).extent(self.lines)
         assert place is not None
         return SpanEdit(self.code.co_filename, *place, text)
 
@@ -184,7 +184,7 @@ class _Expression:
 
     def text_at(self, node: ast.expr) -> str:
         """Return the source text of a node, over several lines if it spans them."""
-        return segment(self.lines, node_span(node))
+        return Span.of(node).text(self.lines)
 
 
 def _of_statement(statement: ast.stmt) -> Iterator[ast.AST]:
