@@ -13,7 +13,6 @@ _FACTS = ("model", "syntax", "torch_internals")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "syntax": (),
-    "main_module": (),
     "agreement": (),
     "settings": ("model", "syntax"),
     "torch_internals": ("model",),
@@ -33,13 +32,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "report",
     ),
     "repair": (
-        *(*_FACTS, "main_module", "agreement"),
-        *("derivatives", "source", "observe", "session"),
+        *(*_FACTS, "agreement", "settings"),
+        *("derivatives", "observe", "session"),
     ),
     "footprint": (*_FACTS, "agreement", "derivatives", "source"),
     "integrations": (
         "model",
-        "main_module",
         "settings",
         "report",
         "session",
@@ -47,7 +45,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "footprint",
     ),
     "cli": (
-        *("model", "main_module", "settings", "static", "derivatives", "observe"),
+        *("model", "settings", "static", "derivatives", "observe"),
         *("report", "session", "repair", "footprint"),
     ),
 }
@@ -59,7 +57,7 @@ FRONT = {
     "transformers": ("model", "integrations"),
 }
 """The files beside the rooms: nothing private among them."""
-WITHOUT_TORCH = {"model", "syntax", "main_module", "settings", "static", "report"}
+WITHOUT_TORCH = {"model", "syntax", "settings", "static", "report"}
 
 
 def room_of(module: str) -> str:

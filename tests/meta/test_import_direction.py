@@ -135,7 +135,7 @@ def test_a_planted_import_is_caught(module, planted, expected):
         ("unclobber.model._save", "from ._site import Site\nimport dataclasses"),
         ("unclobber.explain.rules.uc101", "from ...model import Finding\nfrom ._words import line"),
         ("unclobber.report._text", "from ..model import Finding"),
-        ("unclobber.session._freeze", "from ..source import locate\nfrom ..observe.hooks import saves"),
+        ("unclobber.session._freeze", "from ..source import resolve\nfrom ..observe.hooks import saves"),
     ],
 )
 def test_allowed_imports(module, source):

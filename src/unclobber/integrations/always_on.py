@@ -15,11 +15,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ..main_module import is_default_hook
 from ..model import Finding, InplaceError, Report, UnclobberError
 from ..repair import with_candidates
 from ..report import FORMATS, options_for, rendered, text_of
 from ..session import Session, depth, is_watched_by_a_command, put_back, settings_here
+from ..settings.main_module import is_default_hook
 from ._saying import say, say_restored
 from ._sessions import by_settings
 

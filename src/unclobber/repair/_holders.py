@@ -18,7 +18,6 @@ from typing import Any
 import torch
 
 from ..observe.record import SavedTensor, overlap, region_of
-from ..source import variables_of
 from ..torch_internals import compat
 from ._job import HeldBy
 from ._probes import PASSED, PLACE, WriteStatement
@@ -148,7 +147,7 @@ class Holders:
         """Return the names of a frame that hold the tensor, and those of other tensors in its memory."""
         names, sharers = set(), {}
         address = compat.tensors.storage_address(value)
-        variables = variables_of(frame)
+        variables = compat.frames.variables_of(frame)
         for name, variable in variables.items():
             if variable is value:
                 names.add(name)
@@ -174,7 +173,7 @@ def _words(value: torch.Tensor, frame: FrameType, place: str) -> Iterator[str]:
     named: list[str] = []
     at: FrameType | None = frame
     while at is not None:
-        variables = variables_of(at)
+        variables = compat.frames.variables_of(at)
         for name, variable in variables.items():
             if variable is value and not (at is frame and name == place) and not name.startswith("__"):
                 named.append(f"`{name}`" if at is frame else f"`{name}` in `{at.f_code.co_name}`")

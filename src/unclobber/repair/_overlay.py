@@ -14,7 +14,7 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
-from ..main_module import first_on_path, run_as_main
+from ..settings.main_module import first_on_path, run_as_main
 from ._job import Job
 from ._probes import instrumented
 

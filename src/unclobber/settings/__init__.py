@@ -1,7 +1,8 @@
-"""The program author's settings for findings: pyproject.toml, comments, a baseline.
+"""The program as its author sets it up: settings for findings (pyproject.toml, comments, a baseline), and
+``main_module``, which runs it as ``__main__``.
 
-Everything here is a pure function of files and findings. A refusal of torch can't be suppressed, because it
-ends the program whatever a comment says; the finding has a note if the author tried.
+The settings are pure functions of files and findings. A refusal of torch can't be suppressed, because it ends
+the program whatever a comment says; the finding has a note if the author tried.
 """
 
 from ._paths import shown_path
@@ -19,6 +20,7 @@ __all__ = [
     "can_be_suppressed",
     "codes",
     "comments_in",
+    "main_module",
     "pyproject",
     "shown_path",
     "unused",

@@ -9,7 +9,7 @@ holds a tensor.
 # `frames` is shown as a module: its callers run at every save and write, and the tests replace names in it.
 from .between import statement_between
 from .frames import code_of, of_program
-from .owners import ProgramNames, variables_of
+from .owners import ProgramNames
 from .sites import (
     Stack,
     frame_key,
@@ -32,5 +32,5 @@ __all__ = [
     "UNKNOWN", "Instruction", "Located", "ParsedSource", "ProgramNames", "Stack", "code_of", "contents",
     "first_line", "frame_key", "frames", "function_of", "is_a", "is_library", "is_library_path", "is_own",
     "is_plumbing", "of_program", "path_of", "resolve", "source_of", "starts_program", "statement_between",
-    "tree_of", "user_expression", "user_frame", "user_place", "user_stack", "value_of", "variables_of",
+    "tree_of", "user_expression", "user_frame", "user_place", "user_stack", "value_of",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ as they were.
 from __future__ import annotations
 
 import gc
+import inspect
 import itertools
 import sys
 import types
@@ -38,7 +39,6 @@ _REGISTRIES = frozenset({"_modules", "_parameters", "_buffers"})
 """Attributes that are skipped, because a module's registered objects are reached by their path."""
 
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: a class made by a `class` statement
-_OPTIMIZED = 0x1  # CO_OPTIMIZED: locals live in slots, and f_locals is a copy
 
 
 class _MemoryPlace(NamedTuple):
@@ -118,7 +118,7 @@ class ProgramNames:
         if place is None:
             return None
         for frame in _running(self._frames):
-            variables = variables_of(frame)
+            variables = compat.frames.variables_of(frame)
             names = {
                 name
                 for name, value in variables.items()
@@ -429,35 +429,15 @@ def _scopes(frames: Sequence[FrameType] | None) -> Iterator[dict[str, Any]]:
     """Yield the variables of the frames, innermost first, then their globals and those of ``__main__``."""
     every = _running(frames)
     for frame in every:
-        if frame.f_code.co_flags & _OPTIMIZED:
-            yield variables_of(frame)
+        if frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            yield compat.frames.variables_of(frame)
     done: set[int] = set()
     main = sys.modules.get("__main__")
     for scope in [*(frame.f_globals for frame in every), getattr(main, "__dict__", {})]:
         if id(scope) not in done:
             done.add(id(scope))
-            yield _plain(scope)
+            yield compat.frames.named(scope)
     every.clear()
-
-
-def variables_of(frame: FrameType) -> dict[str, Any]:
-    """Return a copy of the frame's variables, and leave none in the frame."""
-    if not frame.f_code.co_flags & _OPTIMIZED:
-        return _plain(frame.f_locals)
-    local = frame.f_locals
-    variables = _plain(local)
-    # Before Python 3.13 reading `f_locals` leaves a dict in the frame, which would keep tensors alive that
-    # the function deletes. At most three references (the frame's, this one and the call's) mean that the
-    # program doesn't hold the dict itself from `locals()`: tests/unit/source/test_owners.py.
-    if type(local) is dict and sys.getrefcount(local) <= 3:
-        local.clear()
-    return variables
-
-
-def _plain(scope: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value for name, value in dict(scope).items() if isinstance(name, str) and name.isidentifier()
-    }
 
 
 # --- tensors -----------------------------------------------------------------------------------

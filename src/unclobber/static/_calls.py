@@ -79,10 +79,9 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
         return
     run.constructed[made.made] = constants = {}
     # A trial: `class_attributes` interprets this `__init__` for any arguments, and keeps its suspicions.
-    outer = (run.suspicions, run.evaluated)
-    run.suspicions, trial = {}, FlowState()
-    inline(run, init, trial, call.values, call.keywords, made)
-    run.suspicions, run.evaluated = outer
+    trial = FlowState()
+    with run.within(suspicions={}, evaluated=run.evaluated):
+        inline(run, init, trial, call.values, call.keywords, made)
     for key, value in trial.attributes.items():
         owner, _, name = key.rpartition(".")
         once = run.index.assigned_attributes[name] == 1
@@ -91,6 +90,8 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
 
 
 # --- Python's own functions --------------------------------------------------------------------------
+@transfers("sequence", "keys")
+@transfers("tensor unknown function", "numpy item tolist size dim numel data_ptr")
 @transfers(
     "builtin",
     "len range int float str isinstance print bool hasattr type id super repr format issubclass callable ord "

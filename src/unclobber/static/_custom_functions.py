@@ -118,9 +118,8 @@ class FunctionRules:
                 yield statement, target.id, how, surely
 
     def _suspect(self, rule: CheckRule, confidence: int, statement: ast.stmt, name: str, how: str) -> None:
-        outer, self.run.statement = self.run.statement, statement
-        span = self.run.span(statement)
-        self.run.statement = outer
+        with self.run.within(statement=statement):
+            span = self.run.span(statement)
         self.run.suspect(FlowState(), Suspicion(rule, confidence, span, name=name, how=how))
 
 

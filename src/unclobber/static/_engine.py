@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ._index import FileIndex, FunctionNode
 from ._rules import Suspicion
@@ -84,6 +85,14 @@ class FileRun:
                 state = known(self, statement, state) or state
                 self.statement = outer
         return state
+
+    @contextmanager
+    def within(self, **fields: Any) -> Iterator[None]:
+        """Set fields of the run, and restore them afterwards."""
+        outer = {name: getattr(self, name) for name in fields}
+        vars(self).update(fields)
+        yield
+        vars(self).update(outer)
 
     # --- numbers -------------------------------------------------------------------------------------
     def tick(self) -> int:

@@ -50,28 +50,26 @@ class FileIndex:
         head = self.imports.get(head, head)
         return f"{head}.{tail}" if tail else head
 
-    def method(self, cls: ast.ClassDef, name: str, depth: int = 0) -> FunctionNode | None:
+    def method(self, cls: ast.ClassDef, name: str) -> FunctionNode | None:
         """Return a method of a class, or of its bases in the file; None if there is none."""
-        for statement in cls.body:
-            if isinstance(statement, FunctionNode) and statement.name == name:
-                return statement
-        for base in cls.bases:
-            above = self.classes.get(dotted(base))
-            if above is not None and above is not cls and depth < 6:
-                inherited = self.method(above, name, depth + 1)
-                if inherited is not None:
-                    return inherited
+        for each in self._lineage(cls):
+            for statement in each.body:
+                if isinstance(statement, FunctionNode) and statement.name == name:
+                    return statement
         return None
 
-    def is_a(self, cls: ast.ClassDef, names: frozenset[str], depth: int = 0) -> bool:
+    def is_a(self, cls: ast.ClassDef, names: frozenset[str]) -> bool:
         """Return whether a class has one of these bases, by the last part of its name."""
-        for base in cls.bases:
-            if self.full(base).rpartition(".")[2] in names:
-                return True
+        bases = (base for each in self._lineage(cls) for base in each.bases)
+        return any(self.full(base).rpartition(".")[2] in names for base in bases)
+
+    def _lineage(self, cls: ast.ClassDef, depth: int = 0) -> Iterator[ast.ClassDef]:
+        """Yield a class and its bases in the file, each before its own bases."""
+        yield cls
+        for base in cls.bases if depth < 6 else ():
             above = self.classes.get(dotted(base))
-            if above is not None and above is not cls and depth < 6 and self.is_a(above, names, depth + 1):
-                return True
-        return False
+            if above is not None and above is not cls:
+                yield from self._lineage(above, depth + 1)
 
     @cached_property
     def never_recorded(self) -> frozenset[str]:

@@ -17,7 +17,6 @@ from ._writes import leaves
 
 DEEPEST = 6
 """Calls of the file's own functions that are followed inside of one another."""
-_TENSOR = re.compile(r"Tensor")
 _SEVERAL = re.compile(r"List|Tuple|Dict|list|tuple|dict|Sequence|Callable|Iterable")
 _NUMBER = re.compile(
     r"(Optional\[)?(int|float|bool|str|np\..*|numpy.*|torch\.dtype|torch\.device)\]?( \| None)?"
@@ -68,17 +67,15 @@ def class_attributes(run: FileRun, name: str) -> dict[str, Value]:
 
 def _constructed(run: FileRun, init: FunctionNode, owner: Value, name: str) -> FlowState:
     """Return the state after a constructor with unknown arguments."""
-    outer = (run.function, run.stack, run.returned, run.depth, run.at_top, run.statement)
-    run.function, run.stack, run.returned, run.at_top = name, [*run.stack, init], [], False
-    # At depth 0 a `return` would count as a result from which the caller runs backward.
-    run.depth = max(run.depth, 1)
     state = FlowState()
-    _bind_arguments(run, init, state, owner, None, {})
-    state = run.execute(init.body, state)
-    for _, ended in run.returned:
-        ended.dead = False
-        state = merge(state, ended) if not state.dead else ended
-    run.function, run.stack, run.returned, run.depth, run.at_top, run.statement = outer
+    # At depth 0 a `return` would count as a result from which the caller runs backward.
+    depth = max(run.depth, 1)
+    with run.within(function=name, stack=[*run.stack, init], returned=[], depth=depth, at_top=False):
+        _bind_arguments(run, init, state, owner, None, {})
+        state = run.execute(init.body, state)
+        for _, ended in run.returned:
+            ended.dead = False
+            state = merge(state, ended) if not state.dead else ended
     return state
 
 
@@ -94,11 +91,7 @@ def inline(
     nested too deeply or a generator."""
     if run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET or _yields(run, function):
         return unknown_result(run, state, [*values, *keywords.values()])
-    outer = (run.function, run.returned, run.statement)
     is_global = function in run.index.functions.values()
-    run.depth += 1
-    run.stack.append(function)
-    run.function, run.returned = _qualified(run, function, owner), []
     inner = state.copy()
     # A nested function sees the variables around it. A global counts at its present value only while the
     # file's own statements are followed.
@@ -106,12 +99,11 @@ def inline(
         inner.names = {}
     decorated = _mode(function)
     inner.mode = state.mode if decorated is None else decorated
-    _bind_arguments(run, function, inner, owner, values, keywords)
-    end = run.execute(function.body, inner)
-    returned = list(run.returned)
-    run.function, run.returned, run.statement = outer
-    run.stack.pop()
-    run.depth -= 1
+    returned: list[tuple[Value, FlowState]] = []
+    name, stack = _qualified(run, function, owner), [*run.stack, function]
+    with run.within(function=name, stack=stack, returned=returned, depth=run.depth + 1):
+        _bind_arguments(run, function, inner, owner, values, keywords)
+        end = run.execute(function.body, inner)
     if not end.dead:
         returned.append((PLAIN, end))
     if not returned:
@@ -202,7 +194,7 @@ def _bind_arguments(
 def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) -> Value:
     """Return an unknown argument's value, by its annotation, its default and its name."""
     text = ast.unparse(argument.annotation) if argument.annotation else ""
-    if _TENSOR.search(text) and not _SEVERAL.search(text):
+    if "Tensor" in text and not _SEVERAL.search(text):
         value = Value("tensor", run.new_place(), True, name=argument.arg, given=True)
     elif _NUMBER.fullmatch(text) or (isinstance(default, ast.Constant) and default.value is not None):
         return PLAIN

@@ -220,11 +220,6 @@ def _items(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return sequence(tuple(sequence((PLAIN, item), "tuple") for item in call.receiver.items), "list")
 
 
-@transfers("sequence", "keys")
-def _keys(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return PLAIN
-
-
 @transfers("sequence", "pop get")
 def _popped(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return shared(call.receiver.items) or Value(places=run.new_place())
@@ -236,11 +231,6 @@ def _of_sequence(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 # --- tensors -----------------------------------------------------------------------------------------
-@transfers("tensor unknown function", "numpy item tolist size dim numel data_ptr")
-def _plain_method(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return PLAIN
-
-
 @transfers("tensor unknown function", "detach")
 def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     places = call.receiver.places or run.new_place()

@@ -10,7 +10,7 @@ from ..syntax import ModuleFacts, torch_table
 from ._engine import FileRun
 from ._inlining import DEEPEST, inline
 from ._operations import history, unknown_result
-from ._rules import HIGH, CheckRule
+from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
 from ._values import CONTAINERS, Constant, Grad, Leaf, ModuleData, SourceSpan, Use, Value, sequence
 from ._writes import Effect, SaveEffect, WriteEffect, confirm, perform
@@ -160,15 +160,15 @@ def _check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.Call) -> None
     known = {*torch_table().modules, *PASSES, "Sequential"}
     trial = FlowState()
     value = run.tensor()
+    in_chain: dict[tuple[str, int], Suspicion] = {}
     # Beyond `DEEPEST`, so that no `forward` of the file is followed inside of a nested chain.
-    kept, run.suspicions, depth, run.depth = run.suspicions, {}, run.depth, 99
-    for part in parts:
-        if part.kind == "module" and part.data.kind in known:
-            value = _chain_element(run, trial, part, value, node)
-        else:
-            value = run.tensor(Grad.YES, run.new_node())
-    confirm(run, trial, value.may | value.nodes)
-    in_chain, run.suspicions, run.depth = run.suspicions, kept, depth
+    with run.within(suspicions=in_chain, depth=99):
+        for part in parts:
+            if part.kind == "module" and part.data.kind in known:
+                value = _chain_element(run, trial, part, value, node)
+            else:
+                value = run.tensor(Grad.YES, run.new_node())
+        confirm(run, trial, value.may | value.nodes)
     for suspicion in in_chain.values():
         if suspicion.rule is CheckRule.SAVED:
             # Calls of a chain in the file's own statements are followed, too, and their suspicion is more
@@ -185,7 +185,5 @@ def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, no
     at.lineno, at.col_offset = span.line, span.column
     at.end_lineno, at.end_col_offset = span.end_line, span.end_column
     # `span` would else take the lines of the statement that builds the chain.
-    statement, run.statement = run.statement, None
-    result = apply(run, trial, part, [value], {}, at)
-    run.statement = statement
-    return result
+    with run.within(statement=None):
+        return apply(run, trial, part, [value], {}, at)

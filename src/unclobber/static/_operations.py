@@ -13,8 +13,6 @@ from ._state import FlowState
 from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence
 from ._writes import Effect, SaveEffect, perform
 
-MAY_COPY = frozenset({"reshape", "reshape_as", "flatten", "ravel", "contiguous"})
-"""Operations that return a view or a copy, depending on the strides."""
 APART = ("data", "detached")
 """Values of `Value.data` for a tensor that shares memory with another, but not its history."""
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
@@ -188,7 +186,7 @@ def view_of(
 ) -> Value:
     """Return a view of ``first``, or a copy if the operation may make one."""
     places = first.places or run.new_place()
-    if name in MAY_COPY or view == "maybe":
+    if name == "contiguous" or name in torch_table().may_return_view or view == "maybe":
         return replace(
             first, kind="tensor" if first.sure else first.kind, places=run.new_place(), origin=None,
             leaf=Leaf.NO, items=(), name="", data=None, grad=grad,

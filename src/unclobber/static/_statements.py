@@ -208,16 +208,16 @@ def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowSta
     over = PLAIN if isinstance(node, ast.While) else run.evaluate(node.iter, state)
     if not isinstance(node, ast.While):
         _freeze(run, node, over)
-    outer, run.breaks = (run.breaks, run.continues), []
     # After `while True` the program goes on from a `break` only, never from the end of a round.
     endless = isinstance(node, ast.While) and truth(run, node.test, state) is True
-    state = _rounds(run, node, over, state)
-    if endless and run.breaks:
+    breaks: list[FlowState] = []
+    with run.within(breaks=breaks, continues=[]):
+        state = _rounds(run, node, over, state)
+    if endless and breaks:
         state.dead = True
-    for left in run.breaks:
+    for left in breaks:
         left.dead = False
         state = merge(left, state)
-    run.breaks, run.continues = outer
     state.dead = False
     return run.execute(node.orelse, state)
 

@@ -123,9 +123,7 @@ class Value:
 
     def cut(self) -> Value:
         """Return the tensor without its history."""
-        return replace(
-            self, grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset()
-        )  # fmt: skip
+        return replace(self, grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset())
 
     def nested(self) -> tuple[Value, ...]:
         """Return the value, its elements and the elements of each of them."""
@@ -133,7 +131,6 @@ class Value:
 
 
 PLAIN = Value("plain", grad=Grad.NO)
-NONE = Value("plain", grad=Grad.NO, data=Constant(None))
 
 
 def constant(value: Any) -> Value:

@@ -52,10 +52,7 @@ class WriteEffect(NamedTuple):
         """The written tensor's expression, or its dotted name if that is long; empty if it has none."""
         if self.target is None:
             return ""
-        try:
-            text = ast.unparse(self.target)
-        except (ValueError, RecursionError):
-            text = ""
+        text = ast.unparse(self.target)
         return text if text and len(text) <= 40 and "\n" not in text else dotted(self.target)
 
     def after(self, state: FlowState) -> Value:

@@ -8,6 +8,7 @@ import tokenize
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from ..model import Finding
 from ..syntax import NotParsedError
@@ -158,11 +159,4 @@ def _checked(paths: Sequence[str], all_rules: bool, jobs: int) -> Iterator[Check
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(min(jobs, len(paths))) as pool:
-        yield from pool.map(_check_all if all_rules else check_file, paths, chunksize=8)
-
-
-def _check_all(path: str) -> CheckedFile:
-    return check_file(path, all_rules=True)
-
-
-__all__ = ["CheckedFile", "check_file", "check_files", "check_text", "python_files"]
+        yield from pool.map(partial(check_file, all_rules=all_rules), paths, chunksize=8)
