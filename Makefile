@@ -17,7 +17,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test compat gpu lint ratchets demo bench sweep soak realworld torchtests peers docs dist clean
+.PHONY: help setup test compat gpu lint ratchets demo bench sweep soak realworld torchtests peers pages docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -136,7 +136,11 @@ $(PEERS_STAMP): $(STAMP) realworld/peers-requirements.txt realworld/peers-constr
 	  --requirement realworld/peers-requirements.txt --editable .
 	@touch $@
 
-docs: $(DOCS_STAMP)  ## Build the documentation into docs/_build/html; warnings are errors
+# Committed, because a forge shows the pages of a clone as they are. A test tells when this is due.
+pages: $(STAMP)  ## Write the generated parts of the documentation: codes, tables, programs, references
+	$(PY) docs/_ext/generate.py
+
+docs: pages $(DOCS_STAMP)  ## Build the documentation into docs/_build/html; warnings are errors
 	$(PY) -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs docs/_build/html
 	@echo "built: docs/_build/html/index.html"
 
@@ -150,5 +154,5 @@ dist: $(STAMP)  ## Build sdist and wheel, and test the wheel in an environment o
 	$(PY) tools/check_dist.py dist
 
 clean:  ## Delete what the other targets made
-	rm -rf $(VENV) $(REALWORLD) $(PEERS) .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/codes docs/tables
+	rm -rf $(VENV) $(REALWORLD) $(PEERS) .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
