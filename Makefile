@@ -10,6 +10,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 # The stamp lies in the environment itself: deleting the environment deletes it too.
 STAMP := $(VENV)/.unclobber-installed
+DEMO_STAMP := $(VENV)/.unclobber-demo-installed
 REALWORLD := .venv-realworld
 REALWORLD_STAMP := $(REALWORLD)/.unclobber-installed
 # Two workers: a watched torch program already uses several threads.
@@ -24,7 +25,7 @@ help:  ## Show the targets
 
 # PYTHON says which one .venv is made with: a version (3.12) or a path.
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
-$(STAMP): PYTHONS := $(if $(PYTHON),python$(PYTHON) $(PYTHON),$(PYTHONS))
+$(STAMP) $(DEMO_STAMP): PYTHONS := $(if $(PYTHON),python$(PYTHON) $(PYTHON),$(PYTHONS))
 
 # Sets `found` in a recipe to the first Python that is new enough and can make environments.
 define FIND_PYTHON
@@ -40,17 +41,27 @@ endef
 
 setup: $(STAMP)  ## Make .venv with the package and everything for developing it
 
+# Makes the environment in a recipe. `--group` needs pip 25.1, so pip comes first.
+define MAKE_VENV
+if ! [ -x $(PY) ]; then \
+  $(FIND_PYTHON); \
+  echo "Making $(VENV) with $$($$found --version)"; \
+  $$found -m venv $(VENV); \
+fi; \
+$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
+endef
+
 # constraints.txt pins torch. Nothing may resolve torch without it: the newest release is another torch.
-# `--group` needs pip 25.1, so pip comes first.
 $(STAMP): pyproject.toml constraints.txt
-	@if ! [ -x $(PY) ]; then \
-	  $(FIND_PYTHON); \
-	  echo "Making $(VENV) with $$($$found --version)"; \
-	  $$found -m venv $(VENV); \
-	fi
-	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
+	@$(MAKE_VENV)
 	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable .
 	@$(PY) -m unclobber build-native || echo "make: goes on without the native core"
+	@touch $@
+
+# The package and a torch: whoever looks at the demo waits for no trainers, type checkers or compilers.
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@$(MAKE_VENV)
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
 	@touch $@
 
 # Each worker begins with half of the files, so that what the tests of one file share is made once, and then takes over
@@ -82,7 +93,7 @@ lint: $(STAMP)  ## Check style and types
 ratchets: $(STAMP)  ## Write down what the package's counts are now, where they are better
 	$(PY) tests/meta/ratchets.py
 
-demo: $(STAMP)  ## Watch a training script fail: torch's message, then ours
+demo: $(or $(wildcard $(STAMP)),$(DEMO_STAMP))  ## Watch a training script fail: torch's message, then ours
 	$(PY) demo/run_demo.py
 
 bench: $(REALWORLD_STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
