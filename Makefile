@@ -41,27 +41,29 @@ endef
 
 setup: $(STAMP)  ## Make .venv with the package and everything for developing it
 
-# Makes the environment in a recipe. `--group` needs pip 25.1, so pip comes first.
+# Makes the environment in a recipe.
 define MAKE_VENV
 if ! [ -x $(PY) ]; then \
   $(FIND_PYTHON); \
   echo "Making $(VENV) with $$($$found --version)"; \
   $$found -m venv $(VENV); \
-fi; \
-$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
+fi
 endef
 
 # constraints.txt pins torch. Nothing may resolve torch without it: the newest release is another torch.
+# `--group` needs pip 25.1, so pip comes first.
 $(STAMP): pyproject.toml constraints.txt
 	@$(MAKE_VENV)
+	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable .
 	@$(PY) -m unclobber build-native || echo "make: goes on without the native core"
 	@touch $@
 
-# The package and a torch: whoever looks at the demo waits for no trainers, type checkers or compilers.
+# The package and a torch, so that the demo waits for no trainers, type checkers or compilers. Without NumPy, which a
+# torch brings no longer, it warns in the midst of the report.
 $(DEMO_STAMP): pyproject.toml constraints.txt
 	@$(MAKE_VENV)
-	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[torch]' numpy
 	@touch $@
 
 # Each worker begins with half of the files, so that what the tests of one file share is made once, and then takes over
