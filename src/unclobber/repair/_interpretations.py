@@ -17,8 +17,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..observe.record import same_bits
-from ..torch_internals import compat, views
-from ..torch_internals.compat.compilers import tree_map
+from ..syntax import torch_table
+from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
 from . import _candidate as names
@@ -119,7 +119,8 @@ class _ViewsOneByOne(TorchFunctionMode):
         """Return the views of a multi-view function as separate views of their base."""
         answer = func(*args, **(kwargs or {}))
         whole = args[0] if args else (kwargs or {}).get("input", (kwargs or {}).get("tensor"))
-        if getattr(func, "__name__", "") not in views.several() or not isinstance(whole, torch.Tensor):
+        several = getattr(func, "__name__", "") in torch_table().returns_several_views
+        if not several or not isinstance(whole, torch.Tensor):
             return answer
         if not isinstance(answer, (tuple, list)) or not torch.is_grad_enabled():
             return answer
@@ -146,8 +147,9 @@ class _ViewsRecorded(TorchFunctionMode):
 def _views() -> frozenset[str]:
     """Return the functions and methods that return views, without ``detach``, which the program itself uses
     to stop recording."""
-    single = views.methods() | views.SOMETIMES | views.attributes() | {"__getitem__"}
-    return (single | views.several()) - {"detach", "numpy"}
+    table = torch_table()
+    single = table.returns_views | table.may_return_view | table.view_attributes | {"__getitem__"}
+    return (single | table.returns_several_views) - {"detach", "numpy"}
 
 
 class _ViewsDetached(TorchFunctionMode):
@@ -162,7 +164,9 @@ class _ViewsDetached(TorchFunctionMode):
         if getattr(func, "__name__", "") == "detach_" and args and args[0]._is_view():
             self._detached[id(args[0])] = args[0], args[0].detach()
             return args[0]
-        return func(*tree_map(self._now, args), **tree_map(self._now, kwargs or {}))
+        return func(
+            *compat.compilers.tree_map(self._now, args), **compat.compilers.tree_map(self._now, kwargs or {})
+        )
 
     def _now(self, argument: Any) -> Any:
         known = self._detached.get(id(argument))
@@ -183,7 +187,7 @@ class _OwnMemory(TorchFunctionMode):
             # torch refuses before anything is written
             if _READS_WHAT_IT_WRITES not in str(error):
                 raise
-            return func(args[0], *tree_map(_clone, args[1:]), **kwargs)
+            return func(args[0], *compat.compilers.tree_map(_clone, args[1:]), **kwargs)
         if getattr(func, "__name__", "") not in _EXPANDS or not isinstance(answer, torch.Tensor):
             return answer
         repeats = any(not step and size > 1 for size, step in zip(answer.shape, answer.stride(), strict=True))
@@ -300,7 +304,7 @@ def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) 
     """Return the answer with the input in place of its copy, after the copy's new content was written to the
     input."""
     if same_bits(copy, arg):
-        return tree_map(lambda item: arg if item is copy else item, answer)
+        return compat.compilers.tree_map(lambda item: arg if item is copy else item, answer)
     parts = answer if isinstance(answer, tuple) else (answer,)
     same = [part for part in parts if part is copy or getattr(part, "_base", None) is copy]
     if len(same) != 1 or same[0].shape != arg.shape:
@@ -308,7 +312,7 @@ def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) 
             f"{cls.__name__} overwrites an input and doesn't return it: no derivative is known"
         )
     arg.copy_(same[0])
-    return tree_map(lambda item: arg.view_as(arg) if item is same[0] else item, answer)
+    return compat.compilers.tree_map(lambda item: arg.view_as(arg) if item is same[0] else item, answer)
 
 
 @contextmanager

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-from ..syntax import OPERATORS, dotted, only_tensors_have, torch_table
+from ..syntax import OPERATORS, dotted, torch_table
 from ._engine import FileRun
 from ._index import FunctionNode
+from ._names import only_tensors_have
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
 

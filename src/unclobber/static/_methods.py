@@ -6,13 +6,13 @@ import ast
 import re
 from dataclasses import replace
 
-from ..syntax import only_tensors_have, torch_table
+from ..syntax import torch_table
 from ._attributes import attribute
 from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall
 from ._calls import call_value
 from ._engine import FileRun
-from ._names import TRAINED
+from ._names import TRAINED, only_tensors_have
 from ._operations import operation, unknown_result
 from ._rules import HIGH, CheckRule
 from ._state import FlowState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...model import CODES, Finding, Fix
-from ...torch_internals.inplace import module_positions
+from ...syntax import torch_table
 from .._evidence import RefusalEvidence
 
 
@@ -120,7 +120,7 @@ def by_module(evidence: RefusalEvidence) -> bool:
     methods = [
         frame.function.rpartition(".") for frame in (() if site is None else site.below) if frame.library
     ]
-    return any(owner in module_positions() and name == "forward" for owner, _, name in methods)
+    return any(owner in torch_table().inplace and name == "forward" for owner, _, name in methods)
 
 
 _WITHOUT_UNDERSCORE = "or use the out-of-place operation (without the underscore)"
