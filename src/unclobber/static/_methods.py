@@ -12,7 +12,6 @@ from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall
 from ._calls import call_value
 from ._engine import FileRun
-from ._names import TRAINED
 from ._operations import operation, unknown_result
 from ._rules import HIGH, CheckRule
 from ._state import FlowState
@@ -75,6 +74,8 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _step_by_name(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Match an optimizer that the function was given with its model by name: ``opt_d`` and ``D``."""
     name = call.receiver.name
+    if call.receiver.owners and re.search("opt", name, re.I):
+        return _step(run, call, state)
     # A scheduler is often named after its optimizer, and its `step` changes no parameter.
     if not re.search("opt", name, re.I) or re.search("sched", name, re.I):
         return None
@@ -98,7 +99,8 @@ def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
     receiver = call.receiver
     if not receiver.name and receiver.kind not in ("object", "module"):
         return None
-    return Value(grad=Grad.NO, owners=frozenset([receiver.name]), data=call.name)
+    sure = receiver.given or receiver.kind != "unknown"
+    return Value(sure=sure, grad=Grad.NO, owners=frozenset([receiver.name]), data=call.name)
 
 
 @transfers("any", "buffers named_buffers")
@@ -281,12 +283,11 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         if overloads and all(overload.view == "view" for overload in overloads):
             return replace(receiver, items=(), data=None)
         return replace(result, grad=receiver.grad, integer=receiver.integer)
-    trained = bool(TRAINED.search(name))
     if receiver.name and receiver.kind == "unknown":
         callee = attribute(run, receiver, name, state, call.node.func)
-        if trained or name == "__call__":
+        if callee.name in run.index.trained or name in ("__call__", "forward"):
             return call_value(run, callee, call, state)
-    return unknown_result(run, state, values, strong=trained, more=call.keywords.values())
+    return unknown_result(run, state, values, more=call.keywords.values())
 
 
 def _written(run: FileRun, call: FollowedCall, state: FlowState) -> Value:

@@ -73,7 +73,8 @@ def _apply_object(
     method = None if cls is None else run.index.method(cls, name)
     if method is not None and run.depth < DEEPEST:
         result = inline(run, method, state, values, keywords, module)
-        if result.kind == "tensor" and not state.mode and name == "forward":
+        # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
+        if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
             result = _used(run, state, replace(result, grad=max(result.grad, Grad.MAYBE)), module, node)
         return result
     return _result(run, state, module, values, node, Grad.NO if state.mode else Grad.YES, run.new_node())

@@ -217,7 +217,7 @@ def _join_tensors(a: Value, b: Value) -> Value:
         a.places | b.places,
         (a.sure or b.sure) if mixed else (a.sure and b.sure),
         a.grad if a.grad == b.grad else Grad((a.grad + b.grad + 1) // 2),
-        a.nodes | b.nodes,
+        a.nodes & b.nodes,
         a.may | b.may,
         a.uses | b.uses,
         a.owners | b.owners,
