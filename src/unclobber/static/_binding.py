@@ -21,7 +21,7 @@ from ._values import (
     join,
     leaf_of,
     named,
-    renamed_part,
+    only_part,
     sequence,
     shared,
 )
@@ -157,9 +157,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     if value.kind == "sequence":
         return shared(value.items) or Value(places=run.new_place())
     if value.kind == "module" and value.data.kind in CONTAINERS and value.data.parts:
-        if len(value.data.parts) == 1:
-            return renamed_part(value, 0)
-        return Value(places=run.new_place(), name=f"{value.name}.*")
+        return only_part(value) or Value(places=run.new_place(), name=f"{value.name}.*")
     if value.data in ("parameters", "named_parameters"):
         leaf = Value("tensor", run.new_place(), True, Grad.YES, owners=value.owners, leaf=Leaf.LEAF)
         if value.owners <= run.frozen or not value.sure:

@@ -28,6 +28,7 @@ from ._values import (
     Value,
     constant,
     join,
+    only_part,
     renamed_part,
     sequence,
     shared,
@@ -232,8 +233,8 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
         return Value(places=run.new_place(), may=base.may, uses=base.uses)
     if isinstance(index, ast.Compare) or any(_is_index_tensor(value, state) for value in values):
         return _gathered(run, base, values, node, state)
-    # An unknown index may be a tensor, which would gather a copy instead of a view; and the base may be a list
-    # of tensors (the feature maps of YOLOv5's `Detect`).
+    # An unknown index may be a tensor, which would gather a copy instead of a view; and the base may be a
+    # list of tensors (the feature maps of YOLOv5's `Detect`).
     doubtful = not isinstance(index, (ast.Tuple, ast.Slice)) and (
         not state.is_sure(base) or any(value.kind == "unknown" for value in values)
     )
@@ -283,8 +284,8 @@ def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
         match index:
             case ast.Constant(value=int(at)) if at < len(data.parts):
                 return renamed_part(base, at)
-        if len(data.parts) == 1:
-            return renamed_part(base, 0)
+        if (part := only_part(base)) is not None:
+            return part
     return Value(places=run.new_place(), name=f"{base.name}.*" if base.name else "")
 
 

@@ -168,6 +168,9 @@ def _own_method(run: FileRun, call: FollowedCall) -> bool:
 @transfers("object class", "")
 def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     callee = attribute(run, call.receiver, call.name, state, call.node.func)
+    if callee.kind == "unknown":
+        # A method of a base from elsewhere may put the state back that an attribute holds.
+        state.lose_history(f"{call.receiver.name}.")
     return call_value(run, callee, call, state)
 
 
@@ -249,6 +252,13 @@ def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return replace(call.receiver.cut(), kind="tensor", sure=True, places=places, name="", data="detached")
 
 
+@transfers("tensor unknown function", "detach_")
+def _detach_in_place(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    made = call.receiver.cut()
+    bind(run, call.holder, made, state)
+    return made
+
+
 @transfers("tensor unknown function", "requires_grad_")
 def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the tensor as a leaf; a tensor with a history becomes none, and an argument may have one."""
@@ -271,10 +281,12 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method of a tensor, or of an unknown value that may be one."""
     table, name, receiver = torch_table(), call.name, call.receiver
     values = [receiver, *call.values]
-    if name in table.writes_self and receiver.may_be_tensor and name != "detach_":
+    if name in table.writes_self and receiver.may_be_tensor:
         return _written(run, call, state)
     known = table.knows(name)
-    if known and receiver.may_be_tensor and (state.is_sure(receiver) or only_tensors_have(name)):
+    if receiver.may_be_tensor and only_tensors_have(name):
+        state.sure |= receiver.places
+    if known and receiver.may_be_tensor and state.is_sure(receiver):
         operands = [call.holder, *call.nodes]
         return operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
     if known and receiver.kind == "unknown":

@@ -115,6 +115,8 @@ def _effect(
     saves = [save(value, "input") for value in (values if facts.others else [first])] if keeps_input else []
     named = module if facts.parameters else replace(module, name="")
     result = _result(run, state, named, values, node, grad, bit)
+    if data.kind == "Embedding":
+        result = replace(result, data="embedding", made=span)
     return Effect(result, (*saves, save(result, "result")) if facts.result == "always" else tuple(saves))
 
 
