@@ -7,7 +7,7 @@ import sys
 import click
 
 from ..model import CODES
-from ..model.pages import Page, page, pages
+from ..model.pages import page, pages
 from ..report import options_for
 from ..settings import codes
 from ._completion import choices
@@ -29,7 +29,7 @@ def command(*, code: str | None) -> int:
     if code is None:
         write_text(sys.stdout, _listed())
         return 0
-    write_text(sys.stdout, _rendered(page(_known(code))))
+    write_text(sys.stdout, _rendered(_known(code)))
     return 0
 
 
@@ -51,8 +51,9 @@ def _listed() -> str:
     return "".join(f"{entry.code}  {entry.name:<{longest}}  {entry.gist}\n" for entry in pages())
 
 
-def _rendered(shown: Page) -> str:
-    """Return a page as plain text, or styled by rich for a colour terminal."""
+def _rendered(code: str) -> str:
+    """Return a code's page as plain text, or styled by rich for a colour terminal."""
+    shown = page(code)
     options = options_for(sys.stdout)
     width = min(options.width, _WIDEST)
     if not options.colour:

@@ -15,6 +15,7 @@ from ..observe.hooks import BackwardCall, BackwardMark, NodeNote, backward_calls
 from ..source import (
     Instruction,
     ProgramNames,
+    code_of,
     contents,
     is_a,
     is_library,
@@ -50,6 +51,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         saved=failure.saved(),
         freed=None if mark is None else need.of(mark, backwards_before),
         needed=need.failed(live_frames, backwards_before, halted.node if halted and halted.certain else None),
+        reentrant=failure.reentrant(mark),
         same_root=failure.again is not None,
         joined=None if joined is None else joined.save,
         hidden_state=tuple(hidden_state),
@@ -133,6 +135,14 @@ class _SecondBackward:
             return None
         mark = self.freed.by or freed.freed_below(self.freed.node, self.call)
         return mark or backward_calls.only_earlier(self.call)
+
+    def reentrant(self, mark: BackwardMark | None) -> bool:
+        """Return whether a checkpoint's own backward failed at what another one's has freed."""
+        call = self.call
+        if call is None or call.outer is None or mark is None or mark.nth <= call.outer.nth:
+            return False
+        home = torch.utils.checkpoint.CheckpointFunction.backward
+        return any(code_of(home) is live_frame.code for live_frame in self.live_frames)
 
     def saved(self) -> Save | None:
         """Return the freed operation; None if its line isn't certain."""

@@ -81,7 +81,9 @@ class _Refused:
         tensor = None if target is None else target.tensor
         made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
         module_hook = None
-        if self.kind.subject == "view of a Function":
+        if self.kind.subject == "leaf":
+            module_hook = _modules.leaf_hook(tensor, self.frames)
+        elif self.kind.subject in ("view of a Function", "one of several views"):
             tensor = self._written_by_library() if tensor is None else tensor
             call = None if tensor is None else module_hooks.of(tensor)
             # A module's full backward hooks add a Function of torch's: tests/programs/UC205/hooked_conv.py.

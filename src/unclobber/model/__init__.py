@@ -19,6 +19,7 @@ from ._torch import require_installed_torch
 from ._write import PastCounter, Reached, Write
 from .codes import CODES, Code, Interpretation, Severity, Stage, Subject, Variant
 from .faults import internal_error_in, or_default
+from .helps import Help
 
 __all__ = [
     "CODES",
@@ -32,6 +33,7 @@ __all__ = [
     "Finding",
     "Fix",
     "Frame",
+    "Help",
     "InplaceError",
     "Interpretation",
     "Need",

@@ -10,7 +10,6 @@ from typing import Any, cast
 from ..syntax import OPERATORS, dotted, torch_table
 from ._engine import FileRun
 from ._index import FunctionNode
-from ._names import only_tensors_have
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
 
@@ -37,7 +36,7 @@ class FunctionRules:
             n.value.id
             for n in ast.walk(node)
             if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
-            if n.attr in _SHAPES or only_tensors_have(n.attr)
+            if n.attr in _SHAPES or (torch_table().knows(n.attr) and not hasattr(list, n.attr))
         )
 
     def check(self) -> None:

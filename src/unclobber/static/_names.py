@@ -15,11 +15,6 @@ _INTEGERS = re.compile(
     re.I,
 )
 _SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
-TRAINED = re.compile(
-    r"loss|criterion|crit\b|mse|bce|net|model|encod|decod|head|disc|gen|critic|actor|policy|layer|proj|^[A-Z]$|^f?c\d*$",
-    re.I,
-)
-"""Names of modules and losses, whose results depend on their arguments."""
 
 
 def holds_integers(value: Value, name: str) -> Value:

@@ -32,7 +32,9 @@ def install(patches: Patches) -> None:
 
     def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
         def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
-            return register(tensor, _WatchedHook(hook) if patches.active else hook)
+            # A mode or subclass of the program sees the hook itself, and then calls this function again.
+            plain = not patches.active or torch.overrides.has_torch_function_unary(tensor)
+            return register(tensor, hook if plain else _WatchedHook(hook))
 
         return register_hook
 
@@ -45,7 +47,9 @@ def install(patches: Patches) -> None:
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
         ) -> None:
             if patches.active:
-                user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
+                user_hooks, user_pre_hooks = (
+                    [_watched_module_hook(hook) for hook in hooks] for hooks in (user_hooks, user_pre_hooks)
+                )
             bring(self, module, user_hooks, user_pre_hooks)
 
         return __init__
@@ -82,10 +86,6 @@ class _WatchedHook(Likeness):
             return hook(gradient)
         node = compat.graph.current_node()
         return _run_shared(conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
-
-
-def _all_watched(hooks: Iterable[Any]) -> list[Any]:
-    return [_watched_module_hook(hook) for hook in hooks]
 
 
 def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
