@@ -18,7 +18,7 @@ from ._terminal import COMMAND
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from ..derivatives.card import OperationRules, Style
+    from ..derivatives.card import OperationRules
     from ..derivatives.check import Checked
 
 FORMATS = ("text", "json", "markdown")
@@ -85,35 +85,33 @@ def command(
 
 def _rendered(operations: list[OperationRules], format_: str, *, coloured: bool) -> str:
     """Return the operations' rules as text, JSON or Markdown."""
-    from ..derivatives.card import to_dict, to_markdown
-
     if format_ == "json":
         import torch
 
         document = {
             "schema": 1,
             "torch": str(torch.__version__),
-            "operations": [to_dict(operation) for operation in operations],
+            "operations": [operation.to_dict() for operation in operations],
         }
         return json.dumps(document, indent=2, ensure_ascii=False)
     if format_ == "markdown":
+        from ..derivatives.card import to_markdown
+
         return to_markdown(operations)
     return "\n\n".join(_card(operation, coloured) for operation in operations)
 
 
 def _card(operation: OperationRules, coloured: bool) -> str:
     """Return one operation's card, coloured by rich if the terminal has colours."""
-    from ..derivatives.card import lines
-
     options = options_for(sys.stdout if coloured else None)
     # Wider than a hundred columns, a card is no easier to read.
-    styled = lines(operation, min(options.width, 100))
+    styled = operation.lines(min(options.width, 100))
     if not options.colour:
         return "\n".join("".join(piece.text for piece in line) for line in styled)
     from rich.console import Console
     from rich.text import Text
 
-    looks: dict[Style, str] = {"title": "bold", "label": "dim", "yes": "green", "no": "red", "plain": ""}
+    looks = {"title": "bold", "label": "dim", "yes": "green", "no": "red", "plain": ""}
     console = Console(width=options.width, force_terminal=True, highlight=False, soft_wrap=True)
     with console.capture() as captured:
         for line in styled:

@@ -51,6 +51,35 @@ class OperationRules:
     def __repr__(self) -> str:
         return card(self)
 
+    def lines(self, width: int = 80) -> list[Line]:
+        """Return the card as lines of styled pieces, none longer than ``width`` if words allow."""
+        rows: list[Line] = []
+        for call in self.calls:
+            rows += [(), *_call(call, width)] if rows else _call(call, width)
+        if self.calls:
+            rows += _row("asked of", f"a run of {_calls(len(self.calls))} on CPU tensors", width)
+        elif self.parts:
+            rows.append((StyledText(self.name, "title"),))
+            rows += _parts(self, width)
+        for variant in self.variants:
+            if rows:
+                rows.append(())
+            rows += _variant(variant, width)
+        if self.spellings:
+            rows += _row("Python", ", ".join(self.spellings), width)
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rules as JSON-ready data."""
+        return {
+            "name": self.name,
+            "runs": self.parts,
+            "keepers": dict(self.keepers),
+            "calls": [asdict(call) for call in self.calls],
+            "spellings": self.spellings,
+            "variants": [_variant_dict(variant) for variant in self.variants],
+        }
+
 
 def card(operation: OperationRules, width: int = 80) -> str:
     """Return the card as plain text.
@@ -65,26 +94,7 @@ def card(operation: OperationRules, width: int = 80) -> str:
           in place   neg_ keeps nothing
           Python     -a, torch.neg, torch.neg_, Tensor.neg, Tensor.neg_
     """
-    return "\n".join("".join(piece.text for piece in line) for line in lines(operation, width))
-
-
-def lines(operation: OperationRules, width: int = 80) -> list[Line]:
-    """Return the card as lines of styled pieces, none longer than ``width`` if words allow."""
-    rows: list[Line] = []
-    for call in operation.calls:
-        rows += [(), *_call(call, width)] if rows else _call(call, width)
-    if operation.calls:
-        rows += _row("asked of", f"a run of {_calls(len(operation.calls))} on CPU tensors", width)
-    elif operation.parts:
-        rows.append((StyledText(operation.name, "title"),))
-        rows += _parts(operation, width)
-    for variant in operation.variants:
-        if rows:
-            rows.append(())
-        rows += _variant(variant, width)
-    if operation.spellings:
-        rows += _row("Python", ", ".join(operation.spellings), width)
-    return rows
+    return "\n".join("".join(piece.text for piece in line) for line in operation.lines(width))
 
 
 def _calls(count: int) -> str:
@@ -212,18 +222,6 @@ def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
 
 
 # --- documents -----------------------------------------------------------------------------------
-def to_dict(operation: OperationRules) -> dict[str, Any]:
-    """Return one operation as JSON-ready data."""
-    return {
-        "name": operation.name,
-        "runs": operation.parts,
-        "keepers": dict(operation.keepers),
-        "calls": [asdict(call) for call in operation.calls],
-        "spellings": operation.spellings,
-        "variants": [_variant_dict(variant) for variant in operation.variants],
-    }
-
-
 def _variant_dict(variant: Variant) -> dict[str, Any]:
     facts = asdict(variant)
     head = {name: facts.pop(name) for name in ("schema", "node", "key", "when", "view")}

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from ..model import CODES, Save, Subject, Write
-from ..observe.hooks import module_hooks
+from ..observe.hooks.module_hooks import Hooked
 from ..observe.record import ViewWrites
 from ..source import ParsedSource, ProgramNames, Stack, resolve
 from ..syntax import ATOMS, OPERATORS, last_name, torch_table
@@ -85,7 +85,7 @@ class _Refused:
             module_hook = _modules.leaf_hook(tensor, self.frames)
         elif self.kind.subject in ("view of a Function", "one of several views"):
             tensor = self._written_by_library() if tensor is None else tensor
-            call = None if tensor is None else module_hooks.of(tensor)
+            call = None if tensor is None else Hooked.of(tensor)
             # A module's full backward hooks add a Function of torch's: tests/programs/UC205/hooked_conv.py.
             if call is not None or compat.entries.MODULE_HOOK in str(self.error):
                 module_hook = self._module_hook(call)
@@ -282,7 +282,7 @@ class _Refused:
             return _modules.origin_of_parameter(target.tensor, finder)
         return None
 
-    def _module_hook(self, call: module_hooks.Hooked | None) -> ModuleHook:
+    def _module_hook(self, call: Hooked | None) -> ModuleHook:
         module = None if call is None else call.module()
         if call is None or module is None:
             return ModuleHook()

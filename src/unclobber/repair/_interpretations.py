@@ -19,7 +19,6 @@ from torch.overrides import TorchFunctionMode
 from ..observe.record import same_bits
 from ..syntax import torch_table
 from ..torch_internals import compat
-from ..torch_internals.compat.compilers import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
 from . import _candidate as names
@@ -94,7 +93,7 @@ def _leaves_as_values() -> _Calls:
     def call(func: Any, args: Any, kwargs: Any) -> Any:
         if not torch.is_grad_enabled() or _is_about_the_leaf(func):
             return func(*args, **kwargs)
-        return func(*tree_map(value, args), **tree_map(value, kwargs))
+        return func(*compat.compilers.tree_map(value, args), **compat.compilers.tree_map(value, kwargs))
 
     return _Calls(call)
 
@@ -159,7 +158,9 @@ def _views_detached() -> _Calls:
         if getattr(func, "__name__", "") == "detach_" and args and args[0]._is_view():
             detached[id(args[0])] = args[0], args[0].detach()
             return args[0]
-        args, kwargs = tree_map(lambda argument: detached.get(id(argument), (0, argument))[1], (args, kwargs))
+        args, kwargs = compat.compilers.tree_map(
+            lambda argument: detached.get(id(argument), (0, argument))[1], (args, kwargs)
+        )
         return func(*args, **kwargs)
 
     return _Calls(call)
@@ -174,7 +175,7 @@ def _own_memory(func: Any, args: Any, kwargs: Any) -> Any:
         # torch refuses before anything is written
         if _READS_WHAT_IT_WRITES not in str(error):
             raise
-        return func(args[0], *tree_map(_clone, args[1:]), **kwargs)
+        return func(args[0], *compat.compilers.tree_map(_clone, args[1:]), **kwargs)
     if getattr(func, "__name__", "") not in _EXPANDS or not isinstance(answer, torch.Tensor):
         return answer
     repeats = any(not step and size > 1 for size, step in zip(answer.shape, answer.stride(), strict=True))
@@ -291,7 +292,7 @@ def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) 
     """Return the answer with the input in place of its copy, after the copy's new content was written to the
     input."""
     if same_bits(copy, arg):
-        return tree_map(lambda item: arg if item is copy else item, answer)
+        return compat.compilers.tree_map(lambda item: arg if item is copy else item, answer)
     parts = answer if isinstance(answer, tuple) else (answer,)
     same = [part for part in parts if part is copy or getattr(part, "_base", None) is copy]
     if len(same) != 1 or same[0].shape != arg.shape:
@@ -299,7 +300,7 @@ def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) 
             f"{cls.__name__} overwrites an input and doesn't return it: no derivative is known"
         )
     arg.copy_(same[0])
-    return tree_map(lambda item: arg.view_as(arg) if item is same[0] else item, answer)
+    return compat.compilers.tree_map(lambda item: arg.view_as(arg) if item is same[0] else item, answer)
 
 
 @contextmanager

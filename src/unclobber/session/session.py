@@ -46,9 +46,10 @@ from ..model import (
     or_default,
     outcome,
 )
-from ..observe.hooks import backward_calls, conflicts, fallback, mechanisms
+from ..observe.hooks import backward_calls, conflicts, fallback
 from ..observe.hooks import saves as _saves
 from ..observe.hooks.installation import installation
+from ..observe.hooks.mechanisms import Off
 from ..observe.native import core
 from ..observe.record import SavedTensor, SaveState
 from ..report import error_of
@@ -178,7 +179,7 @@ class Session:
         if self._unseen is not None:
             self._unseen.enter(self._hooks)
 
-    def _begin_where(self, off: tuple[mechanisms.Off, ...]) -> None:
+    def _begin_where(self, off: tuple[Off, ...]) -> None:
         """Warn of the mechanisms that don't work on this torch, and prepare ``guard`` to refuse without them.
 
         Raises:

@@ -232,6 +232,23 @@ class Patches:
             lying = staticmethod(lying)
         self.replace(home, name, lying)
 
+    def attribute(
+        self,
+        home: Any,
+        name: str,
+        setter: Callable[[Any, Any], None] | None = None,
+        getter: Callable[[Any], Any] | None = None,
+    ) -> None:
+        """Replace setter or getter of a C type's attribute by what looks like the original, until ``undo``.
+
+        Args:
+            home: The C type, or a class below the one that has the attribute.
+            name: The attribute, its own or inherited.
+            setter: Called with the object and the value; must call the original's ``__set__``.
+            getter: Called with the object, instead of the original's ``__get__``.
+        """
+        self.replace(home, name, AttributeStandIn(getattr(home, name), setter, getter))
+
     def at_undo(self, end: Callable[[], None]) -> None:
         """Call ``end`` at ``undo``, after all later replacements have been undone."""
         self._ends.append(end)

@@ -11,7 +11,7 @@ import unclobber
 from torch_features import needs
 from unclobber.derivatives import _measured
 from unclobber.derivatives._example_calls import CALLS
-from unclobber.derivatives.card import card, lines, to_dict, to_markdown
+from unclobber.derivatives.card import card, to_markdown
 from unclobber.derivatives.rules import UnknownOperationError, all_names, resolve, rules
 
 
@@ -254,7 +254,7 @@ def test_card():
 def test_cards_fit():
     """No card is wider than 80 columns, but for words that can't be broken."""
     for name in all_names():
-        for line in lines(rules(name)):
+        for line in rules(name).lines():
             text = "".join(piece.text for piece in line)
             assert len(text) <= 80 or " " not in text.strip()[-60:], text
 
@@ -263,7 +263,7 @@ def test_documents():
     """Every operation can be written as JSON and as a row of Markdown."""
     some = [rules(name) for name in all_names()]
     assert len(some) > 700
-    assert json.loads(json.dumps([to_dict(one) for one in some]))[0]["name"] == some[0].name
+    assert json.loads(json.dumps([one.to_dict() for one in some]))[0]["name"] == some[0].name
     rows = to_markdown(some).splitlines()
     assert len(rows) > len(some)
     assert {row.replace("\\|", "").count("|") for row in rows} == {6}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...source import frames
+from ...source import Stack, of_program
 from ...torch_internals import compat
 from ..record import differing, each_once, select
 from . import kernels
@@ -55,7 +55,7 @@ class StaleTensor:
         self,
         tensor: torch.Tensor,
         before: torch.Tensor,
-        on_read: Callable[[frames.Stack], None],
+        on_read: Callable[[Stack], None],
         *,
         stands_for: torch.Tensor | None = None,
     ) -> None:
@@ -63,8 +63,8 @@ class StaleTensor:
         self.tensor = tensor
         self._stands_for = stands_for
         self.key = compat.tensors.storage_key(tensor)
-        self._on_read: Callable[[frames.Stack], None] | None = on_read
-        self._read_by: frames.Stack | None = None
+        self._on_read: Callable[[Stack], None] | None = on_read
+        self._read_by: Stack | None = None
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             now, then = compat.tensors.physical(tensor), compat.tensors.physical(before)
             differs = differing(now, then)
@@ -107,16 +107,16 @@ class StaleTensor:
     def note_read(self) -> None:
         """Remember the running operation as the first reader, unless there was one."""
         if self._read_by is None:
-            self._read_by = frames.of_program()
+            self._read_by = of_program()
 
-    def report(self, stack: frames.Stack = ()) -> None:
+    def report(self, stack: Stack = ()) -> None:
         """Report, once, that changed elements were read.
 
         The place is the first noted read, else ``stack``, else the program's current line.
         """
         if self._on_read is not None:
             on_read, self._on_read = self._on_read, None
-            on_read(self._read_by or stack or frames.of_program())
+            on_read(self._read_by or stack or of_program())
 
 
 _Touched = tuple[StaleTensor, torch.Tensor]
@@ -130,7 +130,7 @@ class _StaleSave(NamedTuple):
     """Key of the saved storage."""
     node: int
     """Sequence number of the next node at the save: the operation that saves makes its node first."""
-    stack: frames.Stack
+    stack: Stack
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +198,7 @@ class StaleReads(compat.dispatcher.OwnMode):
         running."""
         for stale in self._read([tensor], ()):
             key, node = compat.tensors.storage_key(tensor), compat.graph.next_sequence_number()
-            self._awaiting.append(_StaleSave(stale, key, node, frames.of_program()))
+            self._awaiting.append(_StaleSave(stale, key, node, of_program()))
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

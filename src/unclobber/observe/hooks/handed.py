@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.patches import AttributeStandIn, Patches
+from ...torch_internals.patches import Patches
 from ..native import core
 from ..record import same_memory
 
@@ -36,8 +36,7 @@ def install(patches: Patches) -> None:
     original = home.saved_tensors
     native = core.loaded().module
     get: Callable[..., Any] = _saved_tensors if native is None else native.saved_tensors
-    lying = AttributeStandIn(original, getter=functools.partial(get, original))
-    patches.replace(home, "saved_tensors", lying)
+    patches.attribute(home, "saved_tensors", getter=functools.partial(get, original))
 
 
 def _saved_tensors(getter: Any, ctx: Any) -> Any:

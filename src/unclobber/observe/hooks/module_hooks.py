@@ -29,6 +29,16 @@ class Hooked(NamedTuple):
     hook: CodeType | None
     """The code of the first hook."""
 
+    @staticmethod
+    def of(view: torch.Tensor) -> Hooked | None:
+        """Return the call that ``view`` went through, itself or as a base some steps away; None if it went
+        through none."""
+        node: Any = compat.graph.grad_fn(view)
+        while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
+            before = node.next_functions
+            node = before[0][0] if len(before) == 1 else None
+        return None if node is None else _hooked.get(node)
+
 
 _hooked: weakref.WeakKeyDictionary[Any, Hooked] = weakref.WeakKeyDictionary()
 """Calls by the node of the Function that made the views."""
@@ -39,16 +49,6 @@ def install(patches: Patches) -> None:
     home = torch.utils.hooks.BackwardHook
     for name, given in (("setup_input_hook", True), ("setup_output_hook", False)):
         patches.stand_in(home, name, _noting, given, patches)
-
-
-def of(view: torch.Tensor) -> Hooked | None:
-    """Return the call that ``view`` went through, itself or as a base some steps away; None if it went
-    through none."""
-    node: Any = compat.graph.grad_fn(view)
-    while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
-        before = node.next_functions
-        node = before[0][0] if len(before) == 1 else None
-    return None if node is None else _hooked.get(node)
 
 
 def _is_hooks(node: Any) -> bool:

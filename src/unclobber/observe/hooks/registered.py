@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.patches import AttributeStandIn, Patches
+from ...torch_internals.patches import Patches
 from ..record import RegisteredHooks, SavedTensor, UncheckedSave, leave_to
 from . import saves
 
@@ -23,7 +23,7 @@ def install(patches: Patches) -> None:
     if compat.behaviour.shows_packed:
         home = compat.entries.RAW_SAVED
         patches.stand_in(home, "register_hooks", _register_hooks)
-        patches.replace(home, "data", AttributeStandIn(vars(home)["data"], getter=_data))
+        patches.attribute(home, "data", getter=_data)
 
 
 def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:

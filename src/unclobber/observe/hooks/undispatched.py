@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.patches import AttributeStandIn, Patches
+from ...torch_internals.patches import Patches
 from . import saves
 from .clients import Clients
 
@@ -21,7 +21,7 @@ def install(patches: Patches, clients: Clients) -> None:
     """Observe new threads, ``.data =``, ``detach_()``, ``storage.resize_()``, CUDA graphs, ``apply_()`` and
     DLPack, and notify ``clients``."""
     patches.stand_in(threading.Thread, "start", _start)
-    patches.replace(torch.Tensor, "data", _data(torch.Tensor.data, clients))
+    patches.attribute(torch.Tensor, "data", _data(torch.Tensor.data, clients))
     for home in (torch, torch.Tensor):
         patches.stand_in(home, "detach_", _detach_, clients)
     patches.stand_in(torch.UntypedStorage, "resize_", _resize_, clients)
@@ -67,7 +67,7 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
     return start
 
 
-def _data(inherited: Any, clients: Clients) -> AttributeStandIn:
+def _data(inherited: Any, clients: Clients) -> Callable[[torch.Tensor, Any], None]:
     """Wrap ``t.data = other``, which swaps a tensor's memory without any dispatch and moves no counter."""
 
     def set_data(tensor: torch.Tensor, new: torch.Tensor) -> None:
@@ -77,7 +77,7 @@ def _data(inherited: Any, clients: Clients) -> AttributeStandIn:
                     client.before_storage_swap(tensor, new)
         inherited.__set__(tensor, new)
 
-    return AttributeStandIn(inherited, set_data)
+    return set_data
 
 
 def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
