@@ -124,10 +124,10 @@ def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrenc
 
 def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
     """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""
-    state, attribute, node = conflict
-    held = save.HeldTensor("ctx", attribute, node.removesuffix("Backward"), node)
+    node = conflict.node
+    held = save.HeldTensor("ctx", conflict.attribute, node.removesuffix("Backward"), node)
     repaired = session.policy == "guard" and session.active
-    return _held("UC103", state, held, session, repaired=repaired, can_be_repaired=True)
+    return _held("UC103", conflict.state, held, session, repaired=repaired, can_be_repaired=True)
 
 
 def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) -> Occurrence:
@@ -176,14 +176,14 @@ def _held(
 
 def _gradient(conflict: conflicts.GradientWritten, session: SessionView) -> Occurrence:
     """UC104: a gradient was changed before another consumer received it."""
-    gradient, written, node = conflict
+    written = conflict.writes
     repaired = session.policy == "guard"
     return Occurrence(
         lambda: ("UC104", frame_key(written[0].stack)),
         lambda: judge_gradient(
             _writes(written),
-            need.running(node, session.backwards_before),
-            shape=tuple(gradient.shape),
+            need.running(conflict.node, session.backwards_before),
+            shape=tuple(conflict.gradient.shape),
             repaired=repaired,
         ),
         lambda: KnownFacts("UC104", repaired=repaired),
@@ -196,15 +196,16 @@ def _not_returned(conflict: conflicts.DirtyNotReturned, session: SessionView) ->
 
     The finding replaces torch's error, which has no line.
     """
-    error, function, written, stack = conflict
+    error, function, stack = str(conflict.error), conflict.function, conflict.stack
+    written = conflict.writes
     message = f"{function}.forward marks a tensor dirty but returns another"
     return Occurrence(
         lambda: ("UC103", frame_key(stack)),
-        lambda: judge_dirty(_writes(written), need.at(stack), function=function, torch_message=str(error)),
-        lambda: KnownFacts("UC103", torch_message=str(error), message=message, variant="dirty"),
+        lambda: judge_dirty(_writes(written), need.at(stack), function=function, torch_message=error),
+        lambda: KnownFacts("UC103", torch_message=error, message=message, variant="dirty"),
         again=True,
         refused=True,
-        cause=error,
+        cause=conflict.error,
     )
 
 
@@ -260,7 +261,7 @@ def _self_overlap(conflict: conflicts.SelfOverlap, session: SessionView) -> Occu
     """
     if not session.active:
         return None
-    operation, stack = conflict
+    operation, stack = conflict.operation, conflict.stack
     message = "a tensor is overwritten by an operation that still reads the old values"
     return Occurrence(
         lambda: ("UC102", "self-overlap", user_place(stack)),
@@ -274,7 +275,7 @@ def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Occurr
 
     Guard can't repair it, because no copy of the old content exists.
     """
-    (saved, fingerprint), ledger = conflict, session.ledger
+    saved, fingerprint, ledger = conflict.saved, conflict.fingerprint, session.ledger
     # A query that fails counts as a read. A change that no derivative reads does no harm
     # (test_a_change_that_backward_does_not_read_is_no_finding).
     if (
@@ -295,7 +296,7 @@ def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Occurr
     )
 
 
-_MAKERS: dict[type, Callable[[Any, SessionView], Occurrence | None]] = {
+_MAKERS: dict[type[conflicts.Conflict], Callable[[Any, SessionView], Occurrence | None]] = {
     conflicts.StaleOnCtx: _on_ctx,
     conflicts.StaleInRecompute: _in_recompute,
     conflicts.GradientWritten: _gradient,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -11,7 +12,15 @@ from ..record import Fingerprint, Ledger, SavedTensor, SaveState
 from .write_log import FollowedWrite
 
 
-class StaleOnCtx(NamedTuple):
+class Conflict:
+    """Facts of one conflict. ``explain.occurrences`` has the maker of each kind; a new kind is a frozen class
+    below this one, next to the hook that sees it."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StaleOnCtx(Conflict):
     """``backward`` of a custom Function reads ``ctx.x`` that has changed."""
 
     state: SaveState
@@ -20,7 +29,8 @@ class StaleOnCtx(NamedTuple):
     node: str
 
 
-class StaleInRecompute(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StaleInRecompute(Conflict):
     """A checkpoint's recomputation reads a tensor that has changed since its forward."""
 
     state: SaveState
@@ -28,7 +38,8 @@ class StaleInRecompute(NamedTuple):
     """Stack of the read; only the frames below the checkpoint."""
 
 
-class GradientWritten(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GradientWritten(Conflict):
     """A hook or a custom backward changed a gradient that another consumer is still to get."""
 
     gradient: torch.Tensor
@@ -37,7 +48,8 @@ class GradientWritten(NamedTuple):
     """The node that the gradient was passed to; None if the program knows of none."""
 
 
-class DirtyNotReturned(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DirtyNotReturned(Conflict):
     """torch refused a custom Function that marked a tensor dirty and returned another."""
 
     error: RuntimeError
@@ -47,7 +59,8 @@ class DirtyNotReturned(NamedTuple):
     """Stack of the call of ``apply``."""
 
 
-class InputOverwritten(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class InputOverwritten(Conflict):
     """A gradient comes through an input that a custom Function overwrote without ``mark_dirty``."""
 
     function: str
@@ -67,29 +80,20 @@ class InputOverwritten(NamedTuple):
     """Whether ``forward`` returned it, as ``mark_dirty`` wants."""
 
 
-class ContentChanged(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ContentChanged(Conflict):
     """Backward needs a tensor whose content changed although no write to it was seen."""
 
     saved: SavedTensor
     fingerprint: Fingerprint
 
 
-class SelfOverlap(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SelfOverlap(Conflict):
     """An operation is about to read what it has overwritten itself."""
 
     operation: str
     stack: Stack
-
-
-Conflict = (
-    StaleOnCtx
-    | StaleInRecompute
-    | GradientWritten
-    | DirtyNotReturned
-    | InputOverwritten
-    | ContentChanged
-    | SelfOverlap
-)
 
 
 class Conflicts(Protocol):
