@@ -11,16 +11,15 @@ from typing import Any, Literal, Protocol
 import torch
 
 from ..model import Finding, Save, Write, or_default
-from ..observe.hooks import conflicts
+from ..observe.hooks import backward_calls, conflicts
 from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
 from ..source import Stack, frame_key, of_program, resolve, user_place
 from . import describe, need, reads, refused, save, sentence, spelling, write
 from .boundary import KnownFacts, finding_or_fallback
 from .refusals import kind_of
-from .rules import judge, judge_refusal
+from .rules import judge, judge_refusal, rule_of
 from .rules.frozen import judge_frozen
-from .rules.uc102_self_overlap import judge_self_overlap
 from .rules.uc103 import judge_dirty, judge_unmarked
 from .rules.uc104 import judge_gradient
 
@@ -254,19 +253,28 @@ def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Occurr
     )
 
 
-def _self_overlap(conflict: conflicts.SelfOverlap, session: SessionView) -> Occurrence | None:
-    """UC102: an operation is about to read what it has overwritten itself, as it would without unclobber.
+def _by_itself(conflict: conflicts.HarmfulOperation, session: SessionView) -> Occurrence | None:
+    """An operation does harm by itself, such as one that reads what it has overwritten (UC102).
 
     Guard doesn't refuse it: the result is what plain torch computes, and guard's promise is about gradients.
     """
     if not session.active:
         return None
-    operation, stack = conflict.operation, conflict.stack
-    message = "a tensor is overwritten by an operation that still reads the old values"
+    code, variant, stack = conflict.code, conflict.variant, conflict.stack
+
+    def make() -> Finding:
+        """Describe the operation, what it reads, and the backward that is running; judge it by its rule."""
+        read = resolve(stack, attrgetter("right_side"))
+        during = None if backward_calls.current() is None else need.running(None, session.backwards_before)
+        finding: Finding = rule_of(code, variant).judge_operation(
+            write.by(conflict.operation, stack), read, during
+        )
+        return finding
+
     return Occurrence(
-        lambda: ("UC102", "self-overlap", user_place(stack)),
-        lambda: judge_self_overlap(write.by(operation, stack), resolve(stack, attrgetter("right_side"))),
-        lambda: KnownFacts("UC102", message=message, variant="self-overlap"),
+        lambda: (code, variant, user_place(stack)),
+        make,
+        lambda: KnownFacts(code, message=getattr(rule_of(code, variant), "BARE_FACT", None), variant=variant),
     )
 
 
@@ -303,7 +311,7 @@ _MAKERS: dict[type[conflicts.Conflict], Callable[[Any, SessionView], Occurrence 
     conflicts.DirtyNotReturned: _not_returned,
     conflicts.InputOverwritten: _input,
     conflicts.ContentChanged: _content,
-    conflicts.SelfOverlap: _self_overlap,
+    conflicts.HarmfulOperation: _by_itself,
 }
 
 

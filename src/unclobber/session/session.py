@@ -142,7 +142,7 @@ class Session:
         """Refuses backwards through mechanisms that don't work on this torch; None if all work."""
         self._lock = threading.RLock()
         self.ledger.on_self_overlap = lambda operation, stack: self.on(
-            conflicts.SelfOverlap(operation, stack)
+            conflicts.HarmfulOperation("UC102", operation, stack, "self-overlap")
         )
         self.ledger.unrecorded = self._unrecorded
         self._started_at = now()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ...model import CODES, Finding, Stage
+from ...model import CODES, Finding, Stage, Variant
 from .._evidence import Evidence, FreedEvidence, RefusalEvidence, StaleEvidence
 from . import _refused, uc101_stale, uc301
 
@@ -24,6 +24,12 @@ def _judges(stage: Stage) -> dict[str, Any]:
         if entry.stage == stage
     }
     return {code: module.judge for code, module in modules.items() if hasattr(module, "judge")}
+
+
+def rule_of(code: str, variant: Variant | None) -> Any:
+    """Return the module of a code's rule, or that of one of its variants: ``uc102_self_overlap``."""
+    name = code.lower() if variant is None else f"{code.lower()}_{variant.replace('-', '_')}"
+    return import_module(f".{name}", __name__)
 
 
 OVERWRITTEN: dict[str, Callable[[Evidence], Finding | None]] = _judges("backward")

@@ -11,13 +11,16 @@ import ast
 from ...model import Finding, Help, Need, Site, Write
 from ...syntax import parse
 
+BARE_FACT = "a tensor is overwritten by an operation that still reads the old values"
 
-def judge_self_overlap(write: Write, read: Site | None) -> Finding:
+
+def judge_operation(write: Write, read: Site | None, during: Need | None) -> Finding:
     """Return the finding for ``write``, whose result differed from the one with its inputs read first.
 
     Args:
         write: The write of the operation.
         read: The place where it reads, as exactly as is known.
+        during: The backward that is running; None outside of one.
     """
     what = f"`{write.expression}`" if write.expression else "a tensor"
     cloned = None if write.site is None else _cloned(write.site.statement)

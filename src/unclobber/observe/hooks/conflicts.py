@@ -7,14 +7,14 @@ from typing import Any, Literal, Protocol
 
 import torch
 
+from ...model import Variant
 from ...source import Stack
 from ..record import Fingerprint, Ledger, SavedTensor, SaveState
 from .write_log import FollowedWrite
 
 
 class Conflict:
-    """Facts of one conflict. ``explain.occurrences`` has the maker of each kind; a new kind is a frozen class
-    below this one, next to the hook that sees it."""
+    """Facts of one conflict. ``explain.occurrences`` has the maker of each kind."""
 
     __slots__ = ()
 
@@ -89,11 +89,14 @@ class ContentChanged(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
-class SelfOverlap(Conflict):
-    """An operation is about to read what it has overwritten itself."""
+class HarmfulOperation(Conflict):
+    """An operation of the program's line does harm by itself, whatever backward unpacks."""
 
+    code: str
+    """The code whose rule judges it: ``explain/rules/uc….py``, with the variant in the file's name."""
     operation: str
     stack: Stack
+    variant: Variant | None = None
 
 
 class Conflicts(Protocol):
