@@ -1,7 +1,7 @@
 """Count what each rule comes to: ``python tests/programs/count_rules.py [--check FOLDER ...] [FOLDER ...]``.
 
 ``run`` watches the programs of the corpus and those below further folders: a row counts the programs with a
-finding of the rule, by code and variant. ``check --all`` reads the same programs and every file below the
+finding of the code. ``check --all`` reads the same programs and every file below the
 folders of ``--check``: a row counts the files in which the rule has a finding by itself, and on request.
 """
 
@@ -30,10 +30,10 @@ def main() -> None:
     options = parser.parse_args()
     paths = [case.path for folder in (PROGRAMS, *options.folders) for case in find_cases(folder)]
     with ThreadPoolExecutor(2) as pool:
-        found = Counter(key for keys in pool.map(observed, paths) for key in keys)
-    print(f"{len(paths)} programs\n\n| code | variant | programs |\n|---|---|--:|")
-    for code, variant in sorted({*found, *((code, "") for code in CODES)}):
-        print(f"| {code} | {variant} | {found[code, variant]} |")
+        found = Counter(code for codes in pool.map(observed, paths) for code in codes)
+    print(f"{len(paths)} programs\n\n| code | programs |\n|---|--:|")
+    for code in CODES:
+        print(f"| {code} | {found[code]} |")
     sources = python_files(map(str, (*paths, *options.check)))
     surely, requested = checked(sources)
     print(f"\n{len(sources)} files\n\n| rule | code | by itself | on request |\n|---|---|--:|--:|")
@@ -41,10 +41,10 @@ def main() -> None:
         print(f"| {rule.name} | {rule.value.code} | {surely[rule]} | {requested[rule]} |")
 
 
-def observed(path: Path) -> set[tuple[str, str]]:
-    """Return code and variant of each finding of a watched program."""
+def observed(path: Path) -> set[str]:
+    """Return the codes of the findings of a watched program."""
     report = run_reported(path).report or {"findings": []}
-    return {(finding["code"], finding.get("variant") or "") for finding in report["findings"]}
+    return {finding["code"] for finding in report["findings"]}
 
 
 def checked(paths: Iterable[str]) -> tuple[Counter[CheckRule], Counter[CheckRule]]:
