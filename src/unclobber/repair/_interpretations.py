@@ -155,6 +155,7 @@ def _views_detached() -> _Calls:
     detached: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def call(func: Any, args: Any, kwargs: Any) -> Any:
+        """Call with the detached tensors in place of their views, or note a view that is detached."""
         if getattr(func, "__name__", "") == "detach_" and args and args[0]._is_view():
             detached[id(args[0])] = args[0], args[0].detach()
             return args[0]

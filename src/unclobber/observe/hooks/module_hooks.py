@@ -51,10 +51,6 @@ def install(patches: Patches) -> None:
         patches.stand_in(home, name, _noting, given, patches)
 
 
-def _is_hooks(node: Any) -> bool:
-    return bool(node.name() == compat.entries.MODULE_HOOK + "Backward")
-
-
 def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Callable[..., Any]:
     """Return a replacement for one method of ``BackwardHook``, which notes the views that it makes."""
 
@@ -65,7 +61,7 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
             return made
         for view in made if isinstance(made, tuple) else (made,):
             node = compat.graph.grad_fn(view) if isinstance(view, torch.Tensor) else None
-            if node is not None and _is_hooks(node):
+            if node is not None and node.name() == f"{compat.entries.MODULE_HOOK}Backward":
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
                 code = code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
                 _hooked[node] = Hooked(weakref.ref(self.module), of_program(), given, code)
