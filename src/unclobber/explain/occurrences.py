@@ -271,10 +271,13 @@ def _by_itself(conflict: conflicts.HarmfulOperation, session: SessionView) -> Oc
         )
         return finding
 
+    def bare_fact() -> str | None:
+        return getattr(rule_of(code, variant), "BARE_FACT", None)
+
     return Occurrence(
         lambda: (code, variant, user_place(stack)),
         make,
-        lambda: KnownFacts(code, message=getattr(rule_of(code, variant), "BARE_FACT", None), variant=variant),
+        lambda: KnownFacts(code, message=or_default(bare_fact, None), variant=variant),
     )
 
 
