@@ -21,8 +21,9 @@ FILE = Path(syntax.__file__).with_name("operations.json")
 @pytest.mark.skipif(
     torch.__version__.partition("+")[0] != torch_table().torch, reason="the table is another torch's"
 )
-def test_it_is_what_this_torch_says():
+def test_it_is_what_this_torch_says(monkeypatch):
     """Every line, made anew from the derivative table and torch's databases."""
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
     made = runpy.run_path(str(ROOT / "tools" / "operations_table.py"), run_name="tool")["text"]()
     assert made.splitlines() == FILE.read_text(encoding="utf-8").splitlines()
 
