@@ -37,7 +37,7 @@ class Pending(NamedTuple):
     suspicion: Suspicion
 
 
-class Step(NamedTuple):
+class ParameterUpdate(NamedTuple):
     """A parameter update: ``optimizer.step()``, or a write through ``.data``."""
 
     clock: int
@@ -68,7 +68,7 @@ class FlowState:
     attributes: dict[str, Value] = field(default_factory=dict)
     kept: dict[int, frozenset[Kept]] = field(default_factory=dict)
     pending: dict[tuple[SourceSpan, SourceSpan, str], Pending] = field(default_factory=dict)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ParameterUpdate, ...] = ()
     freed: dict[int, SourceSpan] = field(default_factory=dict)
     held: dict[int, frozenset[Held]] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)

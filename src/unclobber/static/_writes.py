@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState, Held, Kept, Pending, Step
+from ._state import FlowState, Held, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value
 
 _INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer", "library", "sequence"})
@@ -269,7 +269,7 @@ def updated(
     run: FileRun, state: FlowState, owners: frozenset[str], node: ast.expr, rule: CheckRule, confidence: int
 ) -> None:
     """Record a parameter update: an optimizer's step, or a write to ``.data``."""
-    state.steps += (Step(run.tick(), owners, run.span(node), rule, confidence),)
+    state.steps += (ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence),)
 
 
 def hold(
