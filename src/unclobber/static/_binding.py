@@ -33,7 +33,7 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
     match target:
         case ast.Name(id=name):
             forget(name, state)
-            if value.kind == "unknown" and not value.name and name in run.index.trained:
+            if value.kind == "unknown" and name in run.index.trained and value.name not in run.index.trained:
                 # Not sure: a factory may have frozen it (StyleGAN3's `training_loop.py`).
                 value = replace(value, name=name, given=False)
             state.names[name] = named(value, name)

@@ -78,7 +78,7 @@ class FlowState:
     """Storages whose value certainly is a tensor."""
     guards: Guards = frozenset()
     bound_if: dict[tuple[str, bool], dict[str, tuple[Value, Value]]] = field(default_factory=dict)
-    """By a condition, the names that its branch bound: the value after both branches, and the branch's own."""
+    """By a condition, the names that its branch bound: the value after both branches, and the one before."""
     mode: Mode = 0
     quiet: int = 0
     """Steps of confidence that a suspicion loses here, because nothing is trained."""

@@ -176,8 +176,8 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
 
 
 def _otherwise(node: ast.If) -> list[ast.stmt]:
-    """Return the statements that run if the test fails: of ``if x == "a": … elif x == "b": …`` without an else
-    the second branch, because such a chain names all cases (SAGAN's ``adv_loss``)."""
+    """Return the statements that run if the test fails; the last branch of ``if x == 1: … elif x == 2: …``,
+    because such a chain names all cases (``adv_loss`` of SAGAN's trainer)."""
     match node.orelse:
         case [ast.If(orelse=[]) as last] if _subject(node.test) and _subject(node.test) == _subject(
             last.test
