@@ -269,9 +269,10 @@ def test_frozen_parameters_are_no_leaves():
                 return x
         """, "x += y", id="a module whose weight is normalised"),
     pytest.param("""
-        def forward(qkv, mode, x):
+        qkv = nn.Linear(3, 6)
+        def forward(mode, x):
             if mode:
-                q, k = (qkv @ x).chunk(2)
+                q, k = qkv(x).chunk(2, dim=-1)
             else:
                 q = k = x.clone()
             q *= 2
