@@ -33,7 +33,7 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
     match target:
         case ast.Name(id=name):
             forget(name, state)
-            if value.kind == "unknown" and not value.name and name in run.index.trained:
+            if value.kind == "unknown" and name in run.index.trained and value.name not in run.index.trained:
                 # Not sure: a factory may have frozen it (StyleGAN3's `training_loop.py`).
                 value = replace(value, name=name, given=False)
             state.names[name] = named(value, name)
@@ -52,6 +52,8 @@ def forget(name: str, state: FlowState) -> None:
     # A part of a longer name matches, too: a lost condition costs precision, a stale one hides a write.
     if any(name in text for text, _ in state.guards):
         state.guards = frozenset((text, holds) for text, holds in state.guards if name not in text)
+    for condition in [condition for condition in state.bound_if if name in condition[0]]:
+        del state.bound_if[condition]
 
 
 def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: FlowState) -> None:

@@ -255,6 +255,7 @@ def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the tensor as a leaf; a tensor with a history becomes none, and an argument may have one."""
     receiver = call.receiver
     if call.first.data == Constant(False):
+        run.frozen |= receiver.owners
         return replace(receiver, grad=Grad.NO, leaf=Leaf.NO)
     leaf = receiver.leaf if receiver.grad == Grad.YES or receiver.may else Leaf.LEAF
     made = leaf_of(receiver, Leaf.NO if receiver.given else leaf, receiver.made or run.span(call.node))

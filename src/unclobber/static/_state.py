@@ -77,6 +77,8 @@ class FlowState:
     sure: set[int] = field(default_factory=set)
     """Storages whose value certainly is a tensor."""
     guards: Guards = frozenset()
+    bound_if: dict[tuple[str, bool], dict[str, tuple[Value, Value]]] = field(default_factory=dict)
+    """By a condition, the names that its branch bound: the value after both branches, and the one before."""
     mode: Mode = 0
     quiet: int = 0
     """Steps of confidence that a suspicion loses here, because nothing is trained."""
@@ -96,6 +98,13 @@ class FlowState:
     def is_sure(self, value: Value) -> bool:
         """Return whether the value certainly is a tensor."""
         return value.sure or bool(value.places & self.sure)
+
+    def assume(self, condition: tuple[str, bool]) -> None:
+        """Note that a condition holds, and give names the values that they got where it held before."""
+        self.guards |= {condition}
+        for name, (joined, value) in self.bound_if.get(condition, {}).items():
+            if self.names.get(name) is joined:
+                self.names[name] = value
 
     def lose_history(self, prefix: str) -> None:
         """Note that the attributes whose names begin so may be bound anew."""
@@ -140,6 +149,7 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     merged.sure |= b.sure
     merged.steps = tuple(dict.fromkeys(merged.steps + b.steps))
     merged.guards = a.guards & b.guards
+    merged.bound_if = {key: names for key, names in a.bound_if.items() if b.bound_if.get(key) is names}
     return merged
 
 

@@ -157,11 +157,41 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     # (test_exclusive_branches in tests/check/test_check_programs.py).
     yes, no, outside = state.copy(), state, state.quiet
     for branch, holds in ((yes, True), (no, False)):
-        branch.guards |= {(text, holds != negated)}
+        branch.assume((text, holds != negated))
         branch.quiet += int(_is_evaluation(node.test, holds=holds))
-    left, right = run.execute(node.body, yes), run.execute(node.orelse, no)
+    left, right = run.execute(node.body, yes), run.execute(_otherwise(node), no)
     left.quiet = right.quiet = outside
-    return merge(left, right)
+    ends = {(text, not negated): left.names, (text, negated): right.names}
+    merged = merge(left, right)
+    if not any(isinstance(part, ast.Call) for part in ast.walk(test)):
+        for condition, names in ends.items():
+            bound = {
+                name: (merged.names[name], value)
+                for name, value in names.items()
+                if name in merged.names and merged.names[name] is not value
+            }
+            if bound:
+                merged.bound_if[condition] = bound
+    return merged
+
+
+def _otherwise(node: ast.If) -> list[ast.stmt]:
+    """Return the statements that run if the test fails; the last branch of ``if x == 1: … elif x == 2: …``,
+    because such a chain names all cases (``adv_loss`` of SAGAN's trainer)."""
+    match node.orelse:
+        case [ast.If(orelse=[]) as last] if _subject(node.test) and _subject(node.test) == _subject(
+            last.test
+        ):
+            return last.body
+    return node.orelse
+
+
+def _subject(test: ast.expr) -> str | None:
+    """Return the text of what a test compares with one value; None for other tests."""
+    match test:
+        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant()]):
+            return ast.unparse(left)
+    return None
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:

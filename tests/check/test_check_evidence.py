@@ -1,0 +1,315 @@
+"""What a check takes for a network, a graph or a list comes from where it was made, and not from its name."""
+
+from __future__ import annotations
+
+import pytest
+from test_check_programs import found_in
+
+GAN = """
+    def train(loader):
+        g, d = {make}
+        og = torch.optim.Adam(g.parameters())
+        od = torch.optim.Adam(d.parameters())
+        for x in loader:
+            score = d(g(x))
+            loss = score.mean()
+            loss.backward(retain_graph=True)
+            og.step()
+            other = {other}.pow(2).mean()
+            other.backward()
+            od.step()
+"""
+
+
+@pytest.mark.parametrize("make", ["Gen(), Disc()", "build('g'), build('d')", "loader.one, loader.two"])
+def test_what_an_optimizer_trains_is_a_network(make):
+    """A value whose ``parameters()`` are trained is a network, wherever it comes from."""
+    found = found_in(GAN.format(make=make, other="score"))
+    assert found == [("UC101", "high", "og.step()")]
+    assert found_in(GAN.format(make=make, other="d(g(x).detach())")) == []
+
+
+AGENT = """
+    class Agent:
+        def __init__(self, actor, critic, optimizer_class):
+            self.actor, self.critic = actor, critic
+            self.actor_optimizer = optimizer_class(self.actor.parameters(), lr=0.1)
+            self.critic_optimizer = optimizer_class(self.critic.parameters(), lr=0.1)
+        def fit(self, obs, target):
+            actor_loss = -self.critic(obs, self.actor(obs)).mean()
+            critic_loss = (self.critic(obs, obs) - target).pow(2).mean()
+            {steps}
+"""
+BACKWARD_FIRST = (
+    "actor_loss.backward(); self.actor_optimizer.step(); critic_loss.backward(); self.critic_optimizer.step()"
+)
+
+
+def test_an_optimizer_of_a_class_that_was_passed_in():
+    """What is made of ``parameters()`` and is called an optimizer steps."""
+    steps = "critic_loss.backward(); self.critic_optimizer.step(); actor_loss.backward()"
+    assert [code for code, *_ in found_in(AGENT.format(steps=steps))] == ["UC101"]
+    assert found_in(AGENT.format(steps=BACKWARD_FIRST)) == []
+
+
+@pytest.mark.parametrize("body", [
+    pytest.param("""
+        from models import *
+        critic = MultiDiscriminator()
+        for x in loader:
+            critic.compute_loss(x, 1).backward()
+            critic.compute_loss(x, 0).backward()
+        """, id="a class by its name"),
+    pytest.param("""
+        def ppo(make_actor_critic, data):
+            ac = make_actor_critic(3)
+            for i in range(8):
+                ac.v(data).mean().backward()
+                ac.pi(data).mean().backward()
+        """, id="a factory by its name"),
+    pytest.param("""
+        class Agent:
+            def fit(self, batch):
+                losses, stats = self.compute_loss(batch)
+                losses.policy.backward()
+                losses.value.backward()
+        """, id="items of a named tuple"),
+    pytest.param("""
+        class Agent:
+            def fit(self, batch):
+                losses = self.compute_losses(batch)
+                losses["q1"].backward()
+                losses["q2"].backward()
+        """, id="items of a dictionary"),
+    pytest.param("""
+        from utils import repackage_hidden
+        def train(model, optimizer, chunks, h):
+            for x in chunks:
+                h = repackage_hidden(h)
+                y, h = model(x, h)
+                optimizer.zero_grad()
+                y.sum().backward()
+                optimizer.step()
+        """, id="a state that a function of another file detaches"),
+    pytest.param("""
+        def update(critic, buffer):
+            values = critic(buffer.states)
+            torch.set_grad_enabled(True)
+            for state in buffer:
+                (critic(state) - values).mean().backward()
+            torch.set_grad_enabled(False)
+        """, id="gradients are turned on later"),
+])  # fmt: skip
+def test_no_graph_is_shared(body):
+    """Two backwards are told only where they surely meet in one graph."""
+    assert found_in(body) == []
+
+
+@pytest.mark.parametrize("body", [
+    pytest.param("""
+        class Detect(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.m = nn.ModuleList(nn.Conv2d(c, 8, 1) for c in (4, 8))
+            def forward(self, x):
+                for i in range(2):
+                    x[i] = self.m[i](x[i])
+                    x[i] = x[i].sigmoid()
+                return x
+        """, id="feature maps by number"),
+    pytest.param("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.backbone, self.spp = build(), nn.Conv2d(8, 8, 1)
+            def forward(self, x):
+                features = self.backbone(x)
+                features[-1] = self.spp(features[-1])
+                return features
+        """, id="the last feature map"),
+    pytest.param("""
+        def indices(n, more):
+            order = list(torch.randperm(n))
+            order += order[:more]
+            return order
+        """, id="a list of a tensor's elements"),
+])  # fmt: skip
+def test_a_list_of_tensors_is_no_tensor(body):
+    """What is indexed by a number, or made by ``list``, may be a list, whose items are bound anew."""
+    assert found_in(body) == []
+
+
+def test_a_parameter_is_used_where_it_is_read():
+    """A weight that each round reads anew is not overwritten by the last round's step."""
+    loop = """
+        layer = nn.Linear(4, 4)
+        opt = torch.optim.SGD(layer.parameters(), 0.1)
+        {before}
+        for x in torch.randn(3, 5, 4):
+            {inside}
+            loss = F.linear(x, w).pow(2).mean()
+            opt.zero_grad()
+            loss.backward()
+            opt.step()
+    """
+    assert found_in(loop.format(before="", inside="w = layer.weight.clone()")) == []
+    assert found_in(loop.format(before="w = layer.weight * 2", inside="")) != []
+
+
+SCALAR = """
+    class Scalar(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.constant = nn.Parameter(torch.tensor(1.0))
+        def forward(self):
+            return {returned}
+    scale = Scalar()
+    opt = torch.optim.SGD(scale.parameters(), 0.1)
+    y = scale().exp() * torch.randn(3)
+    opt.step()
+    y.sum().backward()
+"""
+
+
+def test_a_module_that_returns_its_parameter_saves_nothing():
+    """``exp`` keeps its result, so a step of the parameter does no harm."""
+    assert found_in(SCALAR.format(returned="self.constant")) == []
+
+
+def test_a_chain_of_conditions_names_all_cases():
+    """After ``if mode == 'a' … elif mode == 'b'`` no value of the round before is left."""
+    body = """
+        def train(net, args, loader):
+            opt = torch.optim.Adam(net.parameters())
+            for x in loader:
+                if args.mode == "a":
+                    y = net(x)
+                {second}
+                y.sum().backward()
+                opt.step()
+    """
+    assert found_in(body.format(second='elif args.mode == "b":\n                    y = net(x + 1)')) == []
+
+
+def test_a_condition_that_holds_again():
+    """Names have the values that they got where the same condition held before."""
+    body = """
+        def train(net, recurrent, loader):
+            opt = torch.optim.Adam(net.parameters())
+            for x, start in loader:
+                if recurrent:
+                    h = start
+                for part in x:
+                    if recurrent:
+                        y, h = net(part, h)
+                    else:
+                        y = net(part)
+                y.sum().backward()
+                opt.step()
+    """
+    assert found_in(body) == []
+
+
+def test_frozen_parameters_are_no_leaves():
+    """A function that sets ``requires_grad`` of all parameters to False is followed."""
+    body = """
+        def toggle(net, on):
+            for p in net.parameters():
+                p.requires_grad_(on)
+        def average(target, source):
+            toggle(target, {on})
+            for p, q in zip(target.parameters(), source.parameters()):
+                p.copy_(q)
+    """
+    assert found_in(body.format(on="False")) == []
+    assert [code for code, *_ in found_in(body.format(on="True"))] == ["UC201"]
+
+
+@pytest.mark.parametrize(("body", "blamed"), [
+    pytest.param("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layers = nn.ModuleList([nn.Conv2d(3, 3, 3) for _ in range(3)])
+            def features(self, x):
+                out = []
+                for layer in self.layers:
+                    x = torch.relu(layer(x))
+                    out.append(x)
+                return out
+            def forward(self, x):
+                low, middle, high = self.features(x)
+                high += low
+                return high
+        """, "high += low", id="one of the results in a list"),
+    pytest.param("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.ModuleList()
+                for i in range(3):
+                    self.blocks.append(nn.Sequential(nn.Linear(3, 3), nn.ReLU()))
+            def forward(self, x):
+                for block in self.blocks:
+                    y = block(x)
+                    y += x
+                    x = y
+                return x
+        """, "y += x", id="modules that a loop appends"),
+    pytest.param("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv1d(4, 4, 3)
+                self.conv = nn.Sequential(nn.utils.weight_norm(self.conv, dim=2), nn.GELU())
+            def forward(self, x):
+                x = x.clone()
+                y = self.conv(x.transpose(1, 2))
+                x += y
+                return x
+        """, "x += y", id="a module whose weight is normalised"),
+    pytest.param("""
+        qkv = nn.Linear(3, 6)
+        def forward(mode, x):
+            if mode:
+                q, k = qkv(x).chunk(2, dim=-1)
+            else:
+                q = k = x.clone()
+            q *= 2
+            return q @ k
+        """, "q *= 2", id="one of several views in one branch"),
+    pytest.param("""
+        class Sparse(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, dim):
+                top, _ = x.max(dim=dim, keepdim=True)
+                x -= top
+                return x.clamp(min=0)
+            @staticmethod
+            def backward(ctx, grad):
+                return grad, None
+        """, "x -= top", id="an augmented assignment in a Function"),
+])  # fmt: skip
+def test_is_found(body, blamed):
+    """Faults of public code that a check missed are told at their lines."""
+    assert blamed in [text for *_, text in found_in(body)]
+
+
+EMBEDS = """
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.vision = nn.Embedding(9, 4), nn.Linear(2, 4)
+        def forward(self, ids, pixels):
+            embeds = self.embed(ids){clone}
+            embeds[ids == 0] = self.vision(pixels)
+            return embeds
+"""
+
+
+def test_an_embedding_that_is_written_by_a_mask():
+    """With ``enable_input_require_grads()`` the embedding's result is a leaf."""
+    assert found_in(EMBEDS.format(clone="")) == [
+        ("UC201", "medium", "embeds[ids == 0] = self.vision(pixels)")
+    ]
+    assert found_in(EMBEDS.format(clone=".clone()")) == []
