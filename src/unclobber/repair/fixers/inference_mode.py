@@ -12,7 +12,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, is_place, walk
+from .._syntax import Source, flat, is_place, walk
 from ..project import Project
 from ._blocks import line_in, under
 from ._comments import without_decorator
@@ -134,9 +134,7 @@ def _is_idle(line: cst.CSTNode) -> bool:
         return False
     for small in line.body:
         value = small.value if isinstance(small, cst.Return) else None
-        parts = (
-            [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value] if value else []
-        )
+        parts = flat(value) if value else ()
         if not isinstance(small, (cst.Pass, cst.Import, cst.ImportFrom, cst.Return)) or not all(
             map(is_place, parts)
         ):
