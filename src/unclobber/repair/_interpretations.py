@@ -17,7 +17,8 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..observe.record import same_bits
-from ..torch_internals import compat, views
+from ..syntax import torch_table
+from ..torch_internals import compat
 from ..torch_internals.compat.compilers import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
@@ -118,7 +119,9 @@ def _views_one_by_one(func: Any, args: Any, kwargs: Any) -> Any:
     """Call an operation; return the views that ``chunk``, ``split`` or ``unbind`` takes as separate views."""
     answer = func(*args, **kwargs)
     whole = args[0] if args else kwargs.get("input", kwargs.get("tensor"))
-    if getattr(func, "__name__", "") not in views.several() or not isinstance(whole, torch.Tensor):
+    if getattr(func, "__name__", "") not in torch_table().returns_several_views or not isinstance(
+        whole, torch.Tensor
+    ):
         return answer
     if not isinstance(answer, (tuple, list)) or not torch.is_grad_enabled():
         return answer
@@ -143,8 +146,9 @@ def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:
 def _views() -> frozenset[str]:
     """Return the functions and methods that return views, without ``detach``, which the program itself uses
     to stop recording."""
-    single = views.methods() | views.SOMETIMES | views.attributes() | {"__getitem__"}
-    return (single | views.several()) - {"detach", "numpy"}
+    table = torch_table()
+    single = table.returns_views | table.may_return_view | table.view_attributes | {"__getitem__"}
+    return (single | table.returns_several_views) - {"detach", "numpy"}
 
 
 def _views_detached() -> _Calls:
