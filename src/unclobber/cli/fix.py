@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model import UnclobberError, require_installed_torch
+from ..model.text import listing
 from ..report import options_for
 from . import _unrun
 from ._errors import UsageError
@@ -258,6 +259,7 @@ def _proof_line(repair: Repair) -> str:
     return (
         f"proved to the end: output, files and state are those of {what}, and so are loss and gradients of "
         f"{leaves}, {how}, at {calls}"
+        + (f"; left out, as it changes from run to run: {listing(proof.left_out)}" if proof.left_out else "")
     )
 
 
@@ -285,6 +287,7 @@ def _proof(proof: Proof | None) -> dict[str, Any] | None:
         "reading": proof.interpretation,
         "verified": proof.verified,
         "why_not_to_end": proof.why_not_to_end or None,
+        "left_out": list(proof.left_out),
         "backward_calls": proof.backward,
         "leaves": proof.leaves,
         "largest_relative_difference": proof.largest_difference,

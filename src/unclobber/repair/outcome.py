@@ -34,6 +34,8 @@ class Proof:
     """Whether both ran to their ends with equal end states: output, files, state, random generators."""
     why_not_to_end: str = ""
     """A clause that says why not; empty if ``to_end``."""
+    left_out: tuple[str, ...] = ()
+    """What was not compared at the end, as nouns: two runs of the program as it is differ in it."""
 
     @property
     def verified(self) -> str:
