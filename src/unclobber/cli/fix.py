@@ -43,10 +43,12 @@ IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in 
     A fix is proved to the end when the edited script runs clean under watch(strict=True); when, at every
     backward call up to the one that failed and two beyond it, the loss and the gradient of every leaf equal
     those of the script as it is under guard; and when at its end it has printed and written the same and
-    leaves the same modules, optimizers, tensors and random generators. Where a run to the end takes longer
-    than --to-end, or two runs of the script as it is differ, or it asks for input, the fix is proved up to
-    the backward call that was compared last, and the reason is said. Where torch refuses the write itself,
-    the proof names the meaning that the script was run with instead, such as "with the write not recorded".
+    leaves the same modules, optimizers, tensors and random generators. Times that it
+    prints, and numbers in which two runs of the script as it is differ, are left out and named. Where a run
+    to the end takes longer than --to-end, or two runs differ in more than numbers, or it asks for input, the
+    fix is proved up to the backward call that was compared last, and the reason is said. Where torch
+    refuses the write itself, the proof names the meaning that the script was run with instead, such as "with
+    the write not recorded".
 
     The script is run many times, each time from its start in a process of its own and in a copy of its
     folder (of up to 256 MiB; in a larger one it runs where it is, which is said). Files elsewhere that it

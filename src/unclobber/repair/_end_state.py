@@ -44,7 +44,7 @@ class EndState:
     random: dict[str, str]
     state: State
     times: tuple[str, ...] = ()
-    """The streams and files whose texts are compared without the times that they tell."""
+    """The streams and files whose texts are compared without the times in them."""
 
 
 @dataclass
@@ -155,8 +155,8 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 
 
 def _shape(line: str, number: int) -> str:
-    """Return a line with ``#`` for each number in it; without a word in it, such lines are told by their own
-    number as well."""
+    """Return a line with ``#`` for each number in it. The line's own number stands before it if it has no
+    letters, because lines of numbers alone look alike."""
     shape = _NUMBER.sub("#", line)
     return shape if any(map(str.isalpha, shape)) else f"{number}: {shape}"
 
@@ -224,7 +224,7 @@ _WARNING = re.compile(r"^.*?:(?:\d+|…): (\w*Warning: .*)\n(?:  .*\n)?", re.MUL
 def _without_times(text: str) -> tuple[str, bool]:
     """Return a text without its times, and whether there were any.
 
-    Of a bar, which redraws itself and tells times, only the last form counts, because time decides how often
+    Of a bar, which redraws itself and shows times, only the last form counts, because time decides how often
     it is drawn.
     """
     lines = []
@@ -245,7 +245,7 @@ def _content(path: str) -> tuple[str, bool]:
 
 
 def _text(path: str, sources: list[str]) -> tuple[str, bool]:
-    """Return a stream's text, and whether it told times, which are left out.
+    """Return a stream's text without its times, and whether there were any.
 
     It has no addresses of objects and no line numbers of the program's own files, because an edit moves both.
     Each warning stands once, at the end, without its place: in the reference it may name a line of

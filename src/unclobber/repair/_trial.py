@@ -46,7 +46,7 @@ class Trial:
         self.not_to_end = "what is compared is one step" if not beyond else ""
         """The reason why no run can be compared at its end, as a clause."""
         self.left_out: tuple[str, ...] = ()
-        """What no comparison of end states counts, because two runs of the program differ in it."""
+        """Parts that are not compared at the end, because runs of the program as it is differ in them."""
         self.references: dict[frozenset[str], Reference] = {}
         self._beyond = beyond
         self._program = program

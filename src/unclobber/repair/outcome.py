@@ -35,7 +35,8 @@ class Proof:
     why_not_to_end: str = ""
     """A clause that says why not; empty if ``to_end``."""
     left_out: tuple[str, ...] = ()
-    """What was not compared at the end, as nouns: two runs of the program as it is differ in it."""
+    """Parts, as nouns, that were not compared at the end, because runs of the program as it is differ in
+    them."""
 
     @property
     def verified(self) -> str:
