@@ -8,7 +8,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...syntax import is_in_place, torch_table
-from .._syntax import Source, called_name, expression, root_name
+from .._syntax import Source, called_name, expression, is_name, root_name
 
 # Names that end in an underscore but have no out-of-place form.
 _NOT_OURS = frozenset(
@@ -105,9 +105,7 @@ def without_inplace(call: cst.Call) -> cst.Call | None:
     for index, argument in enumerate(call.args):
         named = argument.keyword is not None and argument.keyword.value == "inplace"
         placed = argument.keyword is None and not argument.star and index == position
-        if not (named or placed) or not (
-            isinstance(argument.value, cst.Name) and argument.value.value == "True"
-        ):
+        if not (named or placed) or not is_name(argument.value, "True"):
             continue
         # Positional arguments follow, so the position must stay filled.
         if placed and index + 1 < len(call.args) and call.args[index + 1].keyword is None:

@@ -137,10 +137,8 @@ def carried_on(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str,
     if not isinstance(last, cst.SimpleStatementLine):
         return
     for name in dict.fromkeys(source.code(node) for node in _carried_reads(source, loop)):
-        forms = [f"tuple(one.detach() for one in {name})"]
-        if _may_be_none(source, name):
-            forms.insert(0, f"{name}.detach()")
-        for form in forms:
+        alone = [f"{name}.detach()"] if _may_be_none(source, name) else []
+        for form in (*alone, f"tuple(one.detach() for one in {name})"):
             text = source.inserted(last.body[-1], after=[f"{name} = {form}"])
             if text is not None:
                 yield text, f"`{name}`"

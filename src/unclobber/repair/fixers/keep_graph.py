@@ -14,7 +14,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import KEPT, Candidate
-from .._syntax import Source, calls, names_in, walk, with_argument
+from .._syntax import Source, calls, is_name, names_in, walk, with_argument
 from ..project import Project
 from ._blocks import calls_method, in_order, line_in, shortened
 from ._sites import callers
@@ -94,7 +94,7 @@ def retained(source: Source, statement: cst.CSTNode) -> Iterator[str]:
     for call in calls(statement, _BACKWARDS):
         said = [a for a in call.args if a.keyword is not None and a.keyword.value == "retain_graph"]
         if said:
-            if isinstance(said[0].value, cst.Name) and said[0].value.value == "False":
+            if is_name(said[0].value, "False"):
                 yield source.replaced({said[0].value: cst.Name("True")})
             continue
         yield source.replaced({call: with_argument(call, "retain_graph=True")})
