@@ -132,11 +132,10 @@ def command(
     if rounds.failure is not None:
         sys.stderr.write(rounds.failure.details)
         raise UnclobberError(f"{rounds.failure.reason}.")
-    # Rendered before the files are written, because the texts quote their source lines as they were.
+    # Before the files are written, because all of them quote the lines as they were.
     stories = proofs = ""
     if format_ == "text" and not (only_diff or check):
         stories, proofs = _stories(rounds), _fix_sentences(rounds)
-    # Before the files are written, because both quote the lines as they were.
     report, diff = rounds.report(("-m", *words) if as_module else words), rounds.diff
     written = rounds.write() if write and rounds.proved else []
     if only_diff:

@@ -218,7 +218,8 @@ _TIMES = re.compile(
     r"|\d[\d.,]*(?:e[-+]\d+)?(?:[mµun]?s|min|h| ?(?:secs?|seconds?|minutes?|hours?))\b"
 )
 """Times as programs print them. No two runs agree in them, so they are compared with nothing."""
-_WARNING = re.compile(r"^.*?:(?:\d+|…): (\w*Warning: .*)\n(?:  .*\n)?", re.MULTILINE)
+_WARNING = re.compile(r"^.*?:(?:\d+|…): (\w*Warning: .*\n)(?:((?:\S.*\n){,4}?)  \S.*\n)?", re.MULTILINE)
+"""A warning as Python prints it: its place, its message, which torch may break into lines, and its line."""
 
 
 def _without_times(text: str) -> tuple[str, bool]:
@@ -258,6 +259,7 @@ def _text(path: str, sources: list[str]) -> tuple[str, bool]:
     if sources:
         names = "|".join(map(re.escape, sorted(set(sources))))
         text = re.sub(rf"((?:{names})(?:\", line |:))\d+", r"\1…", text)
-    text = "\n".join([_WARNING.sub("", text), *sorted(set(_WARNING.findall(text)))])
+    warnings = sorted({"".join(message) for message in _WARNING.findall(text)})
+    text = "".join([_WARNING.sub("", text), *warnings])
     text, times = _without_times(text)
     return text if os.path.getsize(path) <= _MOST_TEXT else f"{text}\n{digest(path)}", times

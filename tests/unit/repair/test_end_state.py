@@ -68,6 +68,8 @@ def test_what_an_edit_moves(seen):
     assert seen("other.py:12: AUserWarning") != seen("other.py:13: UserWarning")
     warning = "a/other.py:12: UserWarning: sizes differ\n  loss(y)\n"
     assert seen(f"1\n{warning}2\n{warning}") == seen(f"1\n2\n{warning.replace('12', '7')}") != seen("1\n2\n")
+    long = "a.py:1: UserWarning: to a scalar\nConsider detach() (Triggered at x.cpp:8.)\n  float(y)\n"
+    assert seen(long) == seen(long.replace("float(y)", "func(*args)")) != seen(long.replace("detach", "item"))
 
 
 BAR = "\r  0%|   | 0/4 [00:00<?, ?it/s]\r {:3}%|█  | 4/4 [00:01<00:00,  {}, loss={}]\n"
