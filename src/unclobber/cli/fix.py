@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model import UnclobberError, require_installed_torch
+from ..model.text import listing
 from ..report import options_for
 from . import _unrun
 from ._errors import UsageError
@@ -42,10 +43,12 @@ IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in 
     A fix is proved to the end when the edited script runs clean under watch(strict=True); when, at every
     backward call up to the one that failed and two beyond it, the loss and the gradient of every leaf equal
     those of the script as it is under guard; and when at its end it has printed and written the same and
-    leaves the same modules, optimizers, tensors and random generators. Where a run to the end takes longer
-    than --to-end, or two runs of the script as it is differ, or it asks for input, the fix is proved up to
-    the backward call that was compared last, and the reason is said. Where torch refuses the write itself,
-    the proof names the meaning that the script was run with instead, such as "with the write not recorded".
+    leaves the same modules, optimizers, tensors and random generators. Times that it
+    prints, and numbers in which two runs of the script as it is differ, are left out and named. Where a run
+    to the end takes longer than --to-end, or two runs differ in more than numbers, or it asks for input, the
+    fix is proved up to the backward call that was compared last, and the reason is said. Where torch
+    refuses the write itself, the proof names the meaning that the script was run with instead, such as "with
+    the write not recorded".
 
     The script is run many times, each time from its start in a process of its own and in a copy of its
     folder (of up to 256 MiB; in a larger one it runs where it is, which is said). Files elsewhere that it
@@ -129,11 +132,10 @@ def command(
     if rounds.failure is not None:
         sys.stderr.write(rounds.failure.details)
         raise UnclobberError(f"{rounds.failure.reason}.")
-    # Rendered before the files are written, because the texts quote their source lines as they were.
+    # Before the files are written, because all of them quote the lines as they were.
     stories = proofs = ""
     if format_ == "text" and not (only_diff or check):
         stories, proofs = _stories(rounds), _fix_sentences(rounds)
-    # Before the files are written, because both quote the lines as they were.
     report, diff = rounds.report(("-m", *words) if as_module else words), rounds.diff
     written = rounds.write() if write and rounds.proved else []
     if only_diff:
@@ -258,6 +260,7 @@ def _proof_line(repair: Repair) -> str:
     return (
         f"proved to the end: output, files and state are those of {what}, and so are loss and gradients of "
         f"{leaves}, {how}, at {calls}"
+        + (f"; left out, as it changes from run to run: {listing(proof.left_out)}" if proof.left_out else "")
     )
 
 
@@ -285,6 +288,7 @@ def _proof(proof: Proof | None) -> dict[str, Any] | None:
         "reading": proof.interpretation,
         "verified": proof.verified,
         "why_not_to_end": proof.why_not_to_end or None,
+        "left_out": list(proof.left_out),
         "backward_calls": proof.backward,
         "leaves": proof.leaves,
         "largest_relative_difference": proof.largest_difference,

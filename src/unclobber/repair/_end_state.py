@@ -7,6 +7,7 @@ difference; whatever it removes or changes is one.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import hashlib
 import io
@@ -14,14 +15,14 @@ import os
 import random
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 import torch
 
-from ._job import Different
+from ._job import Different, Slot
 from ._leftovers import digest
 from ._living import Living
 from ._recorder import BackwardRecord
@@ -42,6 +43,8 @@ class EndState:
     """Path of each written file to a digest of its content."""
     random: dict[str, str]
     state: State
+    times: tuple[str, ...] = ()
+    """The streams and files whose texts are compared without the times in them."""
 
 
 @dataclass
@@ -77,12 +80,17 @@ def end_state_of(
     names = [os.path.basename(str(module.__file__)) for module in own.values()]
     modules = {name: vars(module) for name, module in own.items()}
     state = Walk(frozenset(name.partition(".")[0] for name in own)).walk(modules, living.objects())
+    streams = {name: _text(path, names) for name, path in printed.items()}
+    written = {path: _content(path) for path in files if os.path.isfile(path)}
+    timed = [name for name, (_, times) in streams.items() if times]
+    timed += [f"`{os.path.basename(path)}`" for path, (_, times) in written.items() if times]
     return EndState(
         how,
-        {name: _text(path, names) for name, path in printed.items()},
-        {path: digest(path) for path in files if os.path.isfile(path)},
+        {name: text for name, (text, _) in streams.items()},
+        {path: content for path, (content, _) in written.items()},
         generators,
         state,
+        tuple(timed),
     )
 
 
@@ -100,20 +108,25 @@ def generators() -> dict[str, str]:
     return digests
 
 
-def compare_end_states(reference: EndState, other: EndState, **state_options: Any) -> list[Different]:
+def compare_end_states(
+    reference: EndState, other: EndState, unsteady: frozenset[Slot] = frozenset(), **state_options: Any
+) -> list[Different]:
     """Return the differences of ``other`` from ``reference``.
 
     Args:
         reference: The end state of the guarded original.
         other: That of a candidate, or of the original's second run.
+        unsteady: Numbers of the printed texts in which two runs of the original differ.
         state_options: See ``_state.differences``.
     """
     different = []
     if reference.how != other.how:
         different.append(Different("ending", f"it ends otherwise: {other.how} instead of {reference.how}"))
     for stream, text in reference.printed.items():
-        if text != other.printed[stream]:
-            different.append(Different(stream, _first_other_line(stream, text, other.printed[stream])))
+        mine, theirs = (_without_slots(printed, unsteady) for printed in (text, other.printed[stream]))
+        if mine != theirs:
+            slots = frozenset(_other_slots(mine, theirs))
+            different.append(Different(stream, _first_other_line(stream, mine, theirs), slots=slots))
     for path in sorted(reference.files.keys() | other.files.keys()):
         if reference.files.get(path) != other.files.get(path):
             what = (
@@ -136,6 +149,41 @@ def _first_other_line(stream: str, reference: str, other: str) -> str:
         if a != b:
             return f"line {number} of {stream} is {_short(b)} instead of {_short(a)}"
     return f"{stream} has {len(theirs)} lines instead of {len(mine)}"
+
+
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
+
+
+def _shape(line: str, number: int) -> str:
+    """Return a line with ``#`` for each number in it. The line's own number stands before it if it has no
+    letters, because lines of numbers alone look alike."""
+    shape = _NUMBER.sub("#", line)
+    return shape if any(map(str.isalpha, shape)) else f"{number}: {shape}"
+
+
+def _other_slots(mine: str, theirs: str) -> Iterator[Slot]:
+    """Yield the numbers in which two texts differ; none if they differ in anything else."""
+    lines, others = mine.split("\n"), theirs.split("\n")
+    if [_NUMBER.sub("#", line) for line in lines] != [_NUMBER.sub("#", line) for line in others]:
+        return
+    for number, pair in enumerate(zip(lines, others, strict=True)):
+        for slot, (a, b) in enumerate(zip(*map(_NUMBER.findall, pair), strict=True)):
+            if a != b:
+                yield _shape(pair[0], number), slot
+
+
+def _without_slots(text: str, slots: frozenset[Slot]) -> str:
+    """Return a text without some numbers of its lines."""
+    if not slots:
+        return text
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        shape, parts = _shape(line, number), _NUMBER.split(line)
+        for slot in range(len(parts) // 2):
+            if (shape, slot) in slots:
+                parts[2 * slot + 1] = "…"
+        lines[number] = "".join(parts)
+    return "\n".join(lines)
 
 
 def _short(text: str) -> str:
@@ -162,9 +210,48 @@ def _hash(data: bytes) -> str:
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 
 
-def _text(path: str, sources: list[str]) -> str:
-    """Return a stream's text without addresses of objects and line numbers of the program's own files,
-    because an edit moves both."""
+_TIMES = re.compile(
+    r"\d{4}-\d\d-\d\d|\d+:\d\d:\d\d(?:[.,]\d+)?"  # a date, a clock
+    r"|\d+:\d\d<(?:\d+:\d\d|\?)"  # a progress bar's: passed<left
+    r"|(?:\?|\d[\d.,]*[kKM]?) ?(?:[a-z]+/s(?:ec|econd)?|s/[a-z]+)\b"  # a rate
+    # Only words stand apart from their number, because `s`, `h` and `min` may be the name of the next one.
+    r"|\d[\d.,]*(?:e[-+]\d+)?(?:[mµun]?s|min|h| ?(?:secs?|seconds?|minutes?|hours?))\b"
+)
+"""Times as programs print them. No two runs agree in them, so they are compared with nothing."""
+_WARNING = re.compile(r"^.*?:(?:\d+|…): (\w*Warning: .*\n)(?:((?:\S.*\n){,4}?)  \S.*\n)?", re.MULTILINE)
+"""A warning as Python prints it: its place, its message, which torch may break into lines, and its line."""
+
+
+def _without_times(text: str) -> tuple[str, bool]:
+    """Return a text without its times, and whether there were any.
+
+    Of a bar, which redraws itself and shows times, only the last form counts, because time decides how often
+    it is drawn.
+    """
+    lines = []
+    for line in text.split("\n"):
+        *drawn, last = line.rstrip("\r").split("\r")
+        lines.append("\r".join([*(part for part in drawn if part.strip() and not _TIMES.search(part)), last]))
+    final, count = _TIMES.subn("…", "\n".join(lines))
+    return final, bool(count)
+
+
+def _content(path: str) -> tuple[str, bool]:
+    """Return a digest of a file, without the times of a text, and whether there were any."""
+    if os.path.getsize(path) <= _MOST_TEXT:
+        with contextlib.suppress(UnicodeDecodeError), open(path, encoding="utf-8", newline="") as stream:
+            text, times = _without_times(stream.read())
+            return _hash(text.encode()), times
+    return digest(path), False
+
+
+def _text(path: str, sources: list[str]) -> tuple[str, bool]:
+    """Return a stream's text without its times, and whether there were any.
+
+    It has no addresses of objects and no line numbers of the program's own files, because an edit moves both.
+    Each warning stands once, at the end, without its place: in the reference it may name a line of
+    unclobber's own, which called torch for the program (test_how_far.py, test_what_changes_from_run_to_run).
+    """
     # A program may print bytes that are no UTF-8.
     with open(path, encoding="utf-8", errors="surrogateescape", newline="") as stream:
         text = stream.read(_MOST_TEXT)
@@ -172,4 +259,7 @@ def _text(path: str, sources: list[str]) -> str:
     if sources:
         names = "|".join(map(re.escape, sorted(set(sources))))
         text = re.sub(rf"((?:{names})(?:\", line |:))\d+", r"\1…", text)
-    return text if os.path.getsize(path) <= _MOST_TEXT else f"{text}\n{digest(path)}"
+    warnings = sorted({"".join(message) for message in _WARNING.findall(text)})
+    text = "".join([_WARNING.sub("", text), *warnings])
+    text, times = _without_times(text)
+    return text if os.path.getsize(path) <= _MOST_TEXT else f"{text}\n{digest(path)}", times

@@ -70,7 +70,9 @@ def hidden(
             continue
         measured = True
         if holders.others:
-            return Hidden(f"{_all(holders.others)} also held what is written, and no longer sees the write")
+            return Hidden(
+                f"{' and '.join(holders.others)} also held what is written, and no longer sees the write"
+            )
         if not touched:
             # the edit is elsewhere, so the statement binds the same names as before
             bound = set(_bound(source.code(statement))) if candidate.drops else set(holders.names)
@@ -85,10 +87,6 @@ def hidden(
     if not measured and candidate.shared_name:
         return Hidden(f"whoever else holds the tensor `{candidate.shared_name}` no longer sees this write")
     return Hidden(never_read_again=frozenset(never_read_again))
-
-
-def _all(words: tuple[str, ...]) -> str:
-    return " and ".join(words)
 
 
 def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str]]:

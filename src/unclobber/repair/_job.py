@@ -67,6 +67,10 @@ class Surroundings:
     """Time limit for reaching the end, in seconds."""
 
 
+Slot = tuple[str, int]
+"""A number in the lines of one shape, ``epoch # took #``, by its place among the numbers, 0-based."""
+
+
 @dataclass(frozen=True, slots=True)
 class Against:
     """The reference that a run is compared with."""
@@ -76,6 +80,8 @@ class Against:
     nondeterministic: frozenset[str] = frozenset()
     """End-state entries (stdout, files, variables) that differ between runs of the unedited program; the
     comparison skips them."""
+    unsteady: frozenset[Slot] = frozenset()
+    """Printed numbers that differ between runs of the unedited program; the comparison skips them."""
     never_read_again: frozenset[str] = frozenset()
     """Global names that the program never reads again before its end."""
     detaches: bool = False
@@ -148,6 +154,8 @@ class Different:
     """The difference in words."""
     plain: bool = False
     """Whether it is a plain value of the state, such as a number or a text."""
+    slots: frozenset[Slot] = frozenset()
+    """The numbers in which two printed texts differ, if they differ in nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +177,8 @@ class Ran:
     comparison: Comparison | None = None
     at_end: tuple[Different, ...] | None = None
     """Differences of its end state from the reference's; None if that was not compared."""
+    times: tuple[str, ...] = ()
+    """The streams and files that were compared without the times in them."""
     too_long: bool = False
     """Whether it was ended because the end did not come in time."""
     called_input: bool = False

@@ -9,9 +9,10 @@ statement, results of calls as they are passed on. The code keeps its lines and 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
+from typing import Any
 
 from ..syntax import is_in_place, torch_table
 
@@ -73,18 +74,19 @@ def _statement(tree: ast.Module, line: int, column: int) -> ast.stmt | None:
 def _look(tree: ast.Module, statement: ast.stmt, key: tuple[str, int, int]) -> None:
     """Insert the probes of one statement: before it for names, around the call for a call's result."""
     before: list[ast.stmt] = []
+    new: dict[ast.AST, ast.AST | list[ast.stmt]] = {}
     for written in _written(statement):
         places, root = _peeled(written)
         if places:
-            look = ast.Expr(_any(_call(PLACE, key, place, named=True) for place in places))
-            before.append(ast.copy_location(look, statement))
+            before.append(ast.Expr(_any(_call(PLACE, key, place, named=True) for place in places)))
         elif root is not None:
-            _Replaced(root, key).visit(statement)
-    if before:
-        _insert_before(tree, statement, before)
-    for new in before:
-        for node in ast.walk(new):
+            new[root] = ast.copy_location(_call(PASSED, key, root, named=False), root)
+    for look in before:
+        for node in ast.walk(look):
             ast.copy_location(node, statement)
+    if before:
+        new[statement] = [*before, statement]
+    _Changed(new).visit(tree)
 
 
 def _written(statement: ast.stmt) -> Iterator[ast.expr]:
@@ -181,24 +183,11 @@ def _loaded(value: ast.expr) -> ast.expr:
     return new
 
 
-class _Replaced(ast.NodeTransformer):
-    """Transformer that wraps one node in a call."""
+class _Changed(ast.NodeTransformer):
+    """Transformer that puts other nodes in the place of some. They may hold the old ones."""
 
-    def __init__(self, wanted: ast.expr, key: tuple[str, int, int]) -> None:
-        self._wanted = wanted
-        self._key = key
+    def __init__(self, new: Mapping[ast.AST, ast.AST | list[ast.stmt]]) -> None:
+        self._new = new
 
-    def visit(self, node: ast.AST) -> ast.AST:
-        if node is self._wanted:
-            assert isinstance(node, ast.expr)
-            return ast.copy_location(_call(PASSED, self._key, node, named=False), node)
-        return self.generic_visit(node)
-
-
-def _insert_before(tree: ast.Module, statement: ast.stmt, new: list[ast.stmt]) -> None:
-    for node in ast.walk(tree):
-        for name, value in ast.iter_fields(node):
-            if isinstance(value, list) and any(item is statement for item in value):
-                at = next(n for n, item in enumerate(value) if item is statement)
-                getattr(node, name)[at:at] = new
-                return
+    def visit(self, node: ast.AST) -> Any:
+        return self._new.get(node, self.generic_visit(node))

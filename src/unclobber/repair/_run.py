@@ -88,6 +88,7 @@ class Run:
         whole = job.to_end and self.ended in (Ended.FINISHED, Ended.ERROR)
         end_state = self._state_at_end(generators) if whole else None
         self._record(end_state)
+        ran = replace(ran, times=() if end_state is None else end_state.times)
         self._answer(replace(ran, comparison=self._comparison(), at_end=self._compared(end_state)), "")
 
     def _failed(self, failure: BaseException) -> None:
@@ -227,6 +228,7 @@ class Run:
             different = compare_end_states(
                 reference.end_state,
                 end_state,
+                against.unsteady,
                 never_read_again=against.never_read_again,
                 detaches=against.detaches,
             )

@@ -162,7 +162,8 @@ class Search:
                 # test_where_none_of_the_best_holds_to_its_end).
                 proved = []
             if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
-                stopped = "the search ran out of time before a cure was proved"
+                limit = f"{MOST_RUNS} candidates" if self._tried >= MOST_RUNS else f"{self.seconds:g} seconds"
+                stopped = f"the search ended after {limit}, before a cure was proved"
                 break
             self._tried += 1
             self.progress(f"trying: {state.steps[-1].title}")

@@ -299,6 +299,23 @@ def single_target(node: cst.CSTNode) -> cst.BaseExpression | None:
     return node.targets[0].target if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
 
 
+def flat(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+    """Yield the elements of a tuple or list that is written out, and of those in it; else the node itself."""
+    if isinstance(node, (cst.Tuple, cst.List)):
+        for element in node.elements:
+            yield from flat(element.value)
+    else:
+        yield node
+
+
+def with_argument(call: cst.Call, code: str) -> cst.Call:
+    """Return the call with one more argument at its end, which is given as code."""
+    new = cst.ensure_type(cst.parse_expression(f"f({code})"), cst.Call).args
+    # The whitespace of a trailing comma would go before the new argument; LibCST writes a plain one.
+    last = [argument.with_changes(comma=cst.MaybeSentinel.DEFAULT) for argument in call.args[-1:]]
+    return call.with_changes(args=[*call.args[:-1], *last, *new])
+
+
 def is_name(node: cst.CSTNode | None, *names: str) -> bool:
     """Return whether a node is one of these plain names."""
     return isinstance(node, cst.Name) and node.value in names

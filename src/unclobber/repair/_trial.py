@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 
 from . import _leftovers
 from ._candidate import AS_WRITTEN
-from ._job import Against, CommandLine, Ended, HeldBy, Job, Ran, Why
+from ._job import Against, CommandLine, Ended, HeldBy, Job, Ran, Slot, Why
 from ._probes import WriteStatement
 from .outcome import Proof
 from .proof import Runner
+
+_NO_END = "it does not come to an end under guard"
 
 
 @dataclass(frozen=True)
@@ -43,11 +45,14 @@ class Trial:
         self.until = until
         self.not_to_end = "what is compared is one step" if not beyond else ""
         """The reason why no run can be compared at its end, as a clause."""
+        self.left_out: tuple[str, ...] = ()
+        """Parts that are not compared at the end, because runs of the program as it is differ in them."""
         self.references: dict[frozenset[str], Reference] = {}
         self._beyond = beyond
         self._program = program
         self._since = time.time_ns()
         self._nondeterministic: frozenset[str] = frozenset()
+        self._unsteady: frozenset[Slot] = frozenset()
 
     def watched(self, texts: Mapping[str, str], *, whole: bool = False) -> Ran:
         """Run the program with some texts, compared with nothing.
@@ -68,7 +73,10 @@ class Trial:
             file = self.runner.file(f"reference-{len(self.references)}-{self.until}")
             job = replace(self._guarded({}, interpretations), record_to=file, probes=probes)
             ran = self.runner.run(replace(job, to_end=bool(self._beyond)))
-            self.references[interpretations] = Reference(interpretations, ran, file)
+            self.references[interpretations] = reference = Reference(interpretations, ran, file)
+            # The first one may find no end where this one does, which then needs its second run, too.
+            if len(self.references) > 1 and self.not_to_end == _NO_END:
+                self._look_at_ends(ran, self._again(reference))
         return self.references[interpretations]
 
     def holders(
@@ -86,7 +94,12 @@ class Trial:
             against: What the comparison leaves out; its file is the reference's.
             to_end: Whether to go on to the end, and compare that as well.
         """
-        against = replace(against, file=reference.file, nondeterministic=self._nondeterministic)
+        against = replace(
+            against,
+            file=reference.file,
+            nondeterministic=self._nondeterministic,
+            unsteady=self._unsteady,
+        )
         return self.runner.run(replace(self._job(texts), against=against, to_end=to_end))
 
     def _guarded(self, texts: Mapping[str, str], interpretations: frozenset[str]) -> Job:
@@ -112,8 +125,7 @@ class Trial:
             earlier = first.ended is Ended.FINISHED and first.backwards < started
             left = _leftovers.blame({}, first.leftovers) if earlier else ""
             return f"the program ends earlier when it is run again: {left}" if left else ""
-        job = self._guarded({}, reference.interpretations)
-        again = self.runner.run(replace(job, against=Against(reference.file), to_end=not first.too_long))
+        again = self._again(reference)
         comparison = again.comparison
         if comparison is not None and comparison.why not in (None, Why.NOT_REACHED):
             left = _leftovers.blame(first.leftovers, again.leftovers)
@@ -124,19 +136,32 @@ class Trial:
         self._look_at_ends(first, again)
         return ""
 
+    def _again(self, reference: Reference) -> Ran:
+        """Run a reference a second time, compared with the first."""
+        job = self._guarded({}, reference.interpretations)
+        against = Against(reference.file)
+        return self.runner.run(replace(job, against=against, to_end=not reference.ran.too_long))
+
     def _look_at_ends(self, first: Ran, again: Ran) -> None:
         """Note whether two runs of the program as it is have equal end states, and in which entries they
         differ."""
-        steady = [entry for entry in again.at_end or () if not entry.plain]
+        numbers = [entry for entry in again.at_end or () if entry.slots]
+        others = [entry for entry in again.at_end or () if not entry.slots]
+        unequal = [entry for entry in others if not entry.plain]
         if first.too_long or again.too_long:
             self.not_to_end = self._too_long
         elif first.called_input:
             self.not_to_end = "it asks for input"
         elif again.at_end is None:
-            self.not_to_end = "it does not come to an end under guard"
-        elif steady:
-            self.not_to_end = f"two runs of it differ: {steady[0].how}"
-        self._nondeterministic = frozenset(entry.what for entry in again.at_end or ())
+            self.not_to_end = _NO_END
+        else:
+            self.not_to_end = f"two runs of it differ: {unequal[0].how}" if unequal else ""
+        self._nondeterministic = frozenset(entry.what for entry in others)
+        self._unsteady = frozenset(slot for entry in numbers for slot in entry.slots)
+        self.left_out = (
+            *(f"`{entry.what}`" for entry in others if entry.plain),
+            *(f"a number in {entry.what}" for entry in numbers),
+        )
 
     @property
     def _too_long(self) -> str:
@@ -158,6 +183,7 @@ class Trial:
             extra_bytes=ran.peak_bytes - reference.ran.peak_bytes,
             to_end=not mismatch,
             why_not_to_end=mismatch,
+            left_out=(*self.left_out, *(f"the times in {name}" for name in ran.times)),
         )
 
     def _why_not_to_end(self, ran: Ran, reference: Ran) -> str:

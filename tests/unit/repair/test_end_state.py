@@ -45,21 +45,71 @@ def test_each_part(changed, what, how):
     assert compare_end_states(_changed(**changed), _changed(**changed)) == []
 
 
-def test_what_an_edit_moves(tmp_path):
-    """Addresses of objects and line numbers of the program's own files are no difference."""
+@pytest.fixture
+def seen(tmp_path):
+    """``seen(text)``: what counts of a printed text."""
 
-    def seen(text):
+    def run(text):
         stream = tmp_path / "stdout"
-        stream.write_text(text)
+        stream.write_text(text, newline="")
         own = {__name__: sys.modules[__name__]}
         found = end_state_of(
             "exit ", printed={"stdout": str(stream)}, files=[], own=own, living=Living(), generators={}
         )
         return found.printed["stdout"]
 
+    return run
+
+
+def test_what_an_edit_moves(seen):
+    """Addresses of objects and line numbers of the program's own files are no difference."""
     assert seen("<Net at 0x7f0012345678>") == seen("<Net at 0x7f0087654321>")
     assert seen("test_end_state.py:12: UserWarning") == seen("test_end_state.py:13: UserWarning")
-    assert seen("other.py:12: UserWarning") != seen("other.py:13: UserWarning")
+    assert seen("other.py:12: AUserWarning") != seen("other.py:13: UserWarning")
+    warning = "a/other.py:12: UserWarning: sizes differ\n  loss(y)\n"
+    assert seen(f"1\n{warning}2\n{warning}") == seen(f"1\n2\n{warning.replace('12', '7')}") != seen("1\n2\n")
+    long = "a.py:1: UserWarning: to a scalar\nConsider detach() (Triggered at x.cpp:8.)\n  float(y)\n"
+    assert seen(long) == seen(long.replace("float(y)", "func(*args)")) != seen(long.replace("detach", "item"))
+
+
+BAR = "\r  0%|   | 0/4 [00:00<?, ?it/s]\r {:3}%|█  | 4/4 [00:01<00:00,  {}, loss={}]\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "first", "other"),
+    [
+        ("epoch 3 loss {loss} ({time})", "0.4s", "12.5s"),
+        ("{time} INFO loss {loss}", "2026-11-25 09:00:01,123", "2026-11-26 19:20:11,003"),
+        ("loss {loss} {time}", "3 seconds", "1 second"),
+        (BAR.format(100, "{time}", "{loss}"), "6.63it/s", "1.21s/it"),
+        ("{loss} " + BAR.format(99, "{time}", "0.5"), "2.06k batch/s", "?batch/s"),
+    ],
+)
+def test_times(seen, line, first, other):
+    """A time is no difference; another loss in the same line is."""
+    assert seen(line.format(time=first, loss=0.25)) == seen(line.format(time=other, loss=0.25))
+    assert seen(line.format(time=first, loss=0.25)) != seen(line.format(time=other, loss=0.26))
+
+
+@pytest.mark.parametrize("line", ["min 0.1 max 0.{}", "s 0.{} h 3", "3:15.{}", "x {} min"])
+def test_no_times(seen, line):
+    """What stands beside a name like a unit's is a value."""
+    assert seen(line.format(1)) != seen(line.format(2))
+
+
+def test_numbers_that_differ_between_two_runs():
+    """They are left out in all lines of their form, and nothing else in these lines."""
+    first, again, another, wrong = (
+        _changed(printed={"stdout": f"start\nepoch 1 took {a} loss 0.5\nepoch 2 took 7 loss {b}\n{c}\n"})
+        for a, b, c in ((1, 0.25, 3), (2, 0.25, 4), (1.5, 0.25, 3e-9), (1, 0.24, 3))
+    )
+    (found,) = compare_end_states(first, again)
+    assert found.slots == {("epoch # took # loss #", 1), ("3: #", 0)}
+    assert compare_end_states(first, another, found.slots) == []
+    (different,) = compare_end_states(first, wrong, found.slots)
+    assert different.how.startswith("line 3 of stdout is 'epoch 2 took … loss 0.24'")
+    (more,) = compare_end_states(first, _changed(printed={"stdout": "start\n"}))
+    assert not more.slots
 
 
 @pytest.mark.parametrize("draw", [torch.randn, numpy.random.rand, lambda _: random.random()])

@@ -131,50 +131,40 @@ def _is_label(source: Source, node: cst.Name) -> bool:
     )
 
 
+_UNKNOWN = cst.Name("unknown")
+"""A value that is not fresh."""
+
+
 def _binding(source: Source, node: cst.Name) -> tuple[cst.CSTNode, cst.BaseExpression | None] | None:
     """Return the node that binds a name, with the value bound; `_UNKNOWN` if that is a part of a value.
 
     Returns:
         None if the name is not bound there.
     """
-    parent = source.parents[node]
-    if isinstance(parent, cst.AssignTarget):
-        assign = source.parents[parent]
-        assert isinstance(assign, cst.Assign)
-        return assign, assign.value if len(assign.targets) == 1 else _UNKNOWN
-    if isinstance(parent, (cst.AnnAssign, cst.NamedExpr)) and parent.target is node:
-        return parent, parent.value
-    if isinstance(parent, (cst.For, cst.CompFor)) and parent.target is node:
-        return parent, _UNKNOWN
-    if _is_parameters_name(source, node) or isinstance(parent, (cst.AsName, cst.ImportAlias, cst.NameItem)):
-        return parent, _UNKNOWN
-    return _unpacking(source, node)
-
-
-_UNKNOWN = cst.Name("unknown")
-"""A value that is not fresh."""
-
-
-def _unpacking(source: Source, node: cst.Name) -> tuple[cst.CSTNode, cst.BaseExpression | None] | None:
-    """Return the statement that binds a name by unpacking, with its value if both sides are written out."""
     at: cst.CSTNode = node
     while isinstance(source.parents[at], (cst.Element, cst.StarredElement, cst.Tuple, cst.List)):
         at = source.parents[at]
     above = source.parents[at]
-    if at is node:
-        return None
+    if isinstance(above, cst.AssignTarget):
+        assign = source.parents[above]
+        assert isinstance(assign, cst.Assign)
+        places: list[cst.CSTNode] = [at]
+        values = [assign.value]
+        if isinstance(at, cst.Tuple) and isinstance(assign.value, cst.Tuple):
+            places = [element.value for element in at.elements]
+            values = [element.value for element in assign.value.elements]
+        sure = len(assign.targets) == 1 and len(places) == len(values) and node in places
+        return assign, values[places.index(node)] if sure else _UNKNOWN
     if isinstance(above, (cst.For, cst.CompFor)) and above.target is at:
         return above, _UNKNOWN
-    if not isinstance(above, cst.AssignTarget):
+    if at is not node:
         return None
-    assign = source.parents[above]
-    assert isinstance(assign, cst.Assign)
-    if isinstance(at, cst.Tuple) and isinstance(assign.value, cst.Tuple) and len(assign.targets) == 1:
-        places = [element.value for element in at.elements]
-        values = [element.value for element in assign.value.elements]
-        if node in places and len(places) == len(values):
-            return assign, values[places.index(node)]
-    return assign, _UNKNOWN
+    if isinstance(above, (cst.AnnAssign, cst.NamedExpr)) and above.target is node:
+        return above, above.value
+    bound = _is_parameters_name(source, node) or isinstance(
+        above, (cst.AsName, cst.ImportAlias, cst.NameItem)
+    )
+    return (above, _UNKNOWN) if bound else None
 
 
 def _values_only(source: Source, node: cst.CSTNode) -> bool:

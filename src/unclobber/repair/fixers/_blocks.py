@@ -7,7 +7,7 @@ from typing import Any
 
 import libcst as cst
 
-from .._syntax import Source, calls, names_in, walk
+from .._syntax import New, Source, calls, late, names_in, walk
 
 Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
@@ -57,6 +57,16 @@ def under(context: str, line: Any, leading_lines: Sequence[cst.EmptyLine] = ()) 
     """Return a line in a ``with`` block of a context, which is given as code."""
     items = [cst.WithItem(cst.parse_expression(context))]
     return cst.With(items=items, body=cst.IndentedBlock([line]), leading_lines=leading_lines)
+
+
+def starting_with(function: cst.FunctionDef, line: cst.CSTNode) -> New:
+    """Return the change of a function's block that puts a line first, after the docstring."""
+
+    def put(block: cst.IndentedBlock) -> cst.IndentedBlock:
+        documented = function.get_docstring(clean=False) is not None
+        return block.with_changes(body=[*block.body[:documented], line, *block.body[documented:]])
+
+    return late(put)
 
 
 def reads(node: cst.CSTNode) -> set[str]:

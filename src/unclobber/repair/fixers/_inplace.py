@@ -8,7 +8,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from ...syntax import is_in_place, torch_table
-from .._syntax import Source, called_name, expression, root_name
+from .._syntax import Source, called_name, expression, is_name, root_name
 
 # Names that end in an underscore but have no out-of-place form.
 _NOT_OURS = frozenset(
@@ -39,12 +39,12 @@ def method_call(node: cst.CSTNode, imported: frozenset[str]) -> tuple[cst.Call, 
     return None
 
 
-def _is_function_call(node: cst.CSTNode, imported: frozenset[str]) -> bool:
+def _is_function_call(node: cst.CSTNode, source: Source) -> bool:
     """Return whether a call is ``torch.relu_(x)`` or ``F.relu_(x)``; initialisers of ``torch.nn.init`` have
     no other form."""
     if not isinstance(node, cst.Call) or not node.args or not is_inplace_name(called_name(node.func)):
         return False
-    return root_name(node.func) in imported and "init" not in _words(node.func)
+    return root_name(node.func) in source.imported_names and "init" not in source.code(node.func).split(".")
 
 
 class InPlaceCall(NamedTuple):
@@ -73,7 +73,7 @@ def _by_name(node: cst.BaseExpression, source: Source) -> InPlaceCall | None:
     A chain of such calls is taken as a whole: ``x.sub_(a).div_(b)`` writes ``x``, the value is
     ``x.sub(a).div(b)``.
     """
-    if isinstance(node, cst.Call) and _is_function_call(node, source.imported_names):
+    if isinstance(node, cst.Call) and _is_function_call(node, source):
         return InPlaceCall(node.with_changes(func=_renamed(node.func)), node.args[0].value)
     method = method_call(node, source.imported_names)
     if method is None:
@@ -101,13 +101,11 @@ def _by_name(node: cst.BaseExpression, source: Source) -> InPlaceCall | None:
 
 def without_inplace(call: cst.Call) -> cst.Call | None:
     """Return the call without its ``inplace=True``; None if it has none."""
-    position = _position(call)
+    position = torch_table().inplace.get(called_name(call.func))
     for index, argument in enumerate(call.args):
         named = argument.keyword is not None and argument.keyword.value == "inplace"
         placed = argument.keyword is None and not argument.star and index == position
-        if not (named or placed) or not (
-            isinstance(argument.value, cst.Name) and argument.value.value == "True"
-        ):
+        if not (named or placed) or not is_name(argument.value, "True"):
             continue
         # Positional arguments follow, so the position must stay filled.
         if placed and index + 1 < len(call.args) and call.args[index + 1].keyword is None:
@@ -161,23 +159,6 @@ def _closing(blank: cst.ParenthesizedWhitespace, removed: cst.Arg) -> cst.Parent
     if not isinstance(after, cst.ParenthesizedWhitespace):
         return blank
     return blank.with_changes(indent=after.indent, last_line=after.last_line)
-
-
-def _position(call: cst.Call) -> int | None:
-    """Return the position of ``inplace`` in a function of torch's, by its name; None if it has no such
-    parameter."""
-    return torch_table().inplace.get(called_name(call.func))
-
-
-def _words(func: cst.BaseExpression) -> set[str]:
-    """Return the names in a dotted name."""
-    words: set[str] = set()
-    while isinstance(func, cst.Attribute):
-        words.add(func.attr.value)
-        func = func.value
-    if isinstance(func, cst.Name):
-        words.add(func.value)
-    return words
 
 
 def _renamed(func: cst.BaseExpression) -> cst.BaseExpression:

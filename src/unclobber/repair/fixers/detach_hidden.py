@@ -18,10 +18,11 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import New, Source, is_place, late, walk
+from .._syntax import New, Source, flat, is_place, walk
 from ..project import Project
+from ._blocks import starting_with
 from ._sites import callers
-from .detach_state import NOTE, appended_to, cuts, detached, form, is_none, is_operand, targets
+from .detach_state import NOTE, appended_to, cuts, detached, form, is_none, is_operand
 from .keep_graph import two_losses
 
 Changes = dict[cst.CSTNode, New]
@@ -117,7 +118,7 @@ def _note_stores(source: Source, method: cst.FunctionDef, by_name: dict[str, Hid
             state.elements.add("[-1]")
         if not isinstance(node, cst.Assign):
             continue
-        for target in (part for each in node.targets for part in targets(each.target)):
+        for target in (part for each in node.targets for part in flat(each.target)):
             place = target.value if isinstance(target, cst.Subscript) else target
             if not _is_of(place, owner):
                 continue
@@ -162,8 +163,7 @@ def _ends(source: Source, node: cst.CSTNode) -> tuple[int, int]:
 def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[Changes, str]]:
     """Yield edits by which a class keeps a state without its graph, with the place of the cut in words."""
     for store in state.stores:
-        value = store.value
-        parts = [e.value for e in value.elements] if isinstance(value, (cst.Tuple, cst.List)) else [value]
+        parts = list(flat(store.value))
         if parts and all(is_place(part) and not is_none(part) for part in parts):
             yield {part: detached(part) for part in parts}, "where it is stored"
     for method, reads in state.reads.items():
@@ -172,10 +172,8 @@ def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[Changes, str]
             yield {operands[0]: detached(operands[0])}, "where it is read"
         if isinstance(method.body, cst.IndentedBlock):
             for code in cuts(state.code, state.forms):
-                yield (
-                    {method.body: _at_the_start(source, method, code)},
-                    f"at the start of `{method.name.value}`",
-                )
+                first = starting_with(method, source.parsed(code))
+                yield {method.body: first}, f"at the start of `{method.name.value}`"
 
 
 def after_backward(
@@ -204,18 +202,6 @@ def after_backward(
                 text = source.inserted(statement, after=[code])
                 if text is not None:
                     yield text, place
-
-
-def _at_the_start(source: Source, method: cst.FunctionDef, code: str) -> New:
-    """Return the body of a method with a statement before all others but its docstring."""
-
-    def put(block: cst.IndentedBlock) -> cst.IndentedBlock:
-        documented = method.get_docstring(clean=False) is not None
-        return block.with_changes(
-            body=[*block.body[:documented], source.parsed(code), *block.body[documented:]]
-        )
-
-    return late(put)
 
 
 def _is_of(node: cst.CSTNode, owner: str) -> TypeGuard[cst.Attribute]:

@@ -13,7 +13,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, is_name, names_in, root_name, walk
+from .._syntax import Source, flat, is_name, names_in, root_name, walk
 from ..project import Project
 from ._blocks import assigned_to
 from ._sites import callers
@@ -137,10 +137,8 @@ def carried_on(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str,
     if not isinstance(last, cst.SimpleStatementLine):
         return
     for name in dict.fromkeys(source.code(node) for node in _carried_reads(source, loop)):
-        forms = [f"tuple(one.detach() for one in {name})"]
-        if _may_be_none(source, name):
-            forms.insert(0, f"{name}.detach()")
-        for form in forms:
+        alone = [f"{name}.detach()"] if _may_be_none(source, name) else []
+        for form in (*alone, f"tuple(one.detach() for one in {name})"):
             text = source.inserted(last.body[-1], after=[f"{name} = {form}"])
             if text is not None:
                 yield text, f"`{name}`"
@@ -187,7 +185,7 @@ def _bound(source: Source, block: cst.CSTNode) -> set[str]:
     codes: set[str] = set()
     for node in walk(block):
         if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
-            codes.update(source.code(target) for target in targets(node.target))
+            codes.update(source.code(target) for target in flat(node.target))
         elif (filled := appended_to(node)) is not None:
             codes.add(f"{source.code(filled)}[-1]")
     return codes
@@ -197,15 +195,6 @@ def appended_to(node: cst.CSTNode) -> cst.BaseExpression | None:
     """Return the list of ``list.append(…)``, or None."""
     func = node.func if isinstance(node, cst.Call) else None
     return func.value if isinstance(func, cst.Attribute) and func.attr.value == "append" else None
-
-
-def targets(target: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield the single targets of an assignment: ``h`` and ``c`` of ``out, (h, c) = …``."""
-    if isinstance(target, (cst.Tuple, cst.List)):
-        for element in target.elements:
-            yield from targets(element.value)
-    else:
-        yield target
 
 
 def _may_be_none(source: Source, code: str) -> bool:

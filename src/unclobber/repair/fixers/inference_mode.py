@@ -12,7 +12,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, is_place, walk
+from .._syntax import Source, flat, is_name, is_place, walk
 from ..project import Project
 from ._blocks import line_in, under
 from ._comments import without_decorator
@@ -44,14 +44,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 def uses(source: Source) -> list[cst.Name]:
     """Return the names ``inference_mode`` in ``torch.inference_mode``."""
-    return [
-        node.attr
-        for node in source.positions
-        if isinstance(node, cst.Attribute)
-        and node.attr.value == "inference_mode"
-        and isinstance(node.value, cst.Name)
-        and node.value.value == source.torch_name
-    ]
+    attributes = (node for node in source.positions if isinstance(node, cst.Attribute))
+    modes = (node for node in attributes if node.attr.value == "inference_mode")
+    return [node.attr for node in modes if is_name(node.value, source.torch_name or "")]
 
 
 def renamed(source: Source, name: cst.Name) -> str:
@@ -134,9 +129,7 @@ def _is_idle(line: cst.CSTNode) -> bool:
         return False
     for small in line.body:
         value = small.value if isinstance(small, cst.Return) else None
-        parts = (
-            [e.value for e in value.elements] if isinstance(value, cst.Tuple) else [value] if value else []
-        )
+        parts = flat(value) if value else ()
         if not isinstance(small, (cst.Pass, cst.Import, cst.ImportFrom, cst.Return)) or not all(
             map(is_place, parts)
         ):

@@ -14,7 +14,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import KEPT, Candidate
-from .._syntax import Source, calls, names_in, walk
+from .._syntax import Source, calls, is_name, names_in, walk, with_argument
 from ..project import Project
 from ._blocks import calls_method, in_order, line_in, shortened
 from ._sites import callers
@@ -94,19 +94,10 @@ def retained(source: Source, statement: cst.CSTNode) -> Iterator[str]:
     for call in calls(statement, _BACKWARDS):
         said = [a for a in call.args if a.keyword is not None and a.keyword.value == "retain_graph"]
         if said:
-            if isinstance(said[0].value, cst.Name) and said[0].value.value == "False":
+            if is_name(said[0].value, "False"):
                 yield source.replaced({said[0].value: cst.Name("True")})
             continue
-        argument = cst.Arg(
-            cst.Name("True"),
-            keyword=cst.Name("retain_graph"),
-            equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")),
-        )
-        before = list(call.args)
-        # The whitespace of a trailing comma would go before the new argument; LibCST writes a plain one.
-        if before and isinstance(before[-1].comma, cst.Comma):
-            before[-1] = before[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
-        yield source.replaced({call: call.with_changes(args=[*before, argument])})
+        yield source.replaced({call: with_argument(call, "retain_graph=True")})
 
 
 def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | None:

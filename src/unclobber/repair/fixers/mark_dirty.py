@@ -14,11 +14,11 @@ import libcst as cst
 from ...model import Finding
 from ...syntax import is_in_place
 from .._candidate import Candidate
-from .._syntax import Source, late, root_place, walk
+from .._syntax import Source, flat, root_place, walk, with_argument
 from ..project import Project
+from ._blocks import starting_with
 from ._sites import write_statements
 from .clone_target import targets
-from .save_for_backward import after_docstring
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -73,22 +73,13 @@ def marked(
     for node in walk(function):
         if isinstance(node, cst.Call) and source.code(node.func) == f"{ctx}.mark_dirty":
             # a second call of mark_dirty would replace the tensors that the first one marked
-            return source.replaced({node: _with_argument(node, tensor)})
+            return source.replaced({node: with_argument(node, tensor)})
     call = f"{ctx}.mark_dirty({tensor})"
     if setup is None:
         return source.inserted(statement, before=[call])
     if not isinstance(setup.body, cst.IndentedBlock):
         return None
-    line = source.parsed(call)
-    return source.replaced(
-        {setup.body: late(lambda block: block.with_changes(body=after_docstring(block.body, line)))}
-    )
-
-
-def _with_argument(call: cst.Call, tensor: str) -> cst.Call:
-    args = [*call.args, cst.Arg(cst.parse_expression(tensor))]
-    between = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    return call.with_changes(args=[*(arg.with_changes(comma=between) for arg in args[:-1]), args[-1]])
+    return source.replaced({setup.body: starting_with(setup, source.parsed(call))})
 
 
 def _written_parameters(
@@ -100,16 +91,8 @@ def _written_parameters(
 
 def _returns(forward: cst.FunctionDef, name: str) -> bool:
     """Return whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
-    for node in walk(forward):
-        if isinstance(node, cst.Return) and node.value is not None:
-            values = (
-                [element.value for element in node.value.elements]
-                if isinstance(node.value, cst.Tuple)
-                else [node.value]
-            )
-            if any(_is_itself(value, name) for value in values):
-                return True
-    return False
+    returned = (n.value for n in walk(forward) if isinstance(n, cst.Return) and n.value is not None)
+    return any(_is_itself(value, name) for values in returned for value in flat(values))
 
 
 def _is_itself(value: cst.BaseExpression, name: str) -> bool:

@@ -139,22 +139,16 @@ def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str,
         count = _unpacked(statement, node)
         parts = single(source, node, count) if count else None
         if parts is not None:
-            yield (
-                source.replaced({node: cst.parse_expression(parts)}),
-                "index each part, so that each is a view of its own",
-                "",
-            )
+            title = "index each part, so that each is a view of its own"
+            yield source.replaced({node: cst.parse_expression(parts)}), title, ""
         if _bound_whole(statement, node):
             code = f"[part.clone() for part in {source.code(node)}]"
             shared = not is_fresh(of, source)
             if is_place(of):
                 shared = read_later(source, statement, of) or held_elsewhere(source, statement, of)
             base = source.code(of) if shared else ""
-            yield (
-                source.replaced({node: cst.parse_expression(code)}),
-                f"copy the parts that `{name}` gives",
-                base,
-            )
+            title = f"copy the parts that `{name}` gives"
+            yield source.replaced({node: cst.parse_expression(code)}), title, base
 
 
 def _unpacked(statement: cst.CSTNode, call: cst.Call) -> int:

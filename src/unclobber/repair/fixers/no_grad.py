@@ -7,12 +7,13 @@ differentiated function. If it is part of it, ``out_of_place`` and ``clone_targe
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import libcst as cst
 
 from ...model import Finding
 from .._candidate import NOT_RECORDED, Candidate
-from .._syntax import Source
+from .._syntax import Source, called_name
 from .._syntax import late as after
 from ..project import Project
 from ._blocks import under
@@ -30,7 +31,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         if torch is None:
             continue
         late = not _is_update(source, statement)
-        for text in wrapped(source, statement, torch):
+        for text in source.put_round(statement, partial(under, f"{torch}.no_grad()")):
             title = "write under `torch.no_grad()`"
             yield Candidate(title, {path: text}, interpretation=NOT_RECORDED, note=_NOTE, late=late)
         function = source.above(statement, cst.FunctionDef)
@@ -53,11 +54,6 @@ def _is_update(source: Source, statement: cst.CSTNode) -> bool:
     """
     named = any(isinstance(place, cst.Attribute) for place in targets(source, statement))
     return named or steps_along_gradient(statement)
-
-
-def wrapped(source: Source, statement: cst.CSTNode, torch: str) -> Iterator[str]:
-    """Yield the text with the statement in a ``with`` block, in two ways if it shares its line."""
-    yield from source.put_round(statement, lambda line: under(f"{torch}.no_grad()", line))
 
 
 def decorated(source: Source, function: cst.FunctionDef, torch: str) -> str:
@@ -94,15 +90,8 @@ def _only_writes(line: cst.CSTNode) -> bool:
     if isinstance(line, cst.AugAssign):
         return True
     if isinstance(line, cst.Expr):
-        value = line.value
-        return isinstance(value, cst.BaseString) or _writes(value)
+        called = called_name(line.value.func) if isinstance(line.value, cst.Call) else ""
+        return isinstance(line.value, cst.BaseString) or is_inplace_name(called)
     return isinstance(line, (cst.Pass, cst.Continue, cst.Break)) or (
         isinstance(line, cst.Return) and line.value is None
     )
-
-
-def _writes(value: cst.BaseExpression) -> bool:
-    """Return whether a call writes to a tensor, as torch's initialisers do, too."""
-    func = value.func if isinstance(value, cst.Call) else None
-    name = func.attr.value if isinstance(func, cst.Attribute) else getattr(func, "value", "")
-    return isinstance(name, str) and is_inplace_name(name)

@@ -13,7 +13,7 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, assignment, in_brackets, is_place, walk
+from .._syntax import Source, assignment, flat, in_brackets, is_place, walk
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
@@ -67,7 +67,7 @@ def _as_statement(
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield an in-place call that is a statement as an assignment of its out-of-place form."""
     value, target = written
-    if not _assignable(target) or not _read_later(source, statement, target):
+    if not all(map(is_place, flat(target))) or not _read_later(source, statement, target):
         return
     is_shared = held_elsewhere(source, statement, target)
     for new_value in _of_same_dtype(value, target, keep_dtype):
@@ -84,15 +84,8 @@ def _of_same_dtype(
         yield cst.Call(cst.Attribute(in_brackets(value), cst.Name("to")), [cst.Arg(dtype)])
 
 
-def _assignable(target: cst.BaseExpression) -> bool:
-    if isinstance(target, cst.Tuple):
-        return bool(target.elements) and all(is_place(element.value) for element in target.elements)
-    return is_place(target)
-
-
 def _read_later(source: Source, statement: cst.Expr, target: cst.BaseExpression) -> bool:
-    parts = [e.value for e in target.elements] if isinstance(target, cst.Tuple) else [target]
-    return any(read_later(source, statement, part) for part in parts)
+    return any(read_later(source, statement, part) for part in flat(target))
 
 
 def _inside(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, bool]]:

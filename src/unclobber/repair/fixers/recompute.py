@@ -6,7 +6,7 @@ is offered, never applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import libcst as cst
 
@@ -17,6 +17,8 @@ from ..project import Project
 from ._blocks import binds, body_of, forward_slice, in_order, line_in, shortened
 from ._sites import LocatedStatement, callers, write_statements
 
+_Edit = Callable[[Source, cst.CSTNode, cst.CSTNode], str | None]
+
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the statements that computed the overwritten or freed tensors once more, where they would be
@@ -25,18 +27,29 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.code == "UC301":
         for path, source, backward in callers(finding.needed, project):
             made = [(path, source, line) for line in _makers(source, backward)]
-            yield from _first(_into_loop(path, source, backward, forwards + made))
+            for forward, text in _first(path, forwards + made, moved_into_loop, backward):
+                title = f"move `{forward}` into the loop"
+                note = "each turn then computes its own loss, with the weights as they are by then"
+                yield Candidate(title, {path: text}, offered=True, note=note)
     if not any(write.optimizer is not None for write in finding.writes):
         return
     for write, _ in write_statements(finding, project):
         for path, source, step in callers(write, project):
-            yield from _first(_after(path, source, step, forwards))
+            for forward, text in _first(path, forwards, repeated_after, step):
+                title = f"compute `{forward}` again after `{shortened(source.code(step))}`"
+                note = "the loss is then computed with the updated weights"
+                yield Candidate(title, {path: text}, offered=True, note=note)
 
 
-def _first(candidates: Iterator[Candidate]) -> Iterator[Candidate]:
-    for candidate in candidates:
-        yield candidate
-        return
+def _first(
+    path: str, forwards: list[LocatedStatement], edited: _Edit, other: cst.CSTNode
+) -> Iterator[tuple[str, str]]:
+    """Yield the code of the first forward in a file that can be edited so, with the file's new text."""
+    for at, source, forward in forwards:
+        text = edited(source, forward, other) if at == path else None
+        if text is not None:
+            yield shortened(source.code(forward)), text
+            return
 
 
 def _makers(source: Source, backward: cst.CSTNode) -> Iterator[cst.CSTNode]:
@@ -50,32 +63,6 @@ def _makers(source: Source, backward: cst.CSTNode) -> Iterator[cst.CSTNode]:
     for line in reversed(body[:stop]):
         if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 and binds(line) & wanted:
             yield line.body[0]
-
-
-def _after(
-    path: str, source: Source, step: cst.CSTNode, forwards: list[LocatedStatement]
-) -> Iterator[Candidate]:
-    """Yield the forward's statements repeated after the step's, for each forward in its file."""
-    for other, _, forward in forwards:
-        text = repeated_after(source, forward, step) if other == path else None
-        if text is not None:
-            title = (
-                f"compute `{shortened(source.code(forward))}` again after `{shortened(source.code(step))}`"
-            )
-            note = "the loss is then computed with the updated weights"
-            yield Candidate(title, {path: text}, offered=True, note=note)
-
-
-def _into_loop(
-    path: str, source: Source, backward: cst.CSTNode, forwards: list[LocatedStatement]
-) -> Iterator[Candidate]:
-    """Yield the forward's statements moved into the backward's loop, for each forward in its file."""
-    for other, _, forward in forwards:
-        text = moved_into_loop(source, forward, backward) if other == path else None
-        if text is not None:
-            title = f"move `{shortened(source.code(forward))}` into the loop"
-            note = "each turn then computes its own loss, with the weights as they are by then"
-            yield Candidate(title, {path: text}, offered=True, note=note)
 
 
 def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> str | None:

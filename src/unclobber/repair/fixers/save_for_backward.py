@@ -12,8 +12,9 @@ import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, is_name, is_place, late, single_target, walk
+from .._syntax import Source, flat, is_name, is_place, single_target, walk
 from ..project import Project
+from ._blocks import starting_with
 from ._comments import with_comments_of
 from ._sites import callers
 from .clone_saved import cloned
@@ -89,9 +90,7 @@ def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str, str]
 
 def _tensors(value: cst.BaseExpression) -> list[cst.BaseExpression]:
     """Return the parts of a kept value that may be tensors; the elements of a tuple."""
-    if isinstance(value, (cst.Tuple, cst.List)):
-        return [part for element in value.elements for part in _tensors(element.value)]
-    return [value] if is_place(value) and not is_name(value, "None") else []
+    return [part for part in flat(value) if is_place(part) and not is_name(part, "None")]
 
 
 def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
@@ -127,7 +126,7 @@ def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
             changes[node] = node.attr
     comma = "," if len(used) == 1 else ""
     load = source.parsed(f"{', '.join(used)}{comma} = {back}.saved_tensors")
-    changes[backward.body] = late(lambda block: block.with_changes(body=after_docstring(block.body, load)))
+    changes[backward.body] = starting_with(backward, load)
     return source.replaced(changes)
 
 
@@ -165,15 +164,3 @@ def _binds_any(function: cst.FunctionDef, names: set[str]) -> bool:
         if isinstance(n, cst.AssignTarget) and isinstance(n.target, cst.Name)
     }
     return bool((parameters | targets) & names)
-
-
-def after_docstring(body: object, load: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return a function's lines with one more at the beginning, after the docstring."""
-    lines = list(body)  # type: ignore[call-overload]
-    first = lines[0] if lines else None
-    documented = (
-        isinstance(first, cst.SimpleStatementLine)
-        and isinstance(first.body[0], cst.Expr)
-        and isinstance(first.body[0].value, (cst.SimpleString, cst.ConcatenatedString))
-    )
-    return [*lines[:documented], load, *lines[documented:]]
