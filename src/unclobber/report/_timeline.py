@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Literal
 
 from ..model import Finding, Need, Save, Site, Write
+from . import _labels as labels
 from . import _words as words
 from ._cells import clean, clip
 from ._past_counter import through
@@ -199,7 +200,21 @@ def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
         details = [("backward", f"the {words.ordinal(fact.nth)} call", False), ("node", fact.node, True)]
     if fact.site is not None:
         details.append(("function", fact.site.function, True))
-    return [Detail(name, clean(words.flattened(value)), code) for name, value, code in details if value]
+    kind = "saved" if isinstance(fact, Save) else "write"
+    # Beside the card, the label at the line has said these already.
+    said = _IN_LABEL[kind] if fact.site is not None and labels.override(finding, kind) is None else ()
+    return [
+        Detail(name, clean(words.flattened(value)), code)
+        for name, value, code in details
+        if value and name not in said
+    ]
+
+
+_IN_LABEL = {
+    "saved": ("tensor", "elements", "operation", "why", "times"),
+    "write": ("operation", "version", "optimizer", "module", "times"),
+}
+"""Details of an event that the label of its line has, too."""
 
 
 def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:
@@ -216,7 +231,7 @@ def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:
         ("operation", save.called, True),
         ("kept by", role, True),
         ("why", save.why_words, False),
-        ("derivative", save.why, True),
+        ("derivative", None if save.why_words else save.why, True),
         ("times", times, False),
     ]
 

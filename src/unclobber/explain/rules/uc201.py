@@ -54,5 +54,5 @@ def _fixes(evidence: RefusalEvidence) -> list[Fix]:
         return [copy, out_of_place(evidence), Help.COPY_IN_HOOK.fix()]
     # No gradient reaches the leaf through values that don't depend on it: `w.uniform_()`.
     flows = operation(evidence) not in torch_table().overwrites_all
-    result = [out_of_place(evidence, Help.RESULT_ALONE)] if flows else []
-    return [without_grad(evidence), *result, Help.PLAIN_FIRST.fix()]
+    through = [out_of_place(evidence, Help.RESULT_ALONE)] if flows else []
+    return [without_grad(evidence), *through, Help.PLAIN_FIRST.fix()]
