@@ -8,7 +8,7 @@ from types import FrameType
 
 import torch
 
-from ..source import code_of, is_a, is_library, module_label
+from ..source import ProgramNames, code_of, is_a, is_library
 from ._evidence import ModuleHook
 from ._graph_attribute import objects_in
 from .assignments import assignments
@@ -39,7 +39,7 @@ def leaf_hook(tensor: torch.Tensor | None, frames: Sequence[FrameType]) -> Modul
     if tensor is None or isinstance(tensor, torch.nn.Parameter):
         return None
     found = {
-        (module_label(module, frames), code.co_name)
+        (ProgramNames(frames).module(module), code.co_name)
         for module in objects_in(frames)
         if is_a(module, torch.nn.Module)
         for hook in module._forward_hooks.values()

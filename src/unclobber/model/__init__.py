@@ -9,7 +9,7 @@ from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
 from ._need import Need
-from ._overwriting import culprit, overwrites, touching, written_at
+from ._overwriting import culprit, overwrites, touching
 from ._ranks import ProcessEnd, RankEnd
 from ._report import CheckedSources, Outcome, Report, Totals, outcome
 from ._save import Save
@@ -67,5 +67,4 @@ __all__ = [
     "shown_name",
     "text",
     "touching",
-    "written_at",
 ]

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from ...model import CODES, Finding, Fix, Help
 from ...syntax import torch_table
-from ...torch_internals.inplace import module_positions
 from .._evidence import RefusalEvidence
 
 
@@ -116,7 +115,7 @@ def by_module(evidence: RefusalEvidence) -> bool:
     methods = [
         frame.function.rpartition(".") for frame in (() if site is None else site.below) if frame.library
     ]
-    return any(owner in module_positions() and name == "forward" for owner, _, name in methods)
+    return any(owner in torch_table().inplace and name == "forward" for owner, _, name in methods)
 
 
 def out_of_place(evidence: RefusalEvidence, otherwise: Help = Help.OUT_OF_PLACE) -> Fix:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...model import Finding, Fix, Help, Write, culprit, overwrites
 from ...model.text import listing
-from ...torch_internals.inplace import module_positions
+from ...syntax import torch_table
 from .._evidence import Evidence
 from . import _own_writes, uc101_detached
 from ._words import after_backward, line, sentence, with_a_copy
@@ -92,7 +92,7 @@ def _others(evidence: Evidence) -> str:
 
 def _takes_inplace(module: str) -> bool:
     """Return whether a module's label, ``trunk.2 (Dropout)``, names a class with an ``inplace`` argument."""
-    return module.rpartition("(")[2].rstrip(")") in module_positions()
+    return module.rpartition("(")[2].rstrip(")") in torch_table().inplace
 
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
