@@ -15,6 +15,7 @@ from ..observe.hooks import conflicts
 from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
 from ..source import Stack, frame_key, of_program, resolve, user_place
+from ..torch_internals import compat
 from . import describe, need, reads, refused, save, sentence, spelling, write
 from .boundary import KnownFacts, finding_or_fallback
 from .refusals import kind_of
@@ -86,6 +87,7 @@ def of_unpack(
     refused = state.refused or (state.moved and not state.changed)
 
     def key() -> Any:
+        """Return the kind of check, the line that saved, unless a step wrote, and the line that wrote last."""
         # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
         last = session.ledger.last_write(state.saved)
         written = None if last is None else user_place(last.stack)
@@ -99,7 +101,7 @@ def of_unpack(
         """Return the line that saved the tensor, its shape and, for a leaf, its memory."""
         saved = state.saved
         whole = (saved.base or saved.origin)()
-        lasts = whole is not None and whole._base is None and whole.is_leaf
+        lasts = whole is not None and not compat.graph.has_history(whole)
         return user_place(saved.stack), saved.alias.shape, saved.alias.data_ptr() if lasts else None
 
     def make() -> Finding | None:

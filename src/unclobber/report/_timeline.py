@@ -193,46 +193,24 @@ def _stack(site: Site | None) -> tuple[str, ...]:
 def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
     """Return the non-empty details of one event."""
     if isinstance(fact, Save):
-        details = _of_save(fact)
+        details = _of_save(finding, fact)
     elif isinstance(fact, Write):
-        details = _of_write(fact, refused=finding.entry.stage == "write")
+        details = _of_write(finding, fact)
     else:
         details = [("backward", f"the {words.ordinal(fact.nth)} call", False), ("node", fact.node, True)]
     if fact.site is not None:
         details.append(("function", fact.site.function, True))
-    kind = "saved" if isinstance(fact, Save) else "write"
-    # Beside the card, the label at the line has said these already.
-    said = _IN_LABEL[kind] if fact.site is not None and labels.override(finding, kind) is None else ()
-    return [
-        Detail(name, clean(words.flattened(value)), code)
-        for name, value, code in details
-        if value and name not in said
-    ]
+    return [Detail(name, clean(words.flattened(value)), code) for name, value, code in details if value]
 
 
-_IN_LABEL = {
-    "saved": ("tensor", "elements", "operation", "why", "times"),
-    "write": ("operation", "version", "optimizer", "module", "times"),
-}
-"""Details of an event that the label of its line has, too."""
-
-
-def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:
-    """Return a save's details as (name, value, whether it is code)."""
+def _of_save(finding: Finding, save: Save) -> list[tuple[str, str | None, bool]]:
+    """Return a save's details as (name, value, whether it is code); its label only if no line shows it."""
     role = f"{save.node}, as {save.role}" if save.node and save.role else save.node or save.role
-    times = f"the {words.ordinal(save.nth)} save by this line" if save.of > 1 else None
-    elements, version = f"{words.tensor(save.shape, save.dtype)}, {words.size(save.bytes)}", str(save.version)
-    if save.dtype == "unknown":
-        elements = version = ""
     return [
-        ("tensor", save.name or save.expression, True),
-        ("elements", elements, False),
-        ("version", version, False),
-        ("operation", save.called, True),
+        ("tensor", None if save.site else labels.saved_label(finding, save), False),
+        ("version", None if save.dtype == "unknown" else str(save.version), False),
         ("kept by", role, True),
-        ("why", save.why_words, False),
         ("derivative", None if save.why_words else save.why, True),
-        ("times", times, False),
     ]
 
 
@@ -242,22 +220,14 @@ def _missed(write: Write) -> str:
     return {"same": "other elements only", "other": "other memory", "former": "former memory"}[write.reached]
 
 
-def _of_write(write: Write, *, refused: bool) -> list[tuple[str, str | None, bool]]:
-    """Return a write's details as (name, value, whether it is code)."""
-    if refused:
-        return [("written", write.expression, True), ("operation", write.operation, True)]
-    version = "not moved: torch does not see this write"
-    if write.bumps_version:
-        known = write.version_before is not None and write.version_after is not None
-        version = f"{write.version_before} → {write.version_after}" if known else "moved"
+def _of_write(finding: Finding, write: Write) -> list[tuple[str, str | None, bool]]:
+    """Return a write's details as (name, value, whether it is code); its label only if no line shows it."""
+    refused = finding.entry.stage == "write"
+    touches = "needed elements" if write.overlaps_needed else _missed(write)
     return [
+        ("write", None if write.site else labels.write_label(finding, write), False),
         ("written", write.expression, True),
-        ("operation", write.operation, True),
-        ("version", version, False),
-        ("touches", "needed elements" if write.overlaps_needed else _missed(write), False),
-        ("times", words.plural(write.count, "write") if write.count > 1 else None, False),
-        ("optimizer", write.optimizer, True),
+        ("touches", None if refused else touches, False),
         ("parameters", words.listing(write.parameters), True),
-        ("module", write.module, True),
-        ("through", through(write), False),
+        ("through", None if refused else through(write), False),
     ]

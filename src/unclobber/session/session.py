@@ -587,7 +587,7 @@ put_back = installation.put_back
 
 
 def _named(save: Save) -> Any:
-    """Return what tells a save from another one of its finding: the tensor's names, its shape and line."""
+    """Return the parts in which two saves of one finding differ: the tensor's names, its shape and line."""
     site = save.site
     return save.name, save.expression, save.shape, site and (site.path, site.line, site.column)
 
