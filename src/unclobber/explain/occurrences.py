@@ -87,7 +87,7 @@ def of_unpack(
     refused = state.refused or (state.moved and not state.changed)
 
     def key() -> Any:
-        """Return the kind of check, the line that saved, unless a step wrote, and the line that wrote last."""
+        """Return the kind of check, the line that saved (None for a step) and the line that wrote last."""
         # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
         last = session.ledger.last_write(state.saved)
         written = None if last is None else user_place(last.stack)
