@@ -267,6 +267,10 @@ def train(rank, store):
     with torch.no_grad():
         harmless.eval()(torch.ones(2, 3))
     out.sum().backward()
+    later = DistributedDataParallel(Scaled())
+    later(torch.full((2, 3), 1.0 + rank)).sum().backward()
+    with torch.no_grad():
+        later.eval()(torch.ones(2, 3))
     model = DistributedDataParallel(Scaled())
     out = model(torch.full((2, 3), 1.0 + rank))
     with torch.no_grad():
@@ -292,7 +296,8 @@ if __name__ == "__main__":
 @needs("buffers broadcast unseen")
 def test_data_parallel_in_spawned_processes(shell):
     """The buffer that DDP overwrites in rank 1 is found there, torch being silent, and none of the model
-    that it leaves alone; an error that the program has caught is told, too."""
+    whose buffers it leaves alone, nor of the one whose backward comes first; an error that the program has
+    caught is told, too."""
     shell.write("spawns.py", DATA_PARALLEL)
     words = ("run", "--format", "json", "spawns.py")
     result = shell.unclobber(*words, env={"OMP_NUM_THREADS": "1"}, limit=150)
@@ -301,10 +306,10 @@ def test_data_parallel_in_spawned_processes(shell):
     report = json.loads(document)
     buffer, refused = report["findings"]
     assert (buffer["code"], buffer["saved"]["name"]) == ("UC102", "model.module.scale")
-    assert [buffer[place]["line"] for place in ("saved", "needed")] == [17, 31]
-    assert [write["line"] for write in buffer["writes"]] == [30]
+    assert [buffer[place]["line"] for place in ("saved", "needed")] == [17, 35]
+    assert [write["line"] for write in buffer["writes"]] == [34]
     assert any("DistributedDataParallel broadcasts" in note for note in buffer["notes"])
-    assert (refused["code"], refused["needed"]["line"]) == ("UC101", 38)
+    assert (refused["code"], refused["needed"]["line"]) == ("UC101", 42)
     assert buffer["processes"] == refused["processes"] == ["SpawnProcess-2"]
     ends = [(end["name"], end["state"], end["exit_code"]) for end in report["processes"]]
     assert sorted(ends)[1] == ("SpawnProcess-2", "ended", 1)

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from ..model import Finding, Report, Site, Suppressed, Totals
+from ..model import Finding, Report, Suppressed, Totals
 
 
 class Part(NamedTuple):
@@ -55,18 +55,12 @@ def merge_key(finding: Finding) -> Hashable:
     """Return the key under which findings of two processes count as one: code, status and all its places."""
     saved = finding.saved
     return (
-        finding.code,
+        finding.identity(lambda site: site and (site.path, site.line, site.column, site.function)),
         finding.repaired,
         finding.harmless,
-        None if saved is None else (_place(saved.site), saved.role, saved.name, saved.expression),
-        tuple((_place(write.site), write.operation) for write in finding.writes),
-        None if finding.needed is None else _place(finding.needed.site),
-        None if finding.freed is None else _place(finding.freed.site),
+        None if saved is None else (saved.role, saved.name, saved.expression),
+        tuple(write.operation for write in finding.writes),
     )
-
-
-def _place(site: Site | None) -> Hashable:
-    return None if site is None else (site.path, site.line, site.column, site.function)
 
 
 def _merged(entries: Iterable[tuple[str | int, Finding]], holders: str) -> Iterator[Finding]:

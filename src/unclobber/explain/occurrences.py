@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal, Protocol
 
@@ -15,6 +15,7 @@ from ..observe.hooks import backward_calls, conflicts
 from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
 from ..source import Stack, frame_key, of_program, resolve, user_place
+from ..torch_internals import compat
 from . import describe, need, reads, refused, save, sentence, spelling, write
 from .boundary import KnownFacts, finding_or_fallback
 from .refusals import kind_of
@@ -44,6 +45,9 @@ class Occurrence:
     key: Callable[[], Any]
     """Returns the key under which two conflicts count as one: their places. Reads no source file, because a
     known conflict must stay cheap in a loop."""
+    tensor: Callable[[], Any] = field(default=lambda: None, kw_only=True)
+    """Returns a key of the tensor, because one write may spoil several of a known conflict's places. As cheap
+    as ``key``."""
     make: Callable[[], Finding | None]
     """Describes and judges the conflict; slow, so not called for a known key."""
     known_facts: Callable[[], KnownFacts]
@@ -82,10 +86,22 @@ def of_unpack(
     refused = state.refused or (state.moved and not state.changed)
 
     def key() -> Any:
+        """Return the kind of check, the line that saved (None for a step) and the line that wrote last."""
         # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
         last = session.ledger.last_write(state.saved)
         written = None if last is None else user_place(last.stack)
-        return refused, user_place(state.saved.stack), written
+        # One step is one cause, however many lines have read its parameters
+        # (test_one_step_is_one_finding in tests/unit/session/test_one_cause.py).
+        actor = None if last is None or last.actor is None else last.actor()
+        stepped = isinstance(actor, torch.optim.Optimizer)
+        return refused, None if stepped else user_place(state.saved.stack), written
+
+    def tensor() -> Any:
+        """Return the line that saved the tensor, its shape and, for a leaf, its memory."""
+        saved = state.saved
+        whole = (saved.base or saved.origin)()
+        lasts = whole is not None and not compat.graph.has_history(whole)
+        return user_place(saved.stack), saved.alias.shape, saved.alias.data_ptr() if lasts else None
 
     def make() -> Finding | None:
         """Describe and judge the conflict."""
@@ -113,7 +129,7 @@ def of_unpack(
             repaired=repaired,
         )
 
-    return Occurrence(key, make, known_facts, again=again, reached=node is None)
+    return Occurrence(key, make, known_facts, tensor=tensor, again=again, reached=node is None)
 
 
 def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrence | None:

@@ -70,6 +70,8 @@ def spell(
     bare = role.partition("[")[0]
     words = {key: text for key, text in names.texts.items() if key != bare}
     own = expression or (None if _may_be_transposed(rule, names) else name)
+    if own is None and not _may_be_transposed(rule, names):
+        own = _UNNAMED.get(bare)
     if own is not None:
         words[bare] = own
     return Spelling(
@@ -82,6 +84,10 @@ def spell(
         else why_words(node_name, role, words, needed),
         extent=None if expression is None else names.extents.get(role if role in names.texts else bare),
     )
+
+
+_UNNAMED = {"self": "input", "result": "result"}
+"""Words in a formula for a tensor without a name of the program's, of which `self` would be one."""
 
 
 def _may_be_transposed(rule: Rule, names: _Names) -> bool:

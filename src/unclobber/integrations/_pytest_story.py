@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 # Private, because pytest has no public class for a failure's text that xdist sends over whole, with the line
 # that the short summary shows.
 from _pytest._code.code import ReprEntry, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 from _pytest._io import TerminalWriter
+from _pytest.pathlib import bestrelpath
 
 from ..model import Report
 from ..repair import with_candidates
@@ -49,6 +52,8 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
     first = findings[0]
     site = offending(first)
     path, line = (site.path, site.line) if site else (item.location[0], (item.location[1] or 0) + 1)
+    # As pytest's own lines: relative to where it was started (`--rootdir` is another folder).
+    path = bestrelpath(item.config.invocation_params.dir, Path(path)) if os.path.isabs(path) else path
     crash = ReprFileLocation(path, line, f"{first.code} {first.name}: {first.message}")
     # with `--tb=line`, pytest itself writes the crash line
     if item.config.getoption("tbstyle", "auto") == "line":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -126,12 +127,24 @@ class Finding:
     ahead: bool = False
     """Whether backward stopped at another finding before it reached this tensor, which it would
     refuse, too."""
+    also: tuple[Save, ...] = field(default=(), compare=False)
+    """Other tensors that the same writes spoil: the other parameters of an optimizer's step."""
     times: int = field(default=1, compare=False)
     """The number of occurrences; the finding describes the first one."""
     made: Save | None = None
     """UC206 only: the line that made the tensor, if ``saved`` is the operation that was about to save it."""
     confidence: Confidence | None = None
     """The confidence of a finding from source alone, without a run; None for an observed one."""
+
+    def identity(self, place: Callable[[Site | None], Hashable]) -> tuple[Hashable, ...]:
+        """Return what makes two findings one: the code, and each place in the order of events.
+
+        Args:
+            place: Returns a place as the caller compares it: by its line, or only by its words, which edits
+                of other lines leave as they are.
+        """
+        facts = (self.made, self.saved, *self.writes, self.freed, self.needed)
+        return (self.code, *(place(fact.site) for fact in facts if fact is not None))
 
     @property
     def entry(self) -> Code:

@@ -26,7 +26,6 @@ class Help(Enum):
     COPY_OPERAND = "save a copy: use `{name}.clone()` where it is read, or write into a new tensor"
     COPY = "write into a new tensor instead of this memory, or clone it before it is saved"
     COPY_GRADIENT = "save a copy: use `{name}.clone()` where it is read"
-    COPY_SOME_GRADIENT = "save a copy: clone it where it is read"
     STEP_LATER = (
         "call `{step}` after the backward that still needs these weights, or run the forward again after "
         "the step (its gradients are then those of the new weights)"
@@ -94,6 +93,7 @@ class Help(Enum):
         "`with torch.no_grad():`"
     )
     NEW_TENSOR = "make a new tensor"
+    NEW_FOR_VIEW = "make a new tensor (what it is a view of keeps its values)"
     NEW_TENSOR_USED = "make a new tensor, and use it in place of the old one"
     RESULT = "where gradients are to flow, use the result of the out-of-place operation"
     RESULT_ALONE = "where gradients are to flow, use the out-of-place operation"
@@ -135,7 +135,7 @@ class Help(Enum):
     NO_INFERENCE = "make it under `torch.no_grad()` instead of `torch.inference_mode()`"
     NORMAL_COPY = "or take a normal copy first, outside of inference mode{how}"
     COPY_OF_INPUT = "read from a copy: call `.clone()` on the input that overlaps"
-    NEW_MEMORY = "or write into a new tensor"
+    NEW_MEMORY = "or write into a new tensor (this one keeps its values)"
     OWN_MEMORY = "give it memory of its own before writing: `.clone()` after the expand"
     DETACH = "use `detach()` without the underscore: it shares the memory, too"
     DETACH_BASE = (

@@ -406,9 +406,10 @@ def _finding_key(finding: Finding) -> Any:
     in its own."""
     saved = finding.saved
     return (
-        finding.code,
-        None if saved is None else (_words(saved.site), saved.role, saved.name, saved.nth),
-        tuple((write.operation, _words(write.site)) for write in finding.writes),
+        # Without the backward calls, whose lines an edit may change, too.
+        replace(finding, needed=None, freed=None).identity(_words),
+        None if saved is None else (saved.role, saved.name, saved.nth),
+        tuple(write.operation for write in finding.writes),
         None if finding.needed is None else finding.needed.nth,
     )
 

@@ -60,7 +60,7 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
         return False
     for candidate in _plan.candidates(finding, project, certain=True):
         if edits := project.edits(candidate.texts):
-            return _fix(candidate, edits, project.diff(candidate.texts), own[0])
+            return _fix(candidate, edits, project.diff(candidate.texts), {site.path for site in places})
     return script is not None and _plan.has_any(finding, project)
 
 
@@ -95,11 +95,12 @@ def _is_as_it_ran(project: Project, site: Site) -> bool:
     return len(held) == len(ran) and all(a.strip() in b for a, b in zip(ran, held, strict=True))
 
 
-def _fix(candidate: Candidate, edits: tuple[Edit, ...], diff: str, offending: str) -> Fix:
+def _fix(candidate: Candidate, edits: tuple[Edit, ...], diff: str, shown: set[str]) -> Fix:
     """Return the candidate as a fix, with its line of code if it is a single one."""
     first, code = edits[0], None
     where = f"line {first.line}"
-    if os.path.realpath(first.path) != os.path.realpath(offending):
+    # The line alone would be one of the wrong file if the finding shows several.
+    if set(map(os.path.realpath, shown)) != {os.path.realpath(first.path)}:
         where = f"{shown_name(first.path)}:{first.line}"
     if len(edits) == 1 and "\n" not in first.old + first.new:
         code = _without_comment(first.new.strip())

@@ -21,13 +21,13 @@ def ahead_to_text(findings: Sequence[Finding], *, width: int = 80) -> str:
     Example:
         >>> from unclobber.model import Finding
         >>> print(ahead_to_text([Finding("UC101", "`gate` was overwritten")]))
-        known so far: the same backward needs another tensor that was overwritten:
+        once that is cured, the same backward is refused for another overwritten tensor:
           an unknown line  `gate` was overwritten
     """
     if not findings:
         return ""
-    many = f"{len(findings)} more tensors that were" if len(findings) > 1 else "another tensor that was"
-    lines = [f"known so far: the same backward needs {many} overwritten:"]
+    many = f"{len(findings)} more overwritten tensors" if len(findings) > 1 else "another overwritten tensor"
+    lines = [f"once that is cured, the same backward is refused for {many}:"]
     places = [clean(place(offending(finding))) for finding in findings]
     column = 2 + min(max(map(cells, places)), _WIDEST_PLACE) + 2
     for where, finding in list(zip(places, findings, strict=True))[:_MOST]:

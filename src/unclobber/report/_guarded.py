@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..model import Finding, Report
-from ..model.text import plural, size
+from ..model import Finding, Report, Save
+from ..model.text import listing, plural, size
 from .story import offending_write, place
 
 _MOST_PLACES = 5
@@ -48,11 +48,19 @@ def _total(report: Report) -> str:
 def _restored(finding: Finding) -> str:
     """Return a line on one repaired place: the write, the tensor, its save and the number of times."""
     saved, write = finding.saved, offending_write(finding)
-    times = plural(finding.times, "time")
+    times = f"restored {plural(finding.times, 'time')}"
     if saved is None:
-        return f"{place(None if write is None else write.site)} overwrites a gradient: restored {times}"
-    name = saved.name or saved.expression
-    what = f"`{name}` ({size(saved.bytes)})" if name else f"a tensor of {size(saved.bytes)}"
+        return f"{place(None if write is None else write.site)} overwrites a gradient: {times}"
+    saves = (saved, *finding.also)
+    if finding.also:
+        times = f"{plural(finding.times, 'value')} restored"
+    what = listing([_tensor(save) for save in saves], limit=4)
+    where = listing(list(dict.fromkeys(place(save.site) for save in saves)), limit=4)
     if write is None:
-        return f"{what} of {place(saved.site)}: restored {times}"
-    return f"{place(write.site)} overwrites {what}, saved in {place(saved.site)}: restored {times}"
+        return f"{what} of {where}: {times}"
+    return f"{place(write.site)} overwrites {what}, saved in {where}: {times}"
+
+
+def _tensor(save: Save) -> str:
+    name = save.name or save.expression
+    return f"`{name}` ({size(save.bytes)})" if name else f"a tensor of {size(save.bytes)}"

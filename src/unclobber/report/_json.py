@@ -75,6 +75,7 @@ def finding_to_json(finding: Finding) -> Object:
         "ahead": finding.ahead,
         "times": finding.times,
         "confidence": finding.confidence,
+        "also": [_save(save) for save in finding.also],
     }
 
 

@@ -28,12 +28,13 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
         texts.append(f"found {where}")
     if finding.ahead:
         texts.append("backward was refused for another tensor before it came to this one")
-    if finding.times > 1 and not finding.ahead:
+    if finding.times > 1 + len(finding.also) and not finding.ahead:
         texts.append(occurrences(finding))
     if finding.harmless:
         texts.append(_harmless(finding))
     texts += _silent(finding)
     texts += _optimizer(finding)
+    texts += _also(finding)
     if hidden:
         lines = list(dict.fromkeys(place(write.site) for write in hidden))
         texts.append(f"{words.plural(len(hidden), 'more write')} between these: {words.listing(lines)}")
@@ -51,7 +52,8 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
 def occurrences(finding: Finding) -> str:
     """Return ``met 100 times, first by the 1st backward``."""
     first = f", first by the {words.ordinal(finding.needed.nth)} backward" if finding.needed else ""
-    return f"met {words.plural(finding.times, 'time')}{first}"
+    by = f" by {words.plural(1 + len(finding.also), 'tensor')}" if finding.also else ""
+    return f"met {words.plural(finding.times, 'time')}{by}{first}"
 
 
 def _harmless(finding: Finding) -> str:
@@ -87,6 +89,21 @@ def _optimizer(finding: Finding) -> list[str]:
                 f"{words.tick(write.optimizer)} updated {count} that this graph still needs: {names}"
             )
     return texts
+
+
+def _also(finding: Finding) -> list[str]:
+    """Return a note on the other tensors that the same writes spoil, but for those of an optimizer's note."""
+    stepped = {name for write in finding.writes for name in write.parameters}
+    others = [save for save in finding.also if save.name not in stepped]
+    if not others:
+        return []
+    names = [save.name or save.expression for save in others]
+    said = words.listing([words.tick(name) for name in names if name], limit=5)
+    lines = dict.fromkeys(place(save.site) for save in others if save.site)
+    count = words.plural(len(others), "more tensor")
+    it = "that write spoils" if len(finding.writes) == 1 else "those writes spoil"
+    where = f", saved at {words.listing(list(lines), limit=3)}" if lines else ""
+    return [f"{it} {count} that backward needs{f': {said}' if said else ''}{where}"]
 
 
 def _library(finding: Finding) -> list[str]:

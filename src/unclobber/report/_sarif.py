@@ -282,14 +282,13 @@ def _quoted(path: str) -> str:
 def _fingerprint(finding: Finding, root: str) -> str:
     """Return a fingerprint from files, functions and expressions only, so that it survives moved lines."""
 
-    def of(site: Site | None) -> list[str | None]:
+    def of(site: Site | None) -> tuple[str | None, ...]:
         if site is None:
-            return []
+            return ()
         artifact = _artifact(site.path, root) or {"uri": site.path}
-        return [artifact["uri"], site.function, words.flattened(site.source)]
+        return artifact["uri"], site.function, words.flattened(site.source)
 
-    facts = [finding.made, finding.saved, *finding.writes, finding.freed, finding.needed]
-    parts = [finding.code, *(of(fact.site) for fact in facts if fact is not None)]
+    parts = finding.identity(of)
     import hashlib  # here, because it loads OpenSSL
 
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]

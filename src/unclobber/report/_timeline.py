@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Literal
 
 from ..model import Finding, Need, Save, Site, Write
+from . import _labels as labels
 from . import _words as words
 from ._cells import clean, clip
 from ._past_counter import through
@@ -192,9 +193,9 @@ def _stack(site: Site | None) -> tuple[str, ...]:
 def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
     """Return the non-empty details of one event."""
     if isinstance(fact, Save):
-        details = _of_save(fact)
+        details = _of_save(finding, fact)
     elif isinstance(fact, Write):
-        details = _of_write(fact, refused=finding.entry.stage == "write")
+        details = _of_write(finding, fact)
     else:
         details = [("backward", f"the {words.ordinal(fact.nth)} call", False), ("node", fact.node, True)]
     if fact.site is not None:
@@ -202,22 +203,14 @@ def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
     return [Detail(name, clean(words.flattened(value)), code) for name, value, code in details if value]
 
 
-def _of_save(save: Save) -> list[tuple[str, str | None, bool]]:
-    """Return a save's details as (name, value, whether it is code)."""
+def _of_save(finding: Finding, save: Save) -> list[tuple[str, str | None, bool]]:
+    """Return a save's details as (name, value, whether it is code); its label only if no line shows it."""
     role = f"{save.node}, as {save.role}" if save.node and save.role else save.node or save.role
-    times = f"the {words.ordinal(save.nth)} save by this line" if save.of > 1 else None
-    elements, version = f"{words.tensor(save.shape, save.dtype)}, {words.size(save.bytes)}", str(save.version)
-    if save.dtype == "unknown":
-        elements = version = ""
     return [
-        ("tensor", save.name or save.expression, True),
-        ("elements", elements, False),
-        ("version", version, False),
-        ("operation", save.called, True),
+        ("tensor", None if save.site else labels.saved_label(finding, save), False),
+        ("version", None if save.dtype == "unknown" else str(save.version), False),
         ("kept by", role, True),
-        ("why", save.why_words, False),
-        ("derivative", save.why, True),
-        ("times", times, False),
+        ("derivative", None if save.why_words else save.why, True),
     ]
 
 
@@ -227,22 +220,14 @@ def _missed(write: Write) -> str:
     return {"same": "other elements only", "other": "other memory", "former": "former memory"}[write.reached]
 
 
-def _of_write(write: Write, *, refused: bool) -> list[tuple[str, str | None, bool]]:
-    """Return a write's details as (name, value, whether it is code)."""
-    if refused:
-        return [("written", write.expression, True), ("operation", write.operation, True)]
-    version = "not moved: torch does not see this write"
-    if write.bumps_version:
-        known = write.version_before is not None and write.version_after is not None
-        version = f"{write.version_before} → {write.version_after}" if known else "moved"
+def _of_write(finding: Finding, write: Write) -> list[tuple[str, str | None, bool]]:
+    """Return a write's details as (name, value, whether it is code); its label only if no line shows it."""
+    refused = finding.entry.stage == "write"
+    touches = "needed elements" if write.overlaps_needed else _missed(write)
     return [
+        ("write", None if write.site else labels.write_label(finding, write), False),
         ("written", write.expression, True),
-        ("operation", write.operation, True),
-        ("version", version, False),
-        ("touches", "needed elements" if write.overlaps_needed else _missed(write), False),
-        ("times", words.plural(write.count, "write") if write.count > 1 else None, False),
-        ("optimizer", write.optimizer, True),
+        ("touches", None if refused else touches, False),
         ("parameters", words.listing(write.parameters), True),
-        ("module", write.module, True),
-        ("through", through(write), False),
+        ("through", None if refused else through(write), False),
     ]

@@ -98,7 +98,8 @@ _LIBRARY_ROOT = re.compile(r"^.*[/\\](?:site|dist)-packages[/\\]|^.*[/\\]lib[/\\
 def path(absolute: str) -> str:
     """Return a path as short as it stays clear: below the working directory it is relative.
 
-    An installed file is named by its path inside the library: ``torch/nn/functional.py``.
+    An installed file is named by its path inside the library: ``torch/nn/functional.py``. A report that is
+    sent on doesn't name the user's home, which is ``~``.
     """
     if (cell := cell_name(absolute)) is not None:
         return cell
@@ -111,7 +112,10 @@ def path(absolute: str) -> str:
     # The working directory is gone, or on another drive (tests/unit/report/test_report_words.py).
     except (OSError, ValueError):
         return absolute
-    return absolute if relative.startswith(os.pardir) else relative
+    if not relative.startswith(os.pardir):
+        return relative
+    home = os.path.join(os.path.expanduser("~"), "")
+    return os.path.join("~", absolute.removeprefix(home)) if absolute.startswith(home) else absolute
 
 
 def solid(text: str) -> str:

@@ -39,6 +39,7 @@ from ..model import (
     Finding,
     InplaceError,
     Report,
+    Save,
     Suppressed,
     Totals,
     UnclobberError,
@@ -75,6 +76,9 @@ _FINDING_ATTRIBUTE = "_unclobber_finding"
 _MOST_FINDINGS = 1000
 """Distinct findings that one session keeps; more are counted only."""
 
+
+_MOST_TENSORS = 20
+"""Tensors that are described as spoilt by the writes of one finding; more are counted only."""
 
 _MOST_AHEAD = 20
 """Findings that are reported besides the one for which backward is refused."""
@@ -131,6 +135,8 @@ class Session:
         """Positions of findings by the key of their conflict."""
         self._times: Counter[int] = Counter()
         """Numbers of repeated occurrences, by the finding's position."""
+        self._tensors: dict[int, dict[Any, Save | None]] = {}
+        """The spoilt tensors of each finding, by the finding's position and then by the tensor's key."""
         self._internal_errors: dict[str, None] = {}
         """Sentences about internal errors for the report, each once and in order."""
         self._warned: set[int] = set()
@@ -220,6 +226,7 @@ class Session:
         self.findings = []
         self._seen.clear()
         self._times.clear()
+        self._tensors.clear()
         self._warned.clear()
         self._suppressing.forget()
         self.conflicts = 0
@@ -332,14 +339,16 @@ class Session:
 
     def _refusal(self, state: SaveState) -> InplaceError:
         """Return the error that refuses a tensor, with the findings that backward would have raised next."""
-        finding = self.keep(of_unpack(state, self, repaired=False, again=True))
+        occurrence = of_unpack(state, self, repaired=False, again=True)
+        finding = self.keep(occurrence)
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
         nothing: tuple[Finding, ...] = ()
         # An internal error costs this list alone: test_a_fault_costs_the_list_alone.
         what = "what else backward would refuse could not be told"
         others = self._guarded_call(what, lambda: self._refused_too(state), nothing)
-        return error_of(finding, others)
+        position = or_default(lambda: self._seen.get(occurrence.key()), None)
+        return error_of(finding if position is None else self._with_tensors(finding, position), others)
 
     def _refused_too(self, state: SaveState) -> tuple[Finding, ...]:
         """Return findings for the tensors that the running backward would have refused next."""
@@ -416,7 +425,9 @@ class Session:
             known = None if place is None else self._seen.get(place)
             if known is not None and reached:
                 self._times[known] += 1
+            tensor = or_default(occurrence.tensor, None)
             if known is not None and not again:
+                self._note_tensor(known, tensor, occurrence.finding)
                 return self.findings[known] if known < len(self.findings) else None
             finding = occurrence.finding()
             if finding is None:
@@ -425,13 +436,31 @@ class Session:
             if place is None:
                 return self._kept(finding)
             if known is None and len(self.findings) < _MOST_FINDINGS:
-                self._seen[place] = len(self.findings)
+                known = self._seen[place] = len(self.findings)
                 self._add(finding)
             elif known is not None and self.findings[known].ahead:
                 # Backward has come to it by now, so the new finding is no longer `ahead`
                 # (test_an_ahead_finding_that_backward_comes_to).
                 self.findings[known] = finding
+            if known is not None:
+                self._note_tensor(known, tensor, lambda: finding)
             return finding
+
+    def _note_tensor(self, known: int, tensor: Any, make: Callable[[], Finding | None]) -> None:
+        """Note a tensor that a finding's writes spoil; ``make``, which is slow, describes a new one."""
+        tensors = self._tensors.setdefault(known, {})
+        if tensor is not None and tensor not in tensors and len(tensors) < _MOST_TENSORS:
+            tensors[tensor] = None  # first, because an error in `make` may come back here
+            finding = make()
+            tensors[tensor] = None if finding is None else finding.saved
+
+    def _with_tensors(self, finding: Finding, known: int) -> Finding:
+        """Return the finding with the other tensors that its writes spoil, each once by its name and
+        place."""
+        others = {_named(save): save for save in self._tensors.get(known, {}).values() if save is not None}
+        if finding.saved is not None:
+            others.pop(_named(finding.saved), None)
+        return replace(finding, also=tuple(others.values()))
 
     def _kept(self, finding: Finding) -> Finding:
         """Keep a finding whose places are unknown. Return the kept one, which may be an equal earlier one."""
@@ -511,6 +540,7 @@ class Session:
         with self._lock:
             for index, finding in enumerate(self.findings):
                 by = self._suppressing.by(finding)
+                finding = self._with_tensors(finding, index)
                 if index in self._times:
                     finding = replace(finding, times=1 + self._times[index])
                 if by is None:
@@ -555,6 +585,12 @@ class Session:
 
 
 put_back = installation.put_back
+
+
+def _named(save: Save) -> Any:
+    """Return the parts in which two saves of one finding differ: the tensor's names, its shape and line."""
+    site = save.site
+    return save.name, save.expression, save.shape, site and (site.path, site.line, site.column)
 
 
 def _of_this_torch() -> tuple[str, ...]:

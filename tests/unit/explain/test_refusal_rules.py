@@ -66,7 +66,9 @@ def test_an_update_of_a_leaf_is_not_to_be_made_out_of_place():
     finding = judge_refusal(evidence("UC201", in_no_grad="with torch.no_grad(): x -= lr * x.grad", **facts))
     assert finding.fixes[0].code == "with torch.no_grad(): x -= lr * x.grad"
     assert all(fix.code != "x = x - lr * x.grad" for fix in finding.fixes)
-    assert any("not `x = x - lr * x.grad`" in fix.title for fix in finding.fixes)
+    assert (
+        "after `x = x - lr * x.grad` it is a new tensor, no leaf, and its `.grad` stays None" in finding.notes
+    )
 
 
 def test_a_parameters_name_is_not_given_to_a_plain_tensor():

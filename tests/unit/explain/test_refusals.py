@@ -48,7 +48,7 @@ def test_no_grad_is_advised_where_it_helps(write, advised, tmp_path):
 @pytest.mark.parametrize("operator", ["+", "-", "*", "/", "//", "%"])
 def test_every_operator_has_an_out_of_place_form(operator, tmp_path):
     finding = run_watched(f"w = torch.ones(3, requires_grad=True)\nw {operator}= 2\n", tmp_path).finding
-    assert any(f"w = w {operator} 2" in f"{fix.title} {fix.code}" for fix in finding.fixes)
+    assert f"w {operator} 2" in [fix.code for fix in finding.fixes]
 
 
 # --- whose error it is ----------------------------------------------------------------------------

@@ -81,8 +81,8 @@ def test_json():
     schema = json.loads((files("unclobber.report") / "schema.json").read_text(encoding="utf-8"))
     jsonschema.validate(document, schema)
     assert list(document)[-5:-2] == ["notices", "ranks", "processes"]
-    assert list(document["findings"][0])[-6:] == [
-        "ranks", "processes", "made", "ahead", "times", "confidence",
+    assert list(document["findings"][0])[-7:] == [
+        "ranks", "processes", "made", "ahead", "times", "confidence", "also",
     ]  # fmt: skip
     assert document["notices"] == [NOTICE]
     assert document["ranks"][3] == {"rank": 3, "state": "died", "exit_code": None, "outcome": None}

@@ -209,7 +209,7 @@ def test_what_backward_would_refuse_next(width, golden):
 def test_a_long_list_is_cut():
     """A graph may hold hundreds."""
     lines = ahead_to_text([AHEAD[0]] * 20).split("\n")
-    assert lines[0] == "known so far: the same backward needs 20 more tensors that were overwritten:"
+    assert lines[0] == "once that is cured, the same backward is refused for 20 more overwritten tensors:"
     assert lines[-1] == "  and 12 more: --format json names them all"
 
 

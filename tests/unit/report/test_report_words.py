@@ -37,6 +37,15 @@ def test_a_path_below_the_working_directory_is_relative(tmp_path, monkeypatch):
     assert _words.path(str(tmp_path / "hereafter" / "b.py")) == str(tmp_path / "hereafter" / "b.py")
 
 
+def test_a_home_is_not_named(tmp_path, monkeypatch):
+    """A page that is sent on says ``~`` for it."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert _words.path(str(tmp_path / "b.py")) == str(Path("~/b.py"))
+    assert _words.path(f"{tmp_path}er/b.py") == f"{tmp_path}er/b.py"
+
+
 def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
     """A report is still written when the program has removed the folder it ran in."""
     gone = tmp_path / "gone"

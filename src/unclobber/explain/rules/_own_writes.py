@@ -48,7 +48,7 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         return (Help.COPY_GRADIENT.fix(name=f"{evidence.gradient_memory.parameter}.grad"),)
     if _overwritten_by_backward(evidence):
         gradient = evidence.save.expression or evidence.save.name
-        return (Help.COPY_GRADIENT.fix(name=gradient) if gradient else Help.COPY_SOME_GRADIENT.fix(),)
+        return (Help.COPY_GRADIENT.fix(name=gradient) if gradient else Help.COPY.fix(),)
     return ()
 
 

@@ -126,13 +126,24 @@ def out_of_place(evidence: RefusalEvidence, otherwise: Help = Help.OUT_OF_PLACE)
     made = evidence.out_of_place
     if made and (evidence.parameter or (evidence.code == "UC201" and evidence.module_hook is None)):
         return Help.RESULT.fix(made.partition(" = ")[2] or made)
+    if made and " = " not in made:
+        return Help.NEW_TENSOR_USED.fix(made)
     if made:
-        return (Help.NEW_TENSOR if " = " in made else Help.NEW_TENSOR_USED).fix(made)
+        reaches_another = evidence.code in _OF_VIEWS and evidence.module_hook is None
+        return (Help.NEW_FOR_VIEW if reaches_another else Help.NEW_TENSOR).fix(made)
     # A clone can't be put into the `forward` of nn.ReLU, so the fix is at its construction
     # (test_a_library_that_writes_is_told_at_its_construction in tests/unit/explain/test_refusal_rules.py).
     if by_module(evidence):
         return Help.MODULE_WITHOUT_INPLACE.fix()
     write = evidence.write
+    if write is not None and write.site is not None and "inplace=True" in write.site.source:
+        return Help.CALL_WITHOUT_INPLACE.fix()
     if write is not None and ((write.expression or "").endswith("]") or write.operation == "index_put_"):
         return Help.NEW_BY_INDEX.fix()
+    if write is not None and write.operation in torch_table().overwrites_all:
+        return Help.NEW_MEMORY.fix()
     return otherwise.fix()
+
+
+_OF_VIEWS = ("UC202", "UC203", "UC204")
+"""Codes of writes that reach the memory of another tensor, which a new tensor leaves as it is."""

@@ -7,6 +7,7 @@ make the leaf its result, and no leaf would be left to collect a gradient, so to
 from __future__ import annotations
 
 from ...model import Finding, Fix, Help
+from ...syntax import torch_table
 from .._evidence import RefusalEvidence
 from ._refused import by_module, finding, operation, out_of_place, subject, without_grad
 
@@ -28,9 +29,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # The usual advice, `w = w - lr * w.grad`, makes a tensor whose `.grad` stays None
     # (test_an_update_of_a_leaf_is_not_to_be_made_out_of_place in tests/unit/explain/test_refusal_rules.py).
     elif operation(evidence) in _UPDATES and " = " in (evidence.out_of_place or ""):
-        why.append(
-            f"after `{evidence.out_of_place}` it would be a new tensor, no leaf, with an empty `.grad`"
-        )
+        why.append(f"after `{evidence.out_of_place}` it is a new tensor, no leaf, and its `.grad` stays None")
     return finding(
         evidence,
         f"{name} is a leaf that requires grad, and {operation(evidence)} writes to it in place",
@@ -46,9 +45,14 @@ def _fixes(evidence: RefusalEvidence) -> list[Fix]:
     # (embeddings_made_a_leaf_by_a_hook.py and a_leaf_given_to_a_library.py in tests/programs/UC201).
     write, hook = evidence.write, evidence.module_hook
     if write is not None and write.library and not evidence.parameter and not by_module(evidence):
-        return [(Help.GIVE_A_COPY if hook is None else Help.COPY_IN_HOOK).fix()]
+        result = out_of_place(evidence)
+        without_inplace = [] if result.title == Help.OUT_OF_PLACE.value else [result]
+        return [*without_inplace, (Help.GIVE_A_COPY if hook is None else Help.COPY_IN_HOOK).fix()]
     if hook is not None:
         name = None if write is None else write.expression
         copy = Help.COPY_BEFORE.fix(f"{name} = {name}.clone()" if name and name.isidentifier() else None)
         return [copy, out_of_place(evidence), Help.COPY_IN_HOOK.fix()]
-    return [without_grad(evidence), out_of_place(evidence, Help.RESULT_ALONE), Help.PLAIN_FIRST.fix()]
+    # No gradient reaches the leaf through values that don't depend on it: `w.uniform_()`.
+    flows = operation(evidence) not in torch_table().overwrites_all
+    through = [out_of_place(evidence, Help.RESULT_ALONE)] if flows else []
+    return [without_grad(evidence), *through, Help.PLAIN_FIRST.fix()]

@@ -1,0 +1,108 @@
+"""One cause is one finding: the parameters of one step, the tensors of one line."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import unclobber
+from unclobber.report import guard_lines, to_json
+from unclobber.report._notes import notes
+from unclobber.session.session import Session
+
+
+class Net(nn.Module):
+    """Four layers on two lines."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8))
+        self.head = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 1))
+
+    def forward(self, x):
+        h = self.trunk(x)
+        return self.head(h)
+
+
+def stepped_too_early(net, times=1):
+    """A step between two backwards through one graph, again and again."""
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(times):
+        loss = net(torch.ones(2, 4, requires_grad=True)).sum()
+        loss.backward(retain_graph=True)
+        optimizer.step()
+        (loss * 2).backward()
+
+
+WEIGHTS = ["net.head.0.weight", "net.head.2.weight", "net.trunk.0.weight", "net.trunk.2.weight"]
+
+
+def test_one_step_is_one_finding():
+    """However many parameters it spoils, and whatever lines had saved them."""
+    torch.manual_seed(0)
+    net = Net()
+    with pytest.raises(unclobber.InplaceError) as info, Session() as session:
+        stepped_too_early(net)
+    (finding,) = session.report().findings
+    for one in (finding, info.value.finding):
+        assert sorted(save.name for save in (one.saved, *one.also)) == WEIGHTS
+        assert not any("more tensor" in note for note in notes(one))  # the optimizer's note names them
+    assert "1 more finding" not in str(info.value)
+    assert "once that is cured" not in str(info.value)
+    (written,) = to_json(session.report())["findings"]
+    assert sorted(save["name"] for save in [written["saved"], *written["also"]]) == WEIGHTS
+
+
+def test_guard_counts_each_value_at_its_tensor():
+    """Two weights of one line are two tensors, not one that was restored twice as often."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    with Session("guard") as session:
+        stepped_too_early(net, times=3)
+    total, line = guard_lines(session.report())
+    assert total.startswith("guard: 6 overwritten values restored for backward (1 place), ")
+    assert "overwrites `net.2.weight` (32 bytes) and `net.0.weight` (128 bytes), saved in" in line
+    assert line.endswith(": 6 values restored")
+
+
+def test_tensors_of_one_line():
+    """Statistics that one forward wrote: both are named, once."""
+    net = nn.BatchNorm1d(3)
+    with Session("watch", warn=False) as session:
+        target = net.eval()(torch.randn(4, 3)).sum()
+        loss = net.train()(torch.randn(4, 3)).sum()
+        (target + loss).backward()
+    (finding,) = session.report().findings
+    assert [save.name for save in (finding.saved, *finding.also)] == ["net.running_mean", "net.running_var"]
+    assert finding.times == 2
+    (note,) = [note for note in notes(finding) if "more tensor" in note]
+    assert note.startswith("that write spoils 1 more tensor that backward needs: `net.running_var`, saved at")
+    assert not any(note.startswith("met ") for note in notes(finding))
+
+
+def test_a_loop_of_fresh_tensors_is_one_tensor():
+    """They are met again and again at one place under one name, and are not described each time."""
+    with Session("guard") as session:
+        for _ in range(30):
+            y = torch.ones(3, requires_grad=True).exp()
+            y.mul_(2)
+            y.sum().backward()
+    (finding,) = session.report().findings
+    assert (finding.times, finding.also) == (30, ())
+
+
+def test_two_findings_are_one_by_their_places():
+    """By the code and each place, as the caller compares places."""
+    torch.manual_seed(0)
+    net = Net()
+    with Session("guard") as session:
+        stepped_too_early(net)
+    (finding,) = session.report().findings
+    assert finding.identity(lambda site: site.line)[0] == "UC101"
+    assert len(finding.identity(lambda site: site.line)) == 4
+    assert finding.identity(lambda site: site.function)[1:] == (
+        "Net.forward",
+        "stepped_too_early",
+        "stepped_too_early",
+    )
