@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -61,7 +62,10 @@ def apply(
         written = project.write(texts)
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif texts:
-        click.echo("nothing written yet: `unclobber memory --apply --write` writes it")
+        options = ["--step", f"{report.step}"] if report.step > 1 else []
+        options += ["--checkpoint"] if checkpoint else []
+        command = shlex.join(("unclobber", "memory", *options, "--apply", "--write", *report.command))
+        click.echo(f"nothing written yet: `{command}` writes it")
     sys.stdout.flush()
 
 

@@ -377,22 +377,16 @@ def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dic
 
 
 def named_tensors(deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
-    """Return every tensor that a variable of the running program leads to, with its name in the program's
+    """Return every tensor that a variable of the running program leads to, with its names in the program's
     words.
 
     Args:
         deepest: Steps from a variable: ``out.past_key_values.layers[0].keys`` is four.
     Returns:
-        Each tensor once, under the first name found: of the innermost function, by the fewest steps. A name
-        in a list or an object is preferred to a plain variable, because a variable soon holds another tensor.
+        Each name with its tensor: those of the innermost function first, by the fewest steps.
     """
-    named: dict[int, tuple[str, torch.Tensor]] = {}
-    for name, value in _reachable(None, deepest):
-        if is_a(value, torch.Tensor):
-            known = named.get(id(value))
-            if known is None or (known[0].isidentifier() and not name.isidentifier()):
-                named[id(value)] = name, value
-    return list(named.values())
+    reached = [(name, value) for name, value in _reachable(None, deepest) if is_a(value, torch.Tensor)]
+    return list({(name, id(value)): (name, value) for name, value in reached}.values())
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:

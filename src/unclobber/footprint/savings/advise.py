@@ -42,12 +42,18 @@ def tried(report: StepMemory, attempts: Attempts) -> StepMemory:
         elif option.runs:
             late = f"{MOST_TRIED} others come first"
             chosen[at] = replace(option, change=replace(option.change, why_untried=late))
-    order = sorted(range(len(chosen)), key=lambda at: -chosen[at].change.saved)
+    # A change that lowers nothing when it is run is none.
+    useful = [at for at, option in enumerate(chosen) if not _in_vain(option.change.tried)]
+    order = sorted(useful, key=lambda at: -chosen[at].change.saved)
     chosen = [chosen[at] for at in order]
     # Results are kept by position, and sorting moved the positions.
-    known = {(order.index(at),): result for (at,), result in known.items()}
+    known = {(order.index(at),): result for (at,), result in known.items() if at in order}
     curve = _curve(trace, chosen, attempts, known)
     return replace(report, changes=tuple(option.change for option in chosen), curve=curve)
+
+
+def _in_vain(tried: Tried | None) -> bool:
+    return tried is not None and tried.proved and tried.saved <= 0
 
 
 def _worth_reporting(candidates: Sequence[Option]) -> list[Option]:
