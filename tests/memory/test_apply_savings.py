@@ -177,7 +177,7 @@ def test_the_command_says_how_to_write(script, capsys, monkeypatch):
     monkeypatch.chdir(path.parent)
     assert main(["memory", "--apply", "train.py", "two words", "--size=3"]) == 0
     out = capsys.readouterr().out
-    assert "`unclobber memory --apply --write train.py 'two words' --size=3` writes it" in out
+    assert "`unclobber memory --write --apply train.py 'two words' --size=3` writes it" in out
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model.text import plural, size
+from ._options import repeated
 from ._progress import said
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ def apply(
         written = project.write(texts)
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif texts:
-        options = ["--step", f"{report.step}"] if report.step > 1 else []
-        options += ["--checkpoint"] if checkpoint else []
-        command = shlex.join(("unclobber", "memory", *options, "--apply", "--write", *report.command))
-        click.echo(f"nothing written yet: `{command}` writes it")
+        click.echo(f"nothing written yet: `{repeated('--write')}` writes it")
     sys.stdout.flush()
 
 
