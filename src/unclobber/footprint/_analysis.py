@@ -10,7 +10,7 @@ from ..derivatives import by_node, why
 from . import _inplace, _modules, _places
 from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, Peak, Role
 from ._shown import StepMemory
-from ._timeline import LASTING, BytesOverTime, end_of, timeline
+from ._timeline import LASTING, BytesOverTime, timeline
 from ._trace import PackedSave, Storage, Trace
 
 _POINTS = 600
@@ -61,7 +61,7 @@ def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
     by_storage: dict[int, list[PackedSave]] = {}
     for save in trace.saves:
         # A save of an earlier step is no memory of this one, unless it is alive still.
-        if end_of(save, trace) >= trace.began:
+        if trace.end(save) >= trace.began:
             by_storage.setdefault(save.storage, []).append(save)
     storages = [_kept_storage(trace.storages[n], saves, trace, peak) for n, saves in by_storage.items()]
     return tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
@@ -78,9 +78,9 @@ def _kept_storage(storage: Storage, saves: list[PackedSave], trace: Trace, peak:
         made_at=_places.place(storage.stack) if storage.made and storage.stack else None,
         made_by=_plain(storage.operation) if storage.made else storage.name,
         since=max(min(save.tick for save in saves), storage.born) - trace.start,
-        until=max(end_of(save, trace) for save in saves) - trace.start,
+        until=max(trace.end(save) for save in saves) - trace.start,
         needed=any(save.needed is not None for save in saves),
-        at_peak=any(save.tick <= peak <= end_of(save, trace) for save in saves),
+        at_peak=any(save.tick <= peak <= trace.end(save) for save in saves),
     )
 
 

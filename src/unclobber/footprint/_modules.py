@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ._facts import ModuleTotal
-from ._timeline import end_of
 from ._trace import ModuleCall, PackedSave, Trace
 
 OUTSIDE = "outside of any module"
@@ -76,9 +75,9 @@ def _first_saves(trace: Trace, peak: int) -> Iterable[PackedSave]:
     first: dict[int, PackedSave] = {}
     alive: set[int] = set()
     for save in trace.saves:
-        if trace.storages[save.storage].kind == "activation" and end_of(save, trace) >= trace.began:
+        if trace.storages[save.storage].kind == "activation" and trace.end(save) >= trace.began:
             first.setdefault(save.storage, save)
-            if save.tick <= peak <= end_of(save, trace):
+            if save.tick <= peak <= trace.end(save):
                 alive.add(save.storage)
     return [save for number, save in first.items() if number in alive]
 

@@ -7,7 +7,7 @@ the peak sinks by what was kept meanwhile, and the module's forward is paid once
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -17,7 +17,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from .._modules import pattern
-from .._timeline import end_of, saves_by_storage
 from .._trace import ModuleCall, Operation, Trace
 from ._option import Span
 from ._regions import VIEWS, operands
@@ -89,11 +88,11 @@ class SecondForward:
     def __init__(self, trace: Trace) -> None:
         """Index the recording by storage, and estimate the work of each operation."""
         self._trace = trace
-        self._saves = saves_by_storage(trace)
-        self._last_read = trace.last_reads()
+        self._saves = trace.saves_of
+        self._last_read = trace.last_reads
         # From shapes and not from the clock, because proposals must not depend on the machine's load.
         self._work = [arithmetic(operation) for operation in trace.operations]
-        self._whole = sum(self._work[operation.tick - 1] for operation in trace.forward())
+        self._whole = sum(self._work[operation.tick - 1] for operation in trace.forward)
 
     def of(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
         """Return the bytes that would not be alive, with their ticks, and the part of forward's work done
@@ -103,7 +102,7 @@ class SecondForward:
         for call in calls:
             assert call.end is not None
             again += sum(self._work[call.begin : call.end])
-            inside = self._trace.operations[call.begin : call.end]
+            inside = self._trace.inside(call)
             made = {number for operation in inside for number in operation.makes}
             read = {number for operation in inside for number in operation.reads}
             window = self._backward_of(call, made | read)
@@ -129,7 +128,7 @@ class SecondForward:
         for number in made:
             storage, saves = self._trace.storages[number], self._saves.get(number, ())
             own = all(call.begin <= save.tick <= call.end for save in saves)
-            last = max((end_of(save, self._trace) for save in saves), default=0)
+            last = max((self._trace.end(save) for save in saves), default=0)
             # Memory that a name holds, or that is read after the module's end, stays alive anyway.
             held = storage.died is None or storage.died > max(last, call.end)
             if own and not held and self._last_read.get(number, 0) <= call.end < window:
@@ -194,19 +193,11 @@ class Checkpointer:
     def _contexts(self) -> tuple[Any, Any]:
         # The first forward is inside of the modes; the second runs in `backward`, a call that they see only
         # as a whole.
-        return contextlib.nullcontext(), _EnteredAgain(self._modes)
+        return contextlib.nullcontext(), self._entered()
 
-
-class _EnteredAgain:
-    """A context that enters modes."""
-
-    def __init__(self, modes: Sequence[TorchFunctionMode]) -> None:
-        self._modes = modes
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> None:
-        for mode in self._modes:
-            self._stack.enter_context(mode)
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for mode in self._modes:
+                stack.enter_context(mode)
+            yield

@@ -9,10 +9,10 @@ from ...model.text import listing, plural
 from .. import _places
 from .._facts import Change
 from .._names import HeldName
-from .._timeline import BytesOverTime, kept_spans
+from .._timeline import BytesOverTime
 from .._trace import Storage, Trace, modules_of
 from ._calls import ForwardCalls
-from ._option import Option, Release, Span, died
+from ._option import Option, Release, Span
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
         groups.append(group)
     for group in groups:
         yield _by_name(trace, calls, group)
-    kept = kept_spans(trace)
+    kept = trace.kept_spans
     for storages in unnamed.values():
         yield _by_place(trace, storages, graph=any(storage.number in kept for storage in storages))
 
@@ -63,11 +63,11 @@ def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
     """Yield activations that are alive at the peak, though neither this backward nor an operation reads
     them later."""
     peak = line.peak()
-    kept = kept_spans(trace)
+    kept = trace.kept_spans
     # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
     unread = {save.storage for save in trace.saves if save.node is not None and save.needed is None}
     for storage in trace.storages:
-        alive = storage.born <= peak <= died(storage, trace)
+        alive = storage.born <= peak <= trace.end(storage)
         if storage.kind != "activation" or not alive or not storage.stack or storage.last_use >= peak:
             continue
         spans = kept.get(storage.number, ())
@@ -144,4 +144,4 @@ def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
 
 
 def _spans(trace: Trace, storages: list[Storage]) -> tuple[Span, ...]:
-    return tuple((s.number, s.last_use + 1, died(s, trace), s.bytes) for s in storages)
+    return tuple((s.number, s.last_use + 1, trace.end(s), s.bytes) for s in storages)

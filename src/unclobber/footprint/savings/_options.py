@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
 
 from ...model.text import plural
 from .. import _places
 from .._facts import Change, MemoryReport
-from .._timeline import BytesOverTime, kept_spans, timeline
-from .._trace import ModuleCall, Trace, modules_of
+from .._timeline import BytesOverTime, timeline
+from .._trace import ModuleCall, Trace, grouped, modules_of
 from . import _checkpoints, _edits, _formulas
 from ._cache import caches
 from ._copies import copies
 from ._formulas import Formula
 from ._held import held
-from ._option import Option, Span, died, fall, step_bytes
+from ._option import Option, Span, fall, front, saved_for_work, step_bytes
 from ._pieces import Pieces, pieces
 from ._twice import computed_twice
 from ._unneeded import unneeded
@@ -68,7 +67,7 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
             for number in operation.makes
         }
         spans = tuple(
-            (number, after[number] + 1, died(trace.storages[number], trace), trace.storages[number].bytes)
+            (number, after[number] + 1, trace.end(trace.storages[number]), trace.storages[number].bytes)
             for number in sorted(formula.freed(trace))
         )
         count = len({operation.outer for operation in formula.parts[0].operations})
@@ -94,7 +93,7 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
             if operation.name == "bernoulli_"
             for number in operation.writes
         }
-        held = kept_spans(trace)
+        held = trace.kept_spans
         spans = tuple(
             (number, since, until, trace.storages[number].bytes * 3 // 4)
             for number in sorted(numbers)
@@ -135,7 +134,7 @@ def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
     work."""
     recomputed = _checkpoints.SecondForward(trace)
     totals = step_bytes(line)
-    single: dict[int, list[tuple[int, float, Option]]] = {}
+    single: list[tuple[int, Option]] = []
     for cut in pieces(trace):
         spans, again = recomputed.of(cut.whole)
         drop = fall(line, spans, totals) if spans else 0
@@ -145,22 +144,9 @@ def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
         if cut.even is not None:
             yield option
         else:
-            single.setdefault(cut.row[0].number, []).append((drop, again, option))
-    for members in single.values():
-        yield from _front(members)
-
-
-def _front(members: list[tuple[int, float, Option]]) -> list[Option]:
-    """Return the options that no other beats in both bytes and work; of many, those that differ most."""
-    front: list[tuple[int, float, Option]] = []
-    for member in sorted(members, key=lambda member: (-member[0], member[1])):
-        if not front or member[1] < front[-1][1]:
-            front.append(member)
-    # Of two that save nearly the same, the one with less work is the better report; the largest always stays.
-    while len(front) > _BEST_PIECES:
-        gaps = [a[0] - b[0] for a, b in pairwise(front)]
-        del front[gaps.index(min(gaps)) + 1]
-    return [option for _, _, option in front]
+            single.append((cut.row[0].number, option))
+    for members in grouped(single, lambda row: row[0]).values():
+        yield from front([option for _, option in members], saved_for_work, _BEST_PIECES)
 
 
 def _piece(trace: Trace, cut: Pieces, spans: tuple[Span, ...], again: float, drop: int) -> Option:

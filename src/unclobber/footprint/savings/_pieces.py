@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...model.text import plural
 from .._modules import pattern
 from .._timeline import LASTING
-from .._trace import ModuleCall, Operation, Trace
+from .._trace import ModuleCall, Trace
 from ._rows import Named
 
 _MOST_CUTS = 12
@@ -145,13 +145,13 @@ class _Handover:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._last_read = trace.last_reads()
+        self._last_read = trace.last_reads
 
     def goes_on(self, before: ModuleCall, call: ModuleCall) -> bool:
         """Return whether a module runs right after another, on its result, which no other code reads."""
         if before.end != call.begin or call.end is None:
             return False
-        first, second = self._inside(before), self._inside(call)
+        first, second = self._trace.inside(before), self._trace.inside(call)
         given = {number for operation in first for number in (*operation.makes, *operation.writes)}
         made = {number for operation in second for number in operation.makes}
         read = {number for operation in second for number in operation.reads} - made
@@ -160,6 +160,3 @@ class _Handover:
         later = [number for number in given if self._last_read.get(number, 0) > call.end]
         # Tensors that both modules read don't break a row: a mask, the rotation of positions.
         return bool(read & given) and not others and not [n for n in later if n not in seen]
-
-    def _inside(self, call: ModuleCall) -> list[Operation]:
-        return self._trace.operations[call.begin : call.end]

@@ -80,7 +80,7 @@ class Flow:
     def __init__(self, trace: Trace) -> None:
         """Index the operations of forward by call, maker, reader and writer."""
         self.trace = trace
-        forward = trace.forward()
+        forward = trace.forward
         self.operations = [operation for operation in forward if operation.outer is not None]
         self.position = {operation.tick: at for at, operation in enumerate(self.operations)}
         self.by_call: dict[int, list[int]] = {}

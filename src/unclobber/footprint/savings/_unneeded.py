@@ -6,7 +6,6 @@ from collections.abc import Iterable
 
 from .. import _places
 from .._facts import Change
-from .._timeline import end_of
 from .._trace import PackedSave, Trace
 from ._option import Dropped, Option
 
@@ -43,7 +42,7 @@ def unneeded(trace: Trace) -> Iterable[Option]:
             (
                 saves[0].storage,
                 min(save.tick for save in saves) + 1,
-                max(end_of(save, trace) for save in saves),
+                max(trace.end(save) for save in saves),
                 trace.storages[saves[0].storage].bytes,
             )
             for saves in members
