@@ -67,6 +67,10 @@ class Storage:
     """Module path of a parameter or buffer."""
 
 
+Named = tuple[int, str]
+"""Tree and path of a module."""
+
+
 @dataclass(slots=True)
 class ModuleCall:
     """A run of a module's ``forward``."""
@@ -89,6 +93,10 @@ class ModuleCall:
     @property
     def label(self) -> str:
         return f"{self.path} ({self.kind})" if self.path else self.kind
+
+    @property
+    def key(self) -> Named:
+        return self.tree, self.path
 
 
 @dataclass(slots=True)
@@ -256,6 +264,10 @@ class Trace:
                 else:
                     joined.append((since, until))
         return spans
+
+    def calls_of_step(self) -> list[ModuleCall]:
+        """Return the calls of modules that ran in the step's forward, to their end."""
+        return [c for c in self.calls if not c.again and c.end is not None and c.begin >= self.start]
 
     def inside(self, call: ModuleCall) -> list[Operation]:
         """Return the operations that ran in a module's call."""

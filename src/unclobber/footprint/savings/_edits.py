@@ -15,13 +15,13 @@ from ...syntax import ATOMS, Span, dotted, imported_by
 from .. import _places
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
-from ._pieces import Pieces
+from ._rows import Edits
 
 _MOST = 12
 """Assignments of names to the formula's inputs that are proposed at most; running finds the right one."""
 
 
-def of_formula(formula: Formula) -> tuple[tuple[SpanEdit, ...], ...]:
+def of_formula(formula: Formula) -> Edits:
     """Return each way to write torch's function for a formula, the likeliest first; empty if the source
     can't be read."""
     places = [_expression(operation.stack) for operation in formula.parts[0].operations]
@@ -43,7 +43,7 @@ def of_formula(formula: Formula) -> tuple[tuple[SpanEdit, ...], ...]:
     )
 
 
-def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[SpanEdit, ...], ...]:
+def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> Edits:
     """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call of the line is to be
     checkpointed."""
     numbers = {call.number for call in calls}
@@ -69,14 +69,12 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[Span
     return (tuple(edits.values()),) if edits else ()
 
 
-def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SpanEdit, ...], ...]:
-    """Return the edit to ``checkpoint_sequential(blocks, 4, x)`` from ``blocks(x)``, if all of an
-    ``nn.Sequential`` is cut."""
-    parent = pieces.parent
+def of_sequential(trace: Trace, parent: ModuleCall, row: Sequence[ModuleCall], pieces: int) -> Edits:
+    """Return the edit to ``checkpoint_sequential(blocks, 4, x)`` from ``blocks(x)``, if the row is all of an
+    ``nn.Sequential``, which is called once."""
     inside = [call for call in trace.calls if call.parent == parent.number and not call.again]
     here = [call for call in trace.calls if not call.again and call.stack == parent.stack]
-    # checkpoint_sequential takes an nn.Sequential as a whole.
-    if pieces.even is None or not pieces.sequential or len(inside) != len(pieces.row) or len(here) != 1:
+    if len(inside) != len(row) or len(here) != 1:
         return ()
     place = _expression(parent.stack)
     node = None if place is None else place.node
@@ -84,11 +82,11 @@ def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SpanEdit, ...], ...]:
         return ()
     if len(node.args) != 1 or node.keywords:
         return ()
-    given = f"{place.text_at(node.func)}, {pieces.even}, {place.text_at(node.args[0])}, use_reentrant=False"
+    given = f"{place.text_at(node.func)}, {pieces}, {place.text_at(node.args[0])}, use_reentrant=False"
     return ((place.replaced(f"torch.utils.checkpoint.checkpoint_sequential({given})"),),)
 
 
-def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
+def of_conversion(stack: Stack) -> Edits:
     """Return the edit to ``mask`` from ``mask.float()``: without the call that converts or copies."""
     place = _expression(stack)
     node = None if place is None else place.node

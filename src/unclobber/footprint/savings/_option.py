@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 from .._facts import Change
 from .._inplace import highest
 from .._timeline import BytesOverTime
+from .._trace import Named
 from ._calls import Call, Site
-from ._rows import Named
 
 if TYPE_CHECKING:
     from ._formulas import Formula

@@ -9,14 +9,14 @@ from ...model.text import plural
 from .. import _places
 from .._facts import Change, MemoryReport
 from .._timeline import BytesOverTime, timeline
-from .._trace import ModuleCall, Trace, grouped, modules_of
+from .._trace import Trace, grouped, modules_of
 from . import _checkpoints, _edits, _formulas
 from ._cache import caches
 from ._copies import copies
 from ._formulas import Formula
 from ._held import held
-from ._option import Option, Span, fall, front, saved_for_work, step_bytes
-from ._pieces import Pieces, pieces
+from ._option import Option, fall, front, saved_for_work, step_bytes
+from ._pieces import pieces
 from ._twice import computed_twice
 from ._unneeded import unneeded
 from ._wide import widened
@@ -37,8 +37,7 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
         *copies(trace),
         *computed_twice(trace),
         *widened(trace),
-        *_of_checkpoints(trace),
-        *_of_pieces(trace, line),
+        *_of_checkpoints(trace, line),
         *_of_in_place(report),
         *caches(trace),
     ]
@@ -110,60 +109,35 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
         yield Option(change, spans, formulas=(formula,))
 
 
-def _of_checkpoints(trace: Trace) -> Iterable[Option]:
-    """Yield a change for each group of modules that could be checkpointed."""
-    recomputed = _checkpoints.SecondForward(trace)
-    for group in _checkpoints.groups(trace):
-        spans, again = recomputed.of(group.calls)
-        if spans:
-            change = Change(
-                sort="checkpoint",
-                title=f"checkpoint {group.title}: compute it again in backward",
-                write="torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) for module(x)",
-                place=_places.place(group.calls[0].stack),
-                modules=tuple(call.label for call in group.calls),
-                times=len(group.calls),
-                recomputed=again,
-                edits=_edits.of_checkpoint(trace, group.calls) if group.every == 1 else (),
-            )
-            yield Option(change, tuple(spans), rows=tuple((module,) for module in group.modules))
-
-
-def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
-    """Yield even cuts of each row of modules, and the single pieces that lower the peak most for their
-    work."""
+def _of_checkpoints(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
+    """Yield a change for each group of modules, and each even cut of a row of modules, that could be
+    checkpointed; of the single pieces of a row those that lower the peak most for their work."""
     recomputed = _checkpoints.SecondForward(trace)
     totals = step_bytes(line)
     single: list[tuple[int, Option]] = []
-    for cut in pieces(trace):
-        spans, again = recomputed.of(cut.whole)
+    for rerun in (*_checkpoints.groups(trace), *pieces(trace)):
+        spans, again = recomputed.of(rerun.whole)
         drop = fall(line, spans, totals) if spans else 0
         if drop <= _LEAST * max(totals):
             continue
-        option = _piece(trace, cut, tuple(spans), again, drop)
-        if cut.even is not None:
+        change = Change(
+            sort="checkpoint",
+            title=f"checkpoint {rerun.title}: compute it again in backward",
+            write=rerun.write,
+            place=_places.place(rerun.calls[0].stack),
+            modules=tuple(call.label for call in rerun.calls),
+            times=len(rerun.pieces),
+            predicted=drop,
+            recomputed=again,
+            edits=rerun.edits(),
+        )
+        option = Option(change, tuple(spans), rows=rerun.modules)
+        if rerun.row is None:
             yield option
         else:
-            single.append((cut.row[0].number, option))
-    for members in grouped(single, lambda row: row[0]).values():
+            single.append((rerun.row, option))
+    for members in grouped(single, lambda member: member[0]).values():
         yield from front([option for _, option in members], saved_for_work, _BEST_PIECES)
-
-
-def _piece(trace: Trace, cut: Pieces, spans: tuple[Span, ...], again: float, drop: int) -> Option:
-    """Return the change of checkpointing parts of one row of modules."""
-    calls: list[ModuleCall] = [call for piece in cut.calls for call in piece]
-    change = Change(
-        sort="checkpoint",
-        title=f"checkpoint {cut.title}: compute it again in backward",
-        write=cut.write,
-        place=_places.place(cut.row[0].stack),
-        modules=tuple(call.label for call in calls),
-        times=len(cut.calls),
-        predicted=drop,
-        recomputed=again,
-        edits=_edits.of_pieces(trace, cut),
-    )
-    return Option(change, spans, rows=cut.modules)
 
 
 def _of_in_place(report: MemoryReport) -> Iterable[Option]:
