@@ -21,7 +21,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     """Return the report of a trace: which line keeps what, for how long and why."""
     line = timeline(trace)
     # What was alive when an allocation failed is the question, even if more had been alive before.
-    peak = line.peak() if trace.refused is None else trace.tick
+    peak = trace.tick if trace.failed is not None and trace.failed.wanted else line.peak()
     kept = _kept(trace, peak)
     places: dict[Location, int] = {}
     moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))

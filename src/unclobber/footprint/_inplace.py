@@ -45,7 +45,7 @@ def gains(
     """Return the program's in-place operations, the possible ones, and the drop of the peak with all of
     these at once."""
     totals = line.totals
-    search = _Search(trace)
+    search = _InPlaceCalls(trace)
 
     def peak_with(spans: Iterable[Span], sign: int) -> int:
         return highest(totals, line.first, spans, sign=sign)
@@ -112,7 +112,7 @@ def _candidate(chances: list[_Chance], peak: int, peak_with: _PeakWith) -> InPla
     )
 
 
-class _Search:
+class _InPlaceCalls:
     """The in-place operations of a recording's forward, and those that could be."""
 
     def __init__(self, trace: Trace) -> None:

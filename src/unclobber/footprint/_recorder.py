@@ -27,12 +27,12 @@ from ._facts import Kind
 from ._functions import FunctionCalls, name_of
 from ._names import held_names
 from ._trace import (
+    FailedOperation,
     FunctionCall,
     ModuleCall,
     Operand,
     Operation,
     PackedSave,
-    Refused,
     Storage,
     Trace,
     Value,
@@ -205,9 +205,9 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         except Exception as error:
             # Ticks number the operations that ran.
             trace.tick -= 1
-            self._note_refused(error, func, inputs, stack, module)
+            self._note_failed(error, func, inputs, stack, module)
             raise
-        trace.refused = None
+        trace.failed = None
         made: list[int] = []
         outputs = tensors_in(out)
         for tensor in outputs:
@@ -231,15 +231,14 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         trace.operations.append(operation)
         return out
 
-    def _note_refused(
+    def _note_failed(
         self, error: Exception, func: Any, inputs: list[Tensor], stack: tuple[Any, ...], module: str | None
     ) -> None:
-        """Note the allocation that failed, if an operation ran out of memory, and what the graph so far
-        keeps."""
+        """Note the operation that failed and, if it ran out of memory, what the graph so far keeps."""
+        function = self._function or func.name().rpartition("::")[2].partition(".")[0]
         wanted = wanted_memory(error)
+        self.trace.failed = FailedOperation(stack, module, function, wanted, self._depth > 0)
         if wanted is not None:
-            function = self._function or func.name().rpartition("::")[2].partition(".")[0]
-            self.trace.refused = Refused(stack, module, function, wanted, self._depth > 0)
             self._name_saves(inputs)
 
     @property

@@ -163,15 +163,15 @@ class FunctionCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """An allocation that failed."""
+class FailedOperation:
+    """An operation that failed."""
 
     stack: Stack
     module: str | None
     function: str
     """The torch function that the program called, or the operation."""
-    wanted: str
-    """Size of the memory, in words."""
+    wanted: str | None
+    """Size of the memory for which there was no room, in words; None if it failed for another reason."""
     backward: bool
 
 
@@ -219,8 +219,8 @@ class Trace:
     backward_began: int | None = None
     backwards: int = 0
     ended_early: str | None = None
-    refused: Refused | None = None
-    """The allocation that failed, until an operation runs again: a program may catch the error."""
+    failed: FailedOperation | None = None
+    """The operation that failed, until one runs again: a program may catch the error."""
     origin: dict[int, tuple[Stack, str | None]] = field(default_factory=dict)
     """Line and module of each forward operation, by the sequence number of its backward node."""
     results: list[Any] = field(default_factory=list)

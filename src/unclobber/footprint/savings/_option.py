@@ -92,7 +92,7 @@ def front(items: Iterable[Found], worth: Callable[[Found], tuple[float, float]],
     Args:
         items: Anything.
         worth: Returns the gain and the cost of an item.
-        most: Items to return at most. Of two neighbours that gain nearly as much, the dearer one goes; the
+        most: Items to return at most. Of two neighbours that gain nearly as much, the second goes; the
             first and the last stay, because they are the ends of the choice.
     """
     best: list[Found] = []
@@ -101,7 +101,7 @@ def front(items: Iterable[Found], worth: Callable[[Found], tuple[float, float]],
             best.append(item)
     while len(best) > most:
         gaps = [worth(a)[0] - worth(b)[0] for a, b in pairwise(best)]
-        del best[min(range(1, len(gaps)), key=gaps.__getitem__)]
+        del best[1 + min(range(len(gaps) - 1), key=gaps.__getitem__)]
     return best
 
 

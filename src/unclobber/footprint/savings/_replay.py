@@ -74,9 +74,9 @@ class Replay:
     def _size(self, size: int) -> int:
         """Return the size here of a dimension of the recorded run: one of an input, or the product of two."""
         if size not in self._sizes and size > 0:
-            for one, small in self._sizes.items():
-                if one and size % one == 0 and size // one in self._sizes:
-                    return small * self._sizes[size // one]
+            for factor, small in self._sizes.items():
+                if factor and size % factor == 0 and size // factor in self._sizes:
+                    return small * self._sizes[size // factor]
         return self._sizes.get(size, size)
 
     def same(self, function: Callable[..., Tensor], chosen: Sequence[int]) -> bool:
