@@ -11,7 +11,7 @@ from . import _inplace, _modules, _places
 from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, Peak, Role
 from ._shown import StepMemory
 from ._timeline import LASTING, BytesOverTime, timeline
-from ._trace import PackedSave, Storage, Trace
+from ._trace import PackedSave, Storage, Trace, grouped
 
 _POINTS = 600
 """Moments in a report's timeline at most; each is the highest of its stretch of ticks."""
@@ -58,11 +58,9 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
 # --- what is kept ------------------------------------------------------------------------------------
 def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
     """Return the storages that saves kept in the recorded step, largest first."""
-    by_storage: dict[int, list[PackedSave]] = {}
-    for save in trace.saves:
-        # A save of an earlier step is no memory of this one, unless it is alive still.
-        if trace.end(save) >= trace.began:
-            by_storage.setdefault(save.storage, []).append(save)
+    # A save of an earlier step is no memory of this one, unless it is alive still.
+    alive = [save for save in trace.saves if trace.end(save) >= trace.began]
+    by_storage = grouped(alive, lambda save: save.storage)
     storages = [_kept_storage(trace.storages[n], saves, trace, peak) for n, saves in by_storage.items()]
     return tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
 
