@@ -171,6 +171,15 @@ def test_the_command_writes_what_is_proved(script, capsys, monkeypatch):
     assert not [change for change in changes(path) if change.sort == "formula"]
 
 
+def test_the_command_says_how_to_write(script, capsys, monkeypatch):
+    """The whole command, with script and arguments, that can be pasted."""
+    path = script(TWO, "import sys\nassert sys.argv[1:] == ['two words', '--size=3']\nstep()\n")
+    monkeypatch.chdir(path.parent)
+    assert main(["memory", "--apply", "train.py", "two words", "--size=3"]) == 0
+    out = capsys.readouterr().out
+    assert "`unclobber memory --write --apply train.py 'two words' --size=3` writes it" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -177,7 +177,11 @@ def test_fake_has_no_values(tmp_path, capsys):
     script = tmp_path / "looks.py"
     script.write_text("import torch\nprint(torch.ones(3).sum().item())")
     assert main(["memory", "--fake", str(script)]) == 1
-    assert "looked at a value, and under --fake there are none" in " ".join(capsys.readouterr().err.split())
+    err = " ".join(capsys.readouterr().err.split())
+    assert (
+        "looked at a value at looks.py:2, `torch.ones(3).sum().item()`, and under --fake there are none"
+        in err
+    )
 
 
 def test_fake_modules_can_be_converted(tmp_path, capsys):

@@ -55,7 +55,7 @@ def rows(model, x):
     recorder = recorders.MemoryRecorder(stop=False)
     with recorder:
         step(model, x)
-    return {len(one.row) for one in _pieces.pieces(recorder.trace)}
+    return {len(row) for _, row in _pieces._rows(recorder.trace)}
 
 
 @pytest.mark.parametrize(

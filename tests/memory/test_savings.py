@@ -133,6 +133,47 @@ def test_attention(masked):
     assert "scale=" not in call
 
 
+@pytest.mark.parametrize("length", [8, 700])
+def test_attention_with_a_causal_mask(length):
+    """By hand as nanoGPT has it: heads by view, sizes as numbers, the mask compared with a buffer's slice.
+
+    Of any length, because it is computed again on small sizes.
+    """
+    triangle = torch.tril(torch.ones(800, 800)).view(1, 1, 800, 800)
+
+    def attention(x):
+        batch, time, width = x.shape
+        q, k, v = (part.view(batch, time, 4, -1).transpose(1, 2) for part in x.split(width // 3, 2))
+        scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+        scores = scores.masked_fill(triangle[:, :, :time, :time] == 0, float("-inf"))
+        return (functional.softmax(scores, dim=-1) @ v).transpose(1, 2).contiguous().view(batch, time, -1)
+
+    calls = ["F.scaled_dot_product_attention({0}, {1}, {2}, attn_mask=~{3})"]
+    assert found(attention, numbers(3, length, 3 * 4 * WIDTH)) == calls
+
+
+def test_what_lowers_nothing_is_no_change():
+    """A checkpoint that was predicted to help, and measured to help nothing, is left out."""
+
+    class Twice(nn.Module):
+        """What its code keeps alive, a second forward keeps alive, too."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[torch.Tensor] = []
+
+        def forward(self, x):
+            y = x.exp()
+            self.seen.append(y.sin().exp())
+            return y * self.seen[-1]
+
+    def whole():
+        step(nn.Sequential(Twice(), Twice()), numbers(64, WIDTH) * 1)
+
+    report = unclobber.memory(whole, try_changes=True)
+    assert all(one.tried.saved > 0 for one in report.changes if one.tried and one.tried.proved)
+
+
 def test_rms_norm_needs_a_kernel():
     """On the CPU torch's function keeps what the formula keeps: it is found, and not proposed."""
     weight = nn.Parameter(torch.rand(WIDTH))

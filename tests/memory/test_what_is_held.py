@@ -34,7 +34,7 @@ def test_a_list_keeps_values():
         x.exp().sum().backward()
 
     (one,) = changes(logs, "held")
-    assert one.title == "outputs (3 tensors) is held across backward, which does not read it"
+    assert one.title == "outputs and x (3 tensors) are held across backward, which does not read them"
     assert one.tried.proved
     assert one.tried.saved == one.predicted == 3 * 100 * WIDTH * 4
 
@@ -56,6 +56,39 @@ def test_a_list_keeps_graphs():
     assert one.tried.proved
     assert one.tried.saved == pytest.approx(one.predicted, rel=0.1)
     assert one.tried.saved >= 4 * x.nbytes
+
+
+def test_all_names_of_a_memory_are_told():
+    """Three views of one tensor: the memory goes with the last of them, and each is named."""
+
+    def views():
+        x = numbers(100, 3 * WIDTH)
+        q, k, v = (x * 2).chunk(3, 1)
+        ((q * 2).exp() + (k * 3).exp() + (v * 4).exp()).sum().backward()
+
+    (one,) = changes(views, "held")
+    assert one.title == "q, k and v are held across backward, which does not read them"
+    assert one.write == "del q, k, v before backward, unless they are read later"
+    assert one.tried.proved
+    assert one.tried.saved == one.predicted > 0
+
+
+def test_an_object_and_a_variable_hold_one_value():
+    """Both are named: either alone frees nothing."""
+
+    def both():
+        hidden = numbers(400, WIDTH).tanh()
+        logits = hidden * 2
+        out = Answer((logits + 1).exp().mean(), logits)
+        out.loss.backward()
+
+    told = {one.title.partition(" ")[2]: one for one in changes(both, "held")}
+    (one,) = [one for one in told.values() if "logits" in one.title]
+    assert one.title.startswith("logits and out.logits are held")
+    assert (
+        one.write
+        == "take what is needed of out, and del it, and del logits before backward, unless it is read later"
+    )
 
 
 class Answer:
@@ -217,7 +250,7 @@ class Cache:
 
     def update(self, keys):
         self.keys.append(torch.cat([keys.new_empty(0, keys.shape[-1]), keys]))
-        return self.keys[-1]
+        return keys
 """
 
 
@@ -251,4 +284,5 @@ def test_a_cache_for_generating():
     (one,) = [one for one in changes(step, "held") if "use_cache" in one.title]
     assert one.times == 2
     assert one.tried.proved
+    assert one.saved > 0
     assert model.config.use_cache

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..model.text import plural, size
+from ._options import repeated
 from ._progress import said
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def apply(
         written = project.write(texts)
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif texts:
-        click.echo("nothing written yet: `unclobber memory --apply --write` writes it")
+        click.echo(f"nothing written yet: `{repeated('--write')}` writes it")
     sys.stdout.flush()
 
 

@@ -10,8 +10,8 @@ from ..derivatives import by_node, why
 from . import _inplace, _modules, _places
 from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, Peak, Role
 from ._shown import StepMemory
-from ._timeline import LASTING, BytesOverTime, end_of, timeline
-from ._trace import PackedSave, Storage, Trace
+from ._timeline import LASTING, BytesOverTime, timeline
+from ._trace import PackedSave, Storage, Trace, grouped
 
 _POINTS = 600
 """Moments in a report's timeline at most; each is the highest of its stretch of ticks."""
@@ -21,7 +21,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     """Return the report of a trace: which line keeps what, for how long and why."""
     line = timeline(trace)
     # What was alive when an allocation failed is the question, even if more had been alive before.
-    peak = line.peak() if trace.refused is None else trace.tick
+    peak = trace.tick if trace.failed is not None and trace.failed.wanted else line.peak()
     kept = _kept(trace, peak)
     places: dict[Location, int] = {}
     moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))
@@ -58,11 +58,9 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
 # --- what is kept ------------------------------------------------------------------------------------
 def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
     """Return the storages that saves kept in the recorded step, largest first."""
-    by_storage: dict[int, list[PackedSave]] = {}
-    for save in trace.saves:
-        # A save of an earlier step is no memory of this one, unless it is alive still.
-        if end_of(save, trace) >= trace.began:
-            by_storage.setdefault(save.storage, []).append(save)
+    # A save of an earlier step is no memory of this one, unless it is alive still.
+    alive = [save for save in trace.saves if trace.end(save) >= trace.began]
+    by_storage = grouped(alive, lambda save: save.storage)
     storages = [_kept_storage(trace.storages[n], saves, trace, peak) for n, saves in by_storage.items()]
     return tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
 
@@ -78,9 +76,9 @@ def _kept_storage(storage: Storage, saves: list[PackedSave], trace: Trace, peak:
         made_at=_places.place(storage.stack) if storage.made and storage.stack else None,
         made_by=_plain(storage.operation) if storage.made else storage.name,
         since=max(min(save.tick for save in saves), storage.born) - trace.start,
-        until=max(end_of(save, trace) for save in saves) - trace.start,
+        until=max(trace.end(save) for save in saves) - trace.start,
         needed=any(save.needed is not None for save in saves),
-        at_peak=any(save.tick <= peak <= end_of(save, trace) for save in saves),
+        at_peak=any(save.tick <= peak <= trace.end(save) for save in saves),
     )
 
 

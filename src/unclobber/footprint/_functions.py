@@ -74,13 +74,14 @@ def requests_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         return name.strip("_") in _AUGMENTED or name == "__setitem__"
     if name.endswith("_") or kwargs.get("inplace") or kwargs.get("out") is not None:
         return True
-    position = _place_of_inplace(func)
+    position = place_of_inplace(func)
     # `is True`, because a tensor may stand there, and its truth value is an error or waits for the device.
     return position is not None and len(args) > position and args[position] is True
 
 
 @lru_cache(maxsize=1024)
-def _place_of_inplace(func: Any) -> int | None:
+def place_of_inplace(func: Any) -> int | None:
+    """Return the 0-based position of a function's argument ``inplace``, or None."""
     try:
         names = list(inspect.signature(func).parameters)
     except (TypeError, ValueError):  # a function of C has no signature, and no argument of this name

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ._facts import ModuleTotal
-from ._timeline import end_of
-from ._trace import ModuleCall, PackedSave, Trace
+from ._trace import PackedSave, Trace, grouped
 
 OUTSIDE = "outside of any module"
 
@@ -44,10 +43,10 @@ def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
     # Calls of earlier steps ended before this step's forward.
     step = [call for call in trace.calls if not call.again and (call.end is None or call.end >= trace.start)]
     for call in step:
-        key = _key(call)
+        key = call.key
         calls[key] = calls.get(key, 0) + 1
     for call in step:
-        key = _key(call)
+        key = call.key
         if key not in rows_by_key:
             rows_by_key[key] = ModuleTotal(
                 call.path, call.kind, call.tree, calls[key], whole.get(key, 0), own.get(key, 0)
@@ -57,16 +56,12 @@ def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
     return (*rows_by_key.values(), *outside)
 
 
-def _key(call: ModuleCall) -> tuple[int, str]:
-    return call.tree, call.path
-
-
 def _chain(trace: Trace, number: int | None) -> list[tuple[int, str]]:
     """Return the module of a call and those around it, innermost first, each once."""
     chain: dict[tuple[int, str], None] = {}
     while number is not None:
         call = trace.calls[number]
-        chain.setdefault(_key(call))
+        chain.setdefault(call.key)
         number = call.parent
     return list(chain)
 
@@ -76,9 +71,9 @@ def _first_saves(trace: Trace, peak: int) -> Iterable[PackedSave]:
     first: dict[int, PackedSave] = {}
     alive: set[int] = set()
     for save in trace.saves:
-        if trace.storages[save.storage].kind == "activation" and end_of(save, trace) >= trace.began:
+        if trace.storages[save.storage].kind == "activation" and trace.end(save) >= trace.began:
             first.setdefault(save.storage, save)
-            if save.tick <= peak <= end_of(save, trace):
+            if save.tick <= peak <= trace.end(save):
                 alive.add(save.storage)
     return [save for number, save in first.items() if number in alive]
 
@@ -91,9 +86,7 @@ def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]
         modules: The modules of a report.
         least: Share of the whole; rows that keep less are left out.
     """
-    merged: dict[tuple[int, str], list[ModuleTotal]] = {}
-    for module in modules:
-        merged.setdefault((module.tree, pattern(module.path)), []).append(module)
+    merged = grouped(modules, lambda module: (module.tree, pattern(module.path)))
     total = sum(module.own for group in merged.values() for module in group)
     kept = {
         key: group

@@ -26,7 +26,18 @@ from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
 from ._functions import FunctionCalls, name_of
 from ._names import held_names
-from ._trace import FunctionCall, ModuleCall, Operand, Operation, PackedSave, Refused, Storage, Trace, Value
+from ._trace import (
+    FailedOperation,
+    FunctionCall,
+    ModuleCall,
+    Operand,
+    Operation,
+    PackedSave,
+    Storage,
+    Trace,
+    Value,
+    tensors_in,
+)
 
 
 class EnoughError(BaseException):
@@ -47,7 +58,7 @@ class _PackedTensor:
         self.trace = trace
 
     def __del__(self) -> None:
-        self.save.released = self.trace.tick
+        self.save.died = self.trace.tick
 
 
 class MemoryRecorder(compat.dispatcher.OwnMode):
@@ -171,7 +182,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         backward = self._depth > 0
         stack = of_program()
         module, call = self.module, self.call
-        inputs = _tensors((args, kwargs))
+        inputs = tensors_in((args, kwargs))
         reads = []
         for tensor in inputs:
             storage = self._seen(tensor)
@@ -194,11 +205,11 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         except Exception as error:
             # Ticks number the operations that ran.
             trace.tick -= 1
-            self._note_refused(error, func, inputs, stack, module)
+            self._note_failed(error, func, inputs, stack, module)
             raise
-        trace.refused = None
+        trace.failed = None
         made: list[int] = []
-        outputs = _tensors(out)
+        outputs = tensors_in(out)
         for tensor in outputs:
             self._made(tensor, made, stack, module, str(func), backward, differentiable)
         name, _, overload = func.name().rpartition("::")[2].partition(".")
@@ -220,15 +231,14 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         trace.operations.append(operation)
         return out
 
-    def _note_refused(
+    def _note_failed(
         self, error: Exception, func: Any, inputs: list[Tensor], stack: tuple[Any, ...], module: str | None
     ) -> None:
-        """Note the allocation that failed, if an operation ran out of memory, and what the graph so far
-        keeps."""
+        """Note the operation that failed and, if it ran out of memory, what the graph so far keeps."""
+        function = self._function or func.name().rpartition("::")[2].partition(".")[0]
         wanted = wanted_memory(error)
+        self.trace.failed = FailedOperation(stack, module, function, wanted, self._depth > 0)
         if wanted is not None:
-            function = self._function or func.name().rpartition("::")[2].partition(".")[0]
-            self.trace.refused = Refused(stack, module, function, wanted, self._depth > 0)
             self._name_saves(inputs)
 
     @property
@@ -289,7 +299,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             value = (
                 kwargs.get(which) if isinstance(which, str) else args[which] if which < len(args) else None
             )
-            for tensor in _tensors(value):
+            for tensor in tensors_in(value):
                 storage = self._seen(tensor)
                 if storage is not None:
                     numbers.append(storage.number)
@@ -414,7 +424,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
     def _values(self, given: Any) -> tuple[Value, ...]:
         """Return the tensors of a call that have strided memory."""
         values = []
-        for tensor in _tensors(given):
+        for tensor in tensors_in(given):
             key = compat.tensors.storage_key_or_none(tensor)
             if key is not None:
                 storage = self._live.get(key) or self._add(key, tensor, "input", made=False)
@@ -486,7 +496,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             for leaf in leaves:
                 if leaf.grad is not None:
                     trace.results += self._copies([leaf.grad])
-            trace.results += self._copies(_tensors(gradients))
+            trace.results += self._copies(tensors_in(gradients))
             trace.buffers += self._copies(self._buffers())
         self._finish()
         self.give_back()
@@ -662,9 +672,3 @@ def wanted_memory(error: BaseException) -> str | None:
     if amount is None:
         return "memory"
     return size(int(amount[1])) if amount[2] == "bytes" else amount[0].partition("allocate ")[2]
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    if isinstance(tree, Tensor):
-        return [tree]
-    return [leaf for leaf in compat.compilers.tree_leaves(tree) if isinstance(leaf, Tensor)]

@@ -18,7 +18,7 @@ from ._analysis import analyse
 from ._facts import short
 from ._recorder import EnoughError, MemoryRecorder
 from ._shown import StepMemory
-from ._trace import Refused, Trace
+from ._trace import FailedOperation, Trace
 from .savings import advise
 from .savings._attempts import Attempts
 
@@ -139,9 +139,9 @@ def record_program(
         progress(0)
     trace = recorder.trace
     if failure is None:
-        trace.refused = None
+        trace.failed = None
     else:
-        trace.ended_early = _explained(failure, trace.refused, fake)
+        trace.ended_early = _explained(failure, trace.failed, fake)
     report = analyse(trace, command=command, fake=fake, step=step)
     # A program that failed has no gradients to compare a change with.
     if not try_changes or failure is not None:
@@ -151,17 +151,18 @@ def record_program(
     return advise.tried(report, attempts)
 
 
-def _explained(failure: str, refused: Refused | None, fake: bool) -> str:
+def _explained(failure: str, failed: FailedOperation | None, fake: bool) -> str:
     """Return why a program's failure ended the recording, as a clause."""
-    if refused is not None:
-        place = _places.place(refused.stack)
-        source = f", `{place.source}`" if place is not None and place.source else ""
-        inside = f" in {refused.module}" if refused.module else ""
-        what = f"the backward of {refused.function}" if refused.backward else refused.function
-        return f"out of memory: {what} at {short(place)}{inside} asked for {refused.wanted} more{source}"
+    place = None if failed is None else _places.place(failed.stack)
+    source = f", `{place.source}`" if place is not None and place.source else ""
+    if failed is not None and failed.wanted is not None:
+        inside = f" in {failed.module}" if failed.module else ""
+        what = f"the backward of {failed.function}" if failed.backward else failed.function
+        return f"out of memory: {what} at {short(place)}{inside} asked for {failed.wanted} more{source}"
     names = tuple(error.__name__ for error in compat.compilers.fake_errors())
     if fake and failure.startswith(names):
-        return f"the program looked at a value, and under --fake there are none ({failure})"
+        where = "" if place is None else f" at {short(place)}{source}"
+        return f"the program looked at a value{where}, and under --fake there are none ({failure})"
     return f"the program failed: {failure}"
 
 

@@ -242,7 +242,7 @@ def seconds(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class Step:
+class CurveRow:
     """A row of the curve: the program as it is, or with some changes."""
 
     bytes: int
@@ -252,7 +252,7 @@ class Step:
     what: str
 
 
-def curve(report: MemoryReport) -> list[Step]:
+def curve(report: MemoryReport) -> list[CurveRow]:
     """Return the steps of the curve, from the program as it is; empty without a curve."""
     if not report.curve or report.peak is None:
         return []
@@ -263,6 +263,6 @@ def curve(report: MemoryReport) -> list[Step]:
         time = None if point.tried is None else point.tried.seconds_after
         steps.append((point.peak, time, f"with {' and '.join(f'{at + 1}' for at in point.changes)}"))
     return [
-        Step(count, count / before if before else 0.0, "" if time is None else seconds(time), what)
+        CurveRow(count, count / before if before else 0.0, "" if time is None else seconds(time), what)
         for count, time, what in steps
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
-from ._trace import PackedSave, Trace
+from ._trace import Trace
 
 LASTING = ("parameter", "buffer", "input")
 
@@ -54,9 +54,8 @@ def timeline(trace: Trace) -> BytesOverTime:
             steps[sort][since - first] += size
             steps[sort][until - first + 1] -= size
 
-    held = kept_spans(trace)
     for storage in trace.storages:
-        until = last if storage.died is None else storage.died
+        until = trace.end(storage)
         if storage.kind in LASTING:
             add("lasting", storage.born, until, storage.bytes)
         elif storage.kind == "gradient":
@@ -65,38 +64,9 @@ def timeline(trace: Trace) -> BytesOverTime:
             add("temporaries", storage.born, until, storage.bytes)
         else:
             add("other", storage.born, until, storage.bytes)
-            for since, end in held.get(storage.number, ()):
+            for since, end in trace.kept_spans.get(storage.number, ()):
                 # Moved from "other" to "kept" and not added, because each byte counts once.
                 add("other", since, min(end, until), -storage.bytes)
                 add("kept", since, min(end, until), storage.bytes)
     # One element more than ticks, for spans that end at the last tick.
     return BytesOverTime(first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()})
-
-
-def kept_spans(trace: Trace) -> dict[int, list[tuple[int, int]]]:
-    """Return, for each storage, the spans of ticks in which at least one save held it."""
-    spans: dict[int, list[tuple[int, int]]] = {}
-    for number, saves in saves_by_storage(trace).items():
-        joined: list[tuple[int, int]] = []
-        for since, until in sorted(
-            (max(save.tick, trace.storages[number].born), end_of(save, trace)) for save in saves
-        ):
-            if joined and since <= joined[-1][1] + 1:
-                joined[-1] = (joined[-1][0], max(joined[-1][1], until))
-            else:
-                joined.append((since, until))
-        spans[number] = joined
-    return spans
-
-
-def saves_by_storage(trace: Trace) -> dict[int, list[PackedSave]]:
-    """Return the saves of each storage, in the order in which they were packed."""
-    by_storage: dict[int, list[PackedSave]] = {}
-    for save in trace.saves:
-        by_storage.setdefault(save.storage, []).append(save)
-    return by_storage
-
-
-def end_of(save: PackedSave, trace: Trace) -> int:
-    """Return the last tick at which a save was alive."""
-    return trace.tick if save.released is None else save.released

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Protocol, TypeVar
+
+from torch import Tensor
 
 from ..source import Stack
+from ..torch_internals import compat
 from ._facts import Kind
 from ._names import HeldName
+
+Item = TypeVar("Item")
+Key = TypeVar("Key", bound=Hashable)
+
+
+def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list[Item]]:
+    """Return the items of each key, all in their order.
+
+    Example:
+        >>> grouped("abcab", str.upper)
+        {'A': ['a', 'a'], 'B': ['b', 'b'], 'C': ['c']}
+    """
+    groups: dict[Key, list[Item]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups
+
+
+def tensors_in(tree: Any) -> list[Tensor]:
+    """Return the tensors among a call's arguments or results, in their order."""
+    return [leaf for leaf in compat.compilers.tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
 class KnowsModule(Protocol):
@@ -42,6 +67,10 @@ class Storage:
     """Module path of a parameter or buffer."""
 
 
+Named = tuple[int, str]
+"""Tree and path of a module."""
+
+
 @dataclass(slots=True)
 class ModuleCall:
     """A run of a module's ``forward``."""
@@ -65,6 +94,10 @@ class ModuleCall:
     def label(self) -> str:
         return f"{self.path} ({self.kind})" if self.path else self.kind
 
+    @property
+    def key(self) -> Named:
+        return self.tree, self.path
+
 
 @dataclass(slots=True)
 class PackedSave:
@@ -78,7 +111,7 @@ class PackedSave:
     """Number of the module call that made it."""
     shape: tuple[int, ...]
     dtype: str
-    released: int | None = None
+    died: int | None = None
     needed: int | None = None
     node: str | None = None
     role: str | None = None
@@ -130,15 +163,15 @@ class FunctionCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """An allocation that failed."""
+class FailedOperation:
+    """An operation that failed."""
 
     stack: Stack
     module: str | None
     function: str
     """The torch function that the program called, or the operation."""
-    wanted: str
-    """Size of the memory, in words."""
+    wanted: str | None
+    """Size of the memory for which there was no room, in words; None if it failed for another reason."""
     backward: bool
 
 
@@ -169,9 +202,9 @@ class Operand:
         return self.storage, self.offset, self.shape, self.strides
 
 
-@dataclass(slots=True)
+@dataclass
 class Trace:
-    """A recording."""
+    """A recording. What is cached is read once it has ended."""
 
     storages: list[Storage] = field(default_factory=list)
     saves: list[PackedSave] = field(default_factory=list)
@@ -186,8 +219,8 @@ class Trace:
     backward_began: int | None = None
     backwards: int = 0
     ended_early: str | None = None
-    refused: Refused | None = None
-    """The allocation that failed, until an operation runs again: a program may catch the error."""
+    failed: FailedOperation | None = None
+    """The operation that failed, until one runs again: a program may catch the error."""
     origin: dict[int, tuple[Stack, str | None]] = field(default_factory=dict)
     """Line and module of each forward operation, by the sequence number of its backward node."""
     results: list[Any] = field(default_factory=list)
@@ -209,11 +242,44 @@ class Trace:
         """Whether the recorded step went on to the end of a backward: what backward reads is known."""
         return self.ended_early is None and self.backward_began is not None
 
+    def end(self, life: Storage | PackedSave) -> int:
+        """Return the last tick at which a storage or a save was alive."""
+        return self.tick if life.died is None else life.died
+
+    @cached_property
+    def saves_of(self) -> dict[int, list[PackedSave]]:
+        """The saves of each storage, by its number, in the order in which they were packed."""
+        return grouped(self.saves, lambda save: save.storage)
+
+    @cached_property
+    def kept_spans(self) -> dict[int, list[tuple[int, int]]]:
+        """The spans of ticks, by the number of a storage, in which at least one save held it."""
+        spans: dict[int, list[tuple[int, int]]] = {}
+        for number, saves in self.saves_of.items():
+            born = self.storages[number].born
+            joined = spans[number] = []
+            for since, until in sorted((max(save.tick, born), self.end(save)) for save in saves):
+                if joined and since <= joined[-1][1] + 1:
+                    joined[-1] = (joined[-1][0], max(joined[-1][1], until))
+                else:
+                    joined.append((since, until))
+        return spans
+
+    def calls_of_step(self) -> list[ModuleCall]:
+        """Return the calls of modules that ran in the step's forward, to their end."""
+        return [c for c in self.calls if not c.again and c.end is not None and c.begin >= self.start]
+
+    def inside(self, call: ModuleCall) -> list[Operation]:
+        """Return the operations that ran in a module's call."""
+        return self.operations[call.begin : call.end]
+
+    @cached_property
     def forward(self) -> list[Operation]:
-        """Return the operations of the step's forward."""
+        """The operations of the step's forward."""
         return [op for op in self.operations if not op.backward and op.tick > self.start]
 
+    @cached_property
     def last_reads(self) -> dict[int, int]:
-        """Return the last tick of forward at which each storage is read, by its number."""
+        """The last tick of forward at which each storage is read, by its number."""
         forward = (operation for operation in self.operations if not operation.backward)
         return {number: operation.tick for operation in forward for number in operation.reads}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 from ._finding import Finding
 from ._ranks import ProcessEnd, RankEnd
 from ._suppressed import Suppressed
+from .text import plural, size
 
 Outcome = Literal["refused", "silent", "clean", "script-error", "suspected"]
 """``suspected``: nothing was run, and the sources have findings."""
@@ -34,7 +36,11 @@ class Totals:
     """Bytes of overwritten values that were kept."""
 
 
-@dataclass(frozen=True, slots=True)
+_FEW = 4
+"""Findings, and lines that keep something, in a report's repr."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Report:
     """Findings with the totals of their run.
 
@@ -72,6 +78,21 @@ class Report:
     """Findings that a comment, the settings or a baseline keep out of ``findings``."""
     checked: CheckedSources | None = None
     """The checked sources; None for a run."""
+
+    def __repr__(self) -> str:
+        """Return a table of at most ten lines: counts, the first findings, the lines that keep most."""
+        counted = ((len(self.findings), "finding"), (self.saves, "save"), (self.writes, "write"))
+        counts = ", ".join(plural(count, noun) for count, noun in counted)
+        rows = [f"Report: {self.outcome}, {counts} to saved memory"]
+        for finding in self.findings[:_FEW]:
+            site = next(iter(finding.blamed), None)
+            place = f"{os.path.basename(site.path)}:{site.line}  " if site is not None else ""
+            rows.append(f"  {finding.code}  {place}{finding.message}")
+        if more := self.findings[_FEW:]:
+            rows.append(f"  and {plural(len(more), 'more finding')}")
+        for (path, line), count in list(self.bytes_by_line.items())[:_FEW]:
+            rows.append(f"  {size(count):>10}  kept for backward by {os.path.basename(path)}:{line}")
+        return "\n".join(rows)
 
     @property
     def saves(self) -> int:

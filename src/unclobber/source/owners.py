@@ -149,21 +149,15 @@ class ProgramNames:
         return _search([wanted], self._frames).get(id(wanted))
 
     def tensors(self, deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
-        """Return every tensor that a variable leads to, with its name.
+        """Return every tensor that a variable leads to, with its names.
 
         Args:
             deepest: Steps from a variable: ``out.past_key_values.layers[0].keys`` is four.
         Returns:
-            Each tensor once, under the first name found: of the innermost function, by the fewest steps. A
-            name in a list or an object is preferred to a plain variable, because a variable soon holds
-            another tensor.
+            Each name with its tensor: those of the innermost function first, by the fewest steps.
         """
-        named: dict[int, tuple[str, torch.Tensor]] = {}
-        for name, value in _reachable(self._frames, deepest):
-            if is_a(value, torch.Tensor):
-                known = named.get(id(value))
-                if known is None or (known[0].isidentifier() and not name.isidentifier()):
-                    named[id(value)] = name, value
+        reached = _reachable(self._frames, deepest)
+        named = {(name, id(value)): (name, value) for name, value in reached if is_a(value, torch.Tensor)}
         return list(named.values())
 
 

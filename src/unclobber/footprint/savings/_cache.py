@@ -12,7 +12,7 @@ import torch
 from .. import _places
 from .._facts import Change
 from .._trace import Storage, Trace, modules_of
-from ._option import Option, died
+from ._option import Option
 
 _FILE = "transformers/cache_utils.py"
 
@@ -31,7 +31,7 @@ def caches(trace: Trace) -> Iterable[Option]:
         )
         yield Option(
             change,
-            tuple((storage.number, storage.born, died(storage, trace), storage.bytes) for storage in made),
+            tuple((storage.number, storage.born, trace.end(storage), storage.bytes) for storage in made),
             without_cache=True,
         )
 

@@ -7,8 +7,8 @@ the peak sinks by what was kept meanwhile, and the module's forward is paid once
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -17,66 +17,38 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from .._modules import pattern
-from .._timeline import end_of, saves_by_storage
-from .._trace import ModuleCall, Operation, Trace
+from .._trace import ModuleCall, Named, Operation, Trace, grouped
+from . import _edits
 from ._option import Span
 from ._regions import VIEWS, operands
-from ._rows import Named, RowRunner, rows_below
+from ._rows import Edits, Rerun, RowRunner, rows_below
 
 
-@dataclass(frozen=True)
-class Group:
-    """Modules that are checkpointed together."""
-
-    pattern: str
-    kind: str
-    modules: tuple[Named, ...]
-    calls: tuple[ModuleCall, ...]
-    every: int = 1
-    """2 if every other module is taken, else 1."""
-
-    @property
-    def title(self) -> str:
-        which = self.pattern or f"each {self.kind}"
-        if self.every > 1:
-            return f"every other {which} ({self.kind})"
-        return f"{which} ({self.kind})" if self.pattern else which
-
-
-def groups(trace: Trace) -> list[Group]:
+def groups(trace: Trace) -> list[Rerun]:
     """Return modules of one name, numbers apart: all of them, and every other one if there are more than
-    three."""
-    by_name: dict[tuple[int, str, str], list[ModuleCall]] = {}
-    for call in trace.calls:
-        if not call.again and call.parent is not None and call.begin >= trace.start and call.end is not None:
-            by_name.setdefault((call.tree, pattern(call.path), call.kind), []).append(call)
-    every = _of_same_class(by_name)
-    for (_, name, kind), calls in by_name.items():
-        modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
-        every.append(Group(name, kind, modules, tuple(calls)))
-        if len(modules) > 3:
-            half = modules[::2]
-            chosen = tuple(call for call in calls if (call.tree, call.path) in half)
-            every.append(Group(name, kind, half, chosen, every=2))
-    return every
-
-
-def _of_same_class(by_name: dict[tuple[int, str, str], list[ModuleCall]]) -> list[Group]:
-    """Return groups of all modules of a class that stand in several places, as the blocks of both halves
-    of a U-Net do."""
-    kinds: dict[tuple[int, str], list[ModuleCall]] = {}
-    several: dict[tuple[int, str], set[str]] = {}
-    for (tree, name, kind), calls in by_name.items():
-        kinds.setdefault((tree, kind), []).extend(calls)
-        several.setdefault((tree, kind), set()).add(name)
-    groups = []
-    for (tree, kind), calls in kinds.items():
-        modules = tuple(dict.fromkeys((call.tree, call.path) for call in calls))
+    three; and all modules of a class that stand in several places, as the blocks of both halves of a U-Net
+    do."""
+    calls = [call for call in trace.calls_of_step() if call.parent is not None]
+    reruns = []
+    for (_, kind), members in grouped(calls, lambda call: (call.tree, call.kind)).items():
+        modules = {call.key for call in members}
         nested = any(a != b and b[1].startswith(f"{a[1]}.") for a in modules for b in modules)
         # A module inside of another one of its class would be checkpointed twice.
-        if len(several[tree, kind]) > 1 and not nested:
-            groups.append(Group("", kind, modules, tuple(calls)))
-    return groups
+        if len({pattern(call.path) for call in members}) > 1 and not nested:
+            reruns.append(_rerun(f"each {kind}", members, partial(_edits.of_checkpoint, trace, members)))
+    for (_, name, kind), members in grouped(calls, lambda c: (c.tree, pattern(c.path), c.kind)).items():
+        named = f"{name} ({kind})"
+        reruns.append(_rerun(named, members, partial(_edits.of_checkpoint, trace, members)))
+        half = list(dict.fromkeys(call.key for call in members))
+        if len(half) > 3:
+            chosen = [call for call in members if call.key in half[::2]]
+            reruns.append(_rerun(f"every other {named}", chosen))
+    return reruns
+
+
+def _rerun(title: str, calls: Sequence[ModuleCall], edits: Callable[[], Edits] = tuple) -> Rerun:
+    write = "torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) for module(x)"
+    return Rerun(title, write, tuple((call,) for call in calls), edits)
 
 
 class SecondForward:
@@ -89,11 +61,11 @@ class SecondForward:
     def __init__(self, trace: Trace) -> None:
         """Index the recording by storage, and estimate the work of each operation."""
         self._trace = trace
-        self._saves = saves_by_storage(trace)
-        self._last_read = trace.last_reads()
+        self._saves = trace.saves_of
+        self._last_read = trace.last_reads
         # From shapes and not from the clock, because proposals must not depend on the machine's load.
         self._work = [arithmetic(operation) for operation in trace.operations]
-        self._whole = sum(self._work[operation.tick - 1] for operation in trace.forward())
+        self._whole = sum(self._work[operation.tick - 1] for operation in trace.forward)
 
     def of(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
         """Return the bytes that would not be alive, with their ticks, and the part of forward's work done
@@ -103,7 +75,7 @@ class SecondForward:
         for call in calls:
             assert call.end is not None
             again += sum(self._work[call.begin : call.end])
-            inside = self._trace.operations[call.begin : call.end]
+            inside = self._trace.inside(call)
             made = {number for operation in inside for number in operation.makes}
             read = {number for operation in inside for number in operation.reads}
             window = self._backward_of(call, made | read)
@@ -129,7 +101,7 @@ class SecondForward:
         for number in made:
             storage, saves = self._trace.storages[number], self._saves.get(number, ())
             own = all(call.begin <= save.tick <= call.end for save in saves)
-            last = max((end_of(save, self._trace) for save in saves), default=0)
+            last = max((self._trace.end(save) for save in saves), default=0)
             # Memory that a name holds, or that is read after the module's end, stays alive anyway.
             held = storage.died is None or storage.died > max(last, call.end)
             if own and not held and self._last_read.get(number, 0) <= call.end < window:
@@ -194,19 +166,11 @@ class Checkpointer:
     def _contexts(self) -> tuple[Any, Any]:
         # The first forward is inside of the modes; the second runs in `backward`, a call that they see only
         # as a whole.
-        return contextlib.nullcontext(), _EnteredAgain(self._modes)
+        return contextlib.nullcontext(), self._entered()
 
-
-class _EnteredAgain:
-    """A context that enters modes."""
-
-    def __init__(self, modes: Sequence[TorchFunctionMode]) -> None:
-        self._modes = modes
-        self._stack = contextlib.ExitStack()
-
-    def __enter__(self) -> None:
-        for mode in self._modes:
-            self._stack.enter_context(mode)
-
-    def __exit__(self, *error: Any) -> None:
-        self._stack.__exit__(*error)
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for mode in self._modes:
+                stack.enter_context(mode)
+            yield

@@ -12,7 +12,7 @@ from math import prod
 
 from .. import _places
 from .._facts import Change, Sort
-from .._timeline import LASTING, kept_spans
+from .._timeline import LASTING
 from .._trace import Operand, Operation, Storage, Trace, modules_of
 from . import _edits
 from ._calls import ForwardCalls, Site
@@ -93,7 +93,7 @@ class _CopySearch:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
         self.calls = ForwardCalls(trace)
-        self._kept = kept_spans(trace)
+        self._kept = trace.kept_spans
         self._written = {number for operation in trace.operations for number in operation.writes}
 
     def site(self, number: int) -> Site | None:

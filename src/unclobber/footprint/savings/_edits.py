@@ -10,18 +10,18 @@ from itertools import islice, permutations
 from types import CodeType
 
 from ...model import SpanEdit
-from ...source import Instruction, Stack
-from ...syntax import ATOMS, Span, imported_by
+from ...source import Instruction, Located, Stack
+from ...syntax import ATOMS, Span, dotted, imported_by
 from .. import _places
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
-from ._pieces import Pieces
+from ._rows import Edits
 
 _MOST = 12
 """Assignments of names to the formula's inputs that are proposed at most; running finds the right one."""
 
 
-def of_formula(formula: Formula) -> tuple[tuple[SpanEdit, ...], ...]:
+def of_formula(formula: Formula) -> Edits:
     """Return each way to write torch's function for a formula, the likeliest first; empty if the source
     can't be read."""
     places = [_expression(operation.stack) for operation in formula.parts[0].operations]
@@ -43,7 +43,7 @@ def of_formula(formula: Formula) -> tuple[tuple[SpanEdit, ...], ...]:
     )
 
 
-def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[SpanEdit, ...], ...]:
+def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> Edits:
     """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call of the line is to be
     checkpointed."""
     numbers = {call.number for call in calls}
@@ -69,14 +69,12 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> tuple[tuple[Span
     return (tuple(edits.values()),) if edits else ()
 
 
-def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SpanEdit, ...], ...]:
-    """Return the edit to ``checkpoint_sequential(blocks, 4, x)`` from ``blocks(x)``, if all of an
-    ``nn.Sequential`` is cut."""
-    parent = pieces.parent
+def of_sequential(trace: Trace, parent: ModuleCall, row: Sequence[ModuleCall], pieces: int) -> Edits:
+    """Return the edit to ``checkpoint_sequential(blocks, 4, x)`` from ``blocks(x)``, if the row is all of an
+    ``nn.Sequential``, which is called once."""
     inside = [call for call in trace.calls if call.parent == parent.number and not call.again]
     here = [call for call in trace.calls if not call.again and call.stack == parent.stack]
-    # checkpoint_sequential takes an nn.Sequential as a whole.
-    if pieces.even is None or not pieces.sequential or len(inside) != len(pieces.row) or len(here) != 1:
+    if len(inside) != len(row) or len(here) != 1:
         return ()
     place = _expression(parent.stack)
     node = None if place is None else place.node
@@ -84,11 +82,11 @@ def of_pieces(trace: Trace, pieces: Pieces) -> tuple[tuple[SpanEdit, ...], ...]:
         return ()
     if len(node.args) != 1 or node.keywords:
         return ()
-    given = f"{place.text_at(node.func)}, {pieces.even}, {place.text_at(node.args[0])}, use_reentrant=False"
+    given = f"{place.text_at(node.func)}, {pieces}, {place.text_at(node.args[0])}, use_reentrant=False"
     return ((place.replaced(f"torch.utils.checkpoint.checkpoint_sequential({given})"),),)
 
 
-def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
+def of_conversion(stack: Stack) -> Edits:
     """Return the edit to ``mask`` from ``mask.float()``: without the call that converts or copies."""
     place = _expression(stack)
     node = None if place is None else place.node
@@ -106,7 +104,7 @@ def _expression(stack: Stack) -> _Expression | None:
     located = None if instruction is None else Instruction(*instruction).located()
     if instruction is None or located is None or not isinstance(located.node, ast.expr):
         return None
-    return _Expression(instruction[0], located.node, located.source.lines, located.source.tree)
+    return _Expression(instruction[0], located.node, located)
 
 
 @dataclass(frozen=True)
@@ -115,65 +113,50 @@ class _Expression:
 
     code: CodeType
     node: ast.expr
-    lines: Sequence[str]
-    tree: ast.Module
+    located: Located
 
     @property
     def modules(self) -> set[str]:
         """Names that imports bind at the top of the file."""
-        names: set[str] = set()
-        for node in self.tree.body:
-            if isinstance(node, (ast.Import, ast.ImportFrom)):
-                names.update(imported_by(node))
-        return names
+        imports = [n for n in self.located.source.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
+        return {name for node in imports for name in imported_by(node)}
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
         """Return the variables that nodes read, with attributes (``self.weight``); no modules and no
         functions."""
-        variables: dict[str, None] = {}
-        for node in nodes:
-            called = {id(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
-            for text in _read(node, called):
-                if text.partition(".")[0] not in self.modules:
-                    variables.setdefault(text)
-        return list(variables)
+        read = dict.fromkeys(name for node in nodes for name in _read(node))
+        return [name for name in read if name.partition(".")[0] not in self.modules]
 
     def only_for(self, inside: Sequence[ast.expr]) -> list[ast.Assign]:
         """Return the assignments before the expression whose names are read nowhere but in it."""
-        result = self.node
-        body = self._body_of(result)
+        skipped = {id(node) for node in ast.walk(self.node)}
         own = {id(node) for node in inside}
+        body = self._block()
         dead: list[ast.Assign] = []
         for statement in reversed(body):
             holds = any(id(node) in own for node in ast.walk(statement))
             # Walked backwards, so that a name read only by a removed statement is dead as well.
-            if not holds or not _targets(statement) or any(node is result for node in ast.walk(statement)):
+            if not holds or not _targets(statement) or statement is self.located.statement:
                 continue
-            reads = [name for other in body if other not in dead for name in self._reads(other, result)]
-            if isinstance(statement, ast.Assign) and not set(_targets(statement)) & set(reads):
+            remaining = [node for other in body if other not in dead for node in ast.walk(other)]
+            names = [n for n in remaining if isinstance(n, ast.Name) and id(n) not in skipped]
+            reads = {name.id for name in names if isinstance(name.ctx, ast.Load)}
+            if isinstance(statement, ast.Assign) and not reads & set(_targets(statement)):
                 dead.append(statement)
         return dead
 
-    def _reads(self, statement: ast.stmt, but: ast.expr) -> Iterator[str]:
-        """Yield the names that a statement reads outside of one expression."""
-        skipped = {id(node) for node in ast.walk(but)}
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in skipped:
-                yield node.id
-
-    def _body_of(self, wanted: ast.expr) -> list[ast.stmt]:
-        """Return the statements of the block that holds an expression."""
-        for node in ast.walk(self.tree):
+    def _block(self) -> list[ast.stmt]:
+        """Return the statements of the block that holds the expression."""
+        for node in ast.walk(self.located.source.tree):
             for field in ("body", "orelse", "finalbody"):
                 block = getattr(node, field, None)
-                statements = block if isinstance(block, list) else ()
-                if any(inner is wanted for s in statements for inner in _of_statement(s)):
-                    return list(statements)
+                if isinstance(block, list) and self.located.statement in block:
+                    return block
         return []
 
     def replaced(self, text: str) -> SpanEdit:
         """Return the edit that puts a text in the expression's place."""
-        place = Span.of(self.node).extent(self.lines)
+        place = self.located.source.extent(self.node)
         assert place is not None
         return SpanEdit(self.code.co_filename, *place, text)
 
@@ -184,16 +167,7 @@ class _Expression:
 
     def text_at(self, node: ast.expr) -> str:
         """Return the source text of a node, over several lines if it spans them."""
-        return Span.of(node).text(self.lines)
-
-
-def _of_statement(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the nodes of a statement itself, not those of the blocks inside it."""
-    todo: list[ast.AST] = [statement]
-    while todo:
-        node = todo.pop()
-        yield node
-        todo += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
+        return Span.of(node).text(self.located.source.lines)
 
 
 def _targets(statement: ast.stmt) -> list[str]:
@@ -202,21 +176,16 @@ def _targets(statement: ast.stmt) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)] if len(targets) == 1 else []
 
 
-def _read(node: ast.AST, called: set[int]) -> Iterator[str]:
+def _read(node: ast.AST) -> Iterator[str]:
     """Yield the names and attributes that an expression reads, as source text; no called functions."""
-    if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called:
-        base: ast.AST = node
-        while isinstance(base, ast.Attribute):
-            base = base.value
-        if isinstance(base, ast.Name):
-            if isinstance(node.ctx, ast.Load):
-                yield ast.unparse(node)
-            return
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        yield from _read(node.func.value, called)  # the receiver of a method is read: x of x.mean()
-        for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
-            yield from _read(argument, called)
+    parts: Iterable[ast.AST] = ast.iter_child_nodes(node)
+    if isinstance(node, ast.Call):
+        # The receiver of a method is read: x of x.mean().
+        receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        parts = (*receiver, *node.args, *(keyword.value for keyword in node.keywords))
+    elif isinstance(node, (ast.Name, ast.Attribute)) and dotted(node):
+        if isinstance(node.ctx, ast.Load):
+            yield dotted(node)
         return
-    for child in ast.iter_child_nodes(node):
-        if id(child) not in called:
-            yield from _read(child, called)
+    for part in parts:
+        yield from _read(part)

@@ -61,7 +61,8 @@ def _of_single(replay: Replay) -> Iterator[Fused]:
         for name in ("softmax", "log_softmax"):
             for dim in range(-1, -rank - 1, -1):
                 yield Fused(name, f"F.{name}({{0}}, dim={dim})", partial(getattr(F, name), dim=dim), (0,))
-    if names & {"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm"}:
+    weights = all(tensor.is_floating_point() for tensor in replay.inputs)
+    if weights and names & {"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm"}:
         yield from _norms(replay, others)
 
 

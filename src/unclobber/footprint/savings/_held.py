@@ -3,37 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from ...model.text import plural
+from ...model.text import listing, plural
 from .. import _places
 from .._facts import Change
 from .._names import HeldName
-from .._timeline import BytesOverTime, kept_spans
+from .._timeline import BytesOverTime
 from .._trace import Storage, Trace, modules_of
 from ._calls import ForwardCalls
-from ._option import Option, Release, Span, died
+from ._option import Option, Release, Span
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Memory that the same names hold."""
+
+    graph: bool
+    """Whether their graphs hold it, not their values."""
+    storages: list[Storage]
+    holders: dict[HeldName, None]
+
+    @property
+    def variables(self) -> dict[str, bool]:
+        """The variables, each with whether it is a container."""
+        return {name.variable: name.variable != name.name for name in self.holders}
 
 
 def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
     """Yield a change for each variable; for memory without a known variable, one for the line that made
     it."""
     calls = ForwardCalls(trace)
-    # Reversed, so that the first name of a storage wins.
-    by_value = {name.storage: name for name in reversed(trace.names)}
-    by_graph = {number: name for name in reversed(trace.names) for number in name.keeps}
-    named: dict[tuple[str, bool], list[tuple[Storage, HeldName]]] = {}
+    groups: list[_Group] = []
     unnamed: dict[tuple[object, ...], list[Storage]] = {}
     for storage in _idle(trace, line):
-        graph = by_graph.get(storage.number)
+        graph = [name for name in trace.names if storage.number in name.keeps]
         # The graph first: giving up a value would leave the saves of its graph alive.
-        holder = graph or by_value.get(storage.number)
-        if holder is None:
+        holders = graph or [name for name in trace.names if name.storage == storage.number]
+        if not holders:
             unnamed.setdefault(_places.key(storage.stack), []).append(storage)
-        else:
-            named.setdefault((holder.variable, graph is not None), []).append((storage, holder))
-    for (variable, of_graph), members in named.items():
-        yield _by_name(trace, calls, variable, members, graph=of_graph)
-    kept = kept_spans(trace)
+            continue
+        # All that share a name, because memory goes with the last of its names.
+        group = _Group(bool(graph), [storage], dict.fromkeys(holders))
+        for other in [other for other in groups if other.graph == group.graph]:
+            if group.variables.keys() & other.variables.keys():
+                groups.remove(other)
+                group = _Group(
+                    group.graph, other.storages + group.storages, {**other.holders, **group.holders}
+                )
+        groups.append(group)
+    for group in groups:
+        yield _by_name(trace, calls, group)
+    kept = trace.kept_spans
     for storages in unnamed.values():
         yield _by_place(trace, storages, graph=any(storage.number in kept for storage in storages))
 
@@ -42,11 +63,11 @@ def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
     """Yield activations that are alive at the peak, though neither this backward nor an operation reads
     them later."""
     peak = line.peak()
-    kept = kept_spans(trace)
+    kept = trace.kept_spans
     # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
     unread = {save.storage for save in trace.saves if save.node is not None and save.needed is None}
     for storage in trace.storages:
-        alive = storage.born <= peak <= died(storage, trace)
+        alive = storage.born <= peak <= trace.end(storage)
         if storage.kind != "activation" or not alive or not storage.stack or storage.last_use >= peak:
             continue
         spans = kept.get(storage.number, ())
@@ -54,41 +75,45 @@ def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
             yield storage
 
 
-def _by_name(
-    trace: Trace, calls: ForwardCalls, variable: str, members: list[tuple[Storage, HeldName]], *, graph: bool
-) -> Option:
-    """Return the change for one variable that holds memory, or keeps a graph that does."""
-    storages = [storage for storage, _ in members]
-    holders = list(dict.fromkeys(holder for _, holder in members))
-    releases = [_release(calls, holder.storage, graph) for holder in holders]
+def _by_name(trace: Trace, calls: ForwardCalls, group: _Group) -> Option:
+    """Return the change for variables that hold memory, or keep a graph that does."""
+    names = listing(list(group.variables), limit=3)
+    numbers = list(dict.fromkeys(holder.storage for holder in group.holders))
+    releases = [_release(calls, number, group.graph) for number in numbers]
     whole = tuple(release for release in releases if release is not None)
-    several = f" ({plural(len(holders), 'tensor')})" if len(holders) > 1 else ""
-    if graph:
-        title = f"{variable}{several} keeps the graph that made it, which this backward doesn't free"
-        write = f"keep x.detach() in {variable}, or a number (x.item())"
+    several = f" ({plural(len(numbers), 'tensor')})" if len(numbers) > 1 else ""
+    is_, it, keeps = ("is", "it", "keeps") if len(group.variables) == 1 else ("are", "them", "keep")
+    if group.graph:
+        title = f"{names}{several} {keeps} the graph that made it, which this backward doesn't free"
+        write = f"keep x.detach() in {names}, or a number (x.item())"
     else:
-        title = f"{variable}{several} is held across backward, which does not read it"
-        write = _without(variable, several=len(holders) > 1 or "[" in holders[0].name)
+        title = f"{names}{several} {is_} held across backward, which does not read {it}"
+        write = _without(group.variables)
     known = len(whole) == len(releases)
     change = Change(
         sort="held",
         title=title,
         write=write,
-        place=_places.place(storages[0].stack),
+        place=_places.place(group.storages[0].stack),
         modules=(),
-        times=len(storages),
+        times=len(group.storages),
         why_untried=None if known else "it was made by no call that is recorded",
     )
-    return Option(change, _spans(trace, storages), releases=whole if known else ())
+    return Option(change, _spans(trace, group.storages), releases=whole if known else ())
 
 
-def _without(variable: str, *, several: bool) -> str:
-    """Return the advice for a variable that holds values."""
-    if several:
-        return f"keep numbers in {variable} (x.item(), x.mean().item()), or clear it before backward"
-    if variable.isidentifier():
-        return f"del {variable} before backward, unless it is read later"
-    return f"take what is needed of {variable.partition('.')[0]}, and del it before backward"
+def _without(variables: dict[str, bool]) -> str:
+    """Return the advice for variables that hold values, each with whether it is a container."""
+    containers = listing([name for name, container in variables.items() if container])
+    plain = [name for name, container in variables.items() if not container and name.isidentifier()]
+    objects = dict.fromkeys(
+        name.partition(".")[0] for name in variables if not variables[name] and not name.isidentifier()
+    )
+    advice = [f"keep numbers in {containers} (x.item(), x.mean().item()), or clear it"] if containers else []
+    advice += [f"take what is needed of {listing(list(objects))}, and del it"] if objects else []
+    advice += [f"del {', '.join(plain)}"] if plain else []
+    unless = f", unless {'it is' if len(plain) == 1 else 'they are'} read later" if plain else ""
+    return f"{', and '.join(advice)} before backward{unless}"
 
 
 def _release(calls: ForwardCalls, number: int, graph: bool) -> Release | None:
@@ -119,4 +144,4 @@ def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
 
 
 def _spans(trace: Trace, storages: list[Storage]) -> tuple[Span, ...]:
-    return tuple((s.number, s.last_use + 1, died(s, trace), s.bytes) for s in storages)
+    return tuple((s.number, s.last_use + 1, trace.end(s), s.bytes) for s in storages)

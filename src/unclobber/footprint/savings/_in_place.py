@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .._functions import REVERSED, in_place_form, requests_in_place
+from .._functions import REVERSED, in_place_form, place_of_inplace, requests_in_place
 from .._trace import KnowsModule
 from ._calls import Site
 from ._sites import SitesMode
@@ -53,19 +53,12 @@ class InPlaceMode(SitesMode):
         return func(*args, **kwargs)
 
 
-def _takes_inplace(func: Any) -> bool:
-    try:
-        return "inplace" in inspect.signature(func).parameters
-    except (TypeError, ValueError):
-        return False
-
-
 def _in_place(
     func: Any, operation: str, target: Tensor, others: Sequence[Any], kwargs: dict[str, Any]
 ) -> Any:
     """Run the in-place form of a call on `target`."""
     # `F.dropout(x, p, training, inplace=False)` has an argument for it, so the function itself is called.
-    if "inplace" in kwargs or _takes_inplace(func):
+    if "inplace" in kwargs or place_of_inplace(func) is not None:
         bound = inspect.signature(func).bind(target, *others)
         bound.arguments.update(kwargs, inplace=True)
         return func(*bound.args, **bound.kwargs)

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ...torch_internals import compat
+from .._trace import tensors_in
 from ._calls import Site
 from ._sites import SitesMode
 
@@ -20,9 +21,7 @@ class NarrowMode(SitesMode):
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if site is not None:
-            tensors = [
-                leaf for leaf in compat.compilers.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)
-            ]
+            tensors = tensors_in((args, kwargs))
             narrow = [tensor for tensor in tensors if tensor.requires_grad]
             if narrow:
                 return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
 
 from .._facts import Change
 from .._inplace import highest
 from .._timeline import BytesOverTime
-from .._trace import Storage, Trace
+from .._trace import Named
 from ._calls import Call, Site
-from ._rows import Named
 
 if TYPE_CHECKING:
     from ._formulas import Formula
@@ -78,6 +78,33 @@ class Option:
         )
 
 
+def saved_for_work(option: Option) -> tuple[float, float]:
+    """Return the predicted bytes off the peak, and the part of forward that is computed twice for them."""
+    return option.change.predicted, option.change.recomputed
+
+
+Found = TypeVar("Found")
+
+
+def front(items: Iterable[Found], worth: Callable[[Found], tuple[float, float]], most: int) -> list[Found]:
+    """Return the items that no other beats in both gain and cost, largest gain first.
+
+    Args:
+        items: Anything.
+        worth: Returns the gain and the cost of an item.
+        most: Items to return at most. Of two neighbours that gain nearly as much, the second goes; the
+            first and the last stay, because they are the ends of the choice.
+    """
+    best: list[Found] = []
+    for item in sorted(items, key=lambda item: (-worth(item)[0], worth(item)[1])):
+        if not best or worth(item)[1] < worth(best[-1])[1]:
+            best.append(item)
+    while len(best) > most:
+        gaps = [worth(a)[0] - worth(b)[0] for a, b in pairwise(best)]
+        del best[1 + min(range(len(gaps) - 1), key=gaps.__getitem__)]
+    return best
+
+
 def step_bytes(line: BytesOverTime) -> list[int]:
     """Return the bytes of the step alone at each tick: the total minus parameters, buffers and inputs."""
     return [total - lasting for total, lasting in zip(line.totals, line.lasting, strict=True)]
@@ -102,8 +129,3 @@ def fall(line: BytesOverTime, spans: Sequence[Span], totals: Sequence[int] | Non
             merged.append((since, until, size))
         last = storage
     return max(totals) - highest(totals, line.first, merged, sign=-1)
-
-
-def died(storage: Storage, trace: Trace) -> int:
-    """Return the last tick at which a storage was alive."""
-    return trace.tick if storage.died is None else storage.died

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import pairwise
 
 from ...model.text import plural
 from .. import _places
 from .._facts import Change, MemoryReport
-from .._timeline import BytesOverTime, kept_spans, timeline
-from .._trace import ModuleCall, Trace, modules_of
+from .._timeline import BytesOverTime, timeline
+from .._trace import Trace, grouped, modules_of
 from . import _checkpoints, _edits, _formulas
 from ._cache import caches
 from ._copies import copies
 from ._formulas import Formula
 from ._held import held
-from ._option import Option, Span, died, fall, step_bytes
-from ._pieces import Pieces, pieces
+from ._option import Option, fall, front, saved_for_work, step_bytes
+from ._pieces import pieces
 from ._twice import computed_twice
 from ._unneeded import unneeded
 from ._wide import widened
@@ -38,8 +37,7 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
         *copies(trace),
         *computed_twice(trace),
         *widened(trace),
-        *_of_checkpoints(trace),
-        *_of_pieces(trace, line),
+        *_of_checkpoints(trace, line),
         *_of_in_place(report),
         *caches(trace),
     ]
@@ -68,7 +66,7 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
             for number in operation.makes
         }
         spans = tuple(
-            (number, after[number] + 1, died(trace.storages[number], trace), trace.storages[number].bytes)
+            (number, after[number] + 1, trace.end(trace.storages[number]), trace.storages[number].bytes)
             for number in sorted(formula.freed(trace))
         )
         count = len({operation.outer for operation in formula.parts[0].operations})
@@ -94,7 +92,7 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
             if operation.name == "bernoulli_"
             for number in operation.writes
         }
-        held = kept_spans(trace)
+        held = trace.kept_spans
         spans = tuple(
             (number, since, until, trace.storages[number].bytes * 3 // 4)
             for number in sorted(numbers)
@@ -111,73 +109,35 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
         yield Option(change, spans, formulas=(formula,))
 
 
-def _of_checkpoints(trace: Trace) -> Iterable[Option]:
-    """Yield a change for each group of modules that could be checkpointed."""
-    recomputed = _checkpoints.SecondForward(trace)
-    for group in _checkpoints.groups(trace):
-        spans, again = recomputed.of(group.calls)
-        if spans:
-            change = Change(
-                sort="checkpoint",
-                title=f"checkpoint {group.title}: compute it again in backward",
-                write="torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) for module(x)",
-                place=_places.place(group.calls[0].stack),
-                modules=tuple(call.label for call in group.calls),
-                times=len(group.calls),
-                recomputed=again,
-                edits=_edits.of_checkpoint(trace, group.calls) if group.every == 1 else (),
-            )
-            yield Option(change, tuple(spans), rows=tuple((module,) for module in group.modules))
-
-
-def _of_pieces(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
-    """Yield even cuts of each row of modules, and the single pieces that lower the peak most for their
-    work."""
+def _of_checkpoints(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
+    """Yield a change for each group of modules, and each even cut of a row of modules, that could be
+    checkpointed; of the single pieces of a row those that lower the peak most for their work."""
     recomputed = _checkpoints.SecondForward(trace)
     totals = step_bytes(line)
-    single: dict[int, list[tuple[int, float, Option]]] = {}
-    for cut in pieces(trace):
-        spans, again = recomputed.of(cut.whole)
+    single: list[tuple[int, Option]] = []
+    for rerun in (*_checkpoints.groups(trace), *pieces(trace)):
+        spans, again = recomputed.of(rerun.whole)
         drop = fall(line, spans, totals) if spans else 0
         if drop <= _LEAST * max(totals):
             continue
-        option = _piece(trace, cut, tuple(spans), again, drop)
-        if cut.even is not None:
+        change = Change(
+            sort="checkpoint",
+            title=f"checkpoint {rerun.title}: compute it again in backward",
+            write=rerun.write,
+            place=_places.place(rerun.calls[0].stack),
+            modules=tuple(call.label for call in rerun.calls),
+            times=len(rerun.pieces),
+            predicted=drop,
+            recomputed=again,
+            edits=rerun.edits(),
+        )
+        option = Option(change, tuple(spans), rows=rerun.modules)
+        if rerun.row is None:
             yield option
         else:
-            single.setdefault(cut.row[0].number, []).append((drop, again, option))
-    for members in single.values():
-        yield from _front(members)
-
-
-def _front(members: list[tuple[int, float, Option]]) -> list[Option]:
-    """Return the options that no other beats in both bytes and work; of many, those that differ most."""
-    front: list[tuple[int, float, Option]] = []
-    for member in sorted(members, key=lambda member: (-member[0], member[1])):
-        if not front or member[1] < front[-1][1]:
-            front.append(member)
-    # Of two that save nearly the same, the one with less work is the better report; the largest always stays.
-    while len(front) > _BEST_PIECES:
-        gaps = [a[0] - b[0] for a, b in pairwise(front)]
-        del front[gaps.index(min(gaps)) + 1]
-    return [option for _, _, option in front]
-
-
-def _piece(trace: Trace, cut: Pieces, spans: tuple[Span, ...], again: float, drop: int) -> Option:
-    """Return the change of checkpointing parts of one row of modules."""
-    calls: list[ModuleCall] = [call for piece in cut.calls for call in piece]
-    change = Change(
-        sort="checkpoint",
-        title=f"checkpoint {cut.title}: compute it again in backward",
-        write=cut.write,
-        place=_places.place(cut.row[0].stack),
-        modules=tuple(call.label for call in calls),
-        times=len(cut.calls),
-        predicted=drop,
-        recomputed=again,
-        edits=_edits.of_pieces(trace, cut),
-    )
-    return Option(change, spans, rows=cut.modules)
+            single.append((rerun.row, option))
+    for members in grouped(single, lambda member: member[0]).values():
+        yield from front([option for _, option in members], saved_for_work, _BEST_PIECES)
 
 
 def _of_in_place(report: MemoryReport) -> Iterable[Option]:

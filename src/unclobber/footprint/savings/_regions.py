@@ -80,7 +80,7 @@ class Flow:
     def __init__(self, trace: Trace) -> None:
         """Index the operations of forward by call, maker, reader and writer."""
         self.trace = trace
-        forward = trace.forward()
+        forward = trace.forward
         self.operations = [operation for operation in forward if operation.outer is not None]
         self.position = {operation.tick: at for at, operation in enumerate(self.operations)}
         self.by_call: dict[int, list[int]] = {}
@@ -145,7 +145,10 @@ class Flow:
 
     def _may_join(self, at: int, region: set[int], allowed: frozenset[str]) -> bool:
         operation = self.operations[at]
-        return operation.name in allowed and not operation.writes and self.read_only_by(at, region)
+        # What needs no gradient comes in from outside, as a mask does: torch's function takes it as it is.
+        differentiable = any(operand.requires_grad for operand in operands(operation))
+        may = operation.name in allowed and differentiable and not operation.writes
+        return may and self.read_only_by(at, region)
 
     def _incoming(self, region: set[int]) -> list[tuple[int, Operand]]:
         incoming = []
@@ -193,8 +196,8 @@ class Flow:
         return True
 
     def _computed(self, operand: Operand) -> bool:
-        storage = self.trace.storages[operand.storage]
-        return storage.kind == "activation" or (storage.kind == "input" and operand.requires_grad)
+        # A mask that is made in forward is none: it needs no gradient.
+        return operand.requires_grad and self.trace.storages[operand.storage].kind in ("activation", "input")
 
 
 def operands(operation: Operation) -> list[Operand]:

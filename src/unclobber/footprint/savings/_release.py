@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...torch_internals import compat
 from .._recorder import MemoryRecorder
+from .._trace import grouped, tensors_in
 from ._calls import Call, Site
 from ._option import Release
 from ._sites import SitesMode
@@ -29,11 +30,9 @@ class ReleaseMode(SitesMode):
 
     def __init__(self, releases: Iterable[Release], recorder: MemoryRecorder | None = None) -> None:
         """Index the releases by the call that makes and the call that last reads the tensor."""
-        self._made: dict[Call, list[Release]] = {}
-        self._after: dict[Call, list[Release]] = {}
-        for release in releases:
-            self._made.setdefault(release.made, []).append(release)
-            self._after.setdefault(release.after, []).append(release)
+        every = tuple(releases)
+        self._made = grouped(every, lambda release: release.made)
+        self._after = grouped(every, lambda release: release.after)
         super().__init__((site for site, _ in (*self._made, *self._after)), recorder)
         self._counts: dict[Site, int] = {}
         self._tensors: dict[int, tuple[Release, list[weakref.ref[Tensor]]]] = {}
@@ -43,7 +42,7 @@ class ReleaseMode(SitesMode):
         """Run a call, collect tensors to release, and release those for which it is the last reader."""
         call = None if site is None else self._counted(site)
         out = func(*args, **kwargs)
-        results = [leaf for leaf in compat.compilers.tree_leaves(out) if isinstance(leaf, Tensor)]
+        results = tensors_in(out)
         if call is not None and call in self._made:
             for tensor in results:
                 key = compat.tensors.storage_key_or_none(tensor)

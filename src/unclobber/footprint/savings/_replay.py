@@ -15,13 +15,15 @@ import torch
 from torch import Tensor
 
 from ...torch_internals import compat
-from .._trace import Operand
+from .._trace import Operand, tensors_in
 from ._regions import Section
 
 _TOLERANCE = 1e-8
 """Relative tolerance; the error of thirty operations in double precision is far below."""
-_LARGEST = 2**21
-"""Elements of an input that is still computed with at its own size."""
+_SIZED = frozenset({"view", "_unsafe_view", "reshape", "expand"})
+"""Operations whose second argument is a list of sizes."""
+_LARGEST = 2**19
+"""Elements of a tensor that is still computed with at its own size."""
 
 
 class Replay:
@@ -39,11 +41,11 @@ class Replay:
         self.part = part
         # A generator of its own: the program's must not be advanced.
         generator = torch.Generator().manual_seed(7)
-        # Small sizes fail if the program gives sizes as numbers, such as `view(4, 8)`.
+        # Small sizes fail if the program gives sizes that are no products of its inputs' sizes.
         for small in (True, False):
-            sizes = _sizes(part, small=small)
+            self._sizes = _sizes(part, small=small)
             try:
-                self.inputs = [_numbers(operand, sizes, generator) for operand in part.inputs]
+                self.inputs = [_numbers(operand, self._sizes, generator) for operand in part.inputs]
                 self.value = self(*self.inputs)
                 self.seed = torch.randn(self.value.shape, generator=generator, dtype=torch.float64)
                 self.gradients = gradients(self.value, self.inputs, self.seed)
@@ -60,12 +62,22 @@ class Replay:
         out: Any = None
         for operation in self.part.operations:
             args, kwargs = compat.compilers.tree_map(lambda leaf: _given(leaf, known), operation.arguments)
+            if operation.name in _SIZED:
+                args = (args[0], [self._size(size) for size in args[1]], *args[2:])
             out = operation.kernel(*args, **kwargs)
-            outputs = [leaf for leaf in compat.compilers.tree_leaves(out) if isinstance(leaf, Tensor)]
+            outputs = tensors_in(out)
             known.update(zip((result.value for result in operation.results), outputs, strict=True))
         if not isinstance(out, Tensor) or out.dtype != torch.float64:
             raise ValueError("the part has no single result")
         return out
+
+    def _size(self, size: int) -> int:
+        """Return the size here of a dimension of the recorded run: one of an input, or the product of two."""
+        if size not in self._sizes and size > 0:
+            for factor, small in self._sizes.items():
+                if factor and size % factor == 0 and size // factor in self._sizes:
+                    return small * self._sizes[size // factor]
+        return self._sizes.get(size, size)
 
     def same(self, function: Callable[..., Tensor], chosen: Sequence[int]) -> bool:
         """Return whether a function of the chosen inputs gives the same value and gradients as the part."""
@@ -118,7 +130,8 @@ def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
 def _sizes(part: Section, *, small: bool) -> dict[int, int]:
     """Return a smaller size for each size of an input; different sizes stay different."""
     sizes = sorted({size for operand in part.inputs for size in operand.shape})
-    largest = max(prod(operand.shape) for operand in part.inputs)
+    results = [result for operation in part.operations for result in operation.results]
+    largest = max(prod(operand.shape) for operand in (*part.inputs, *results))
     if not small and largest > _LARGEST:
         raise ValueError("too large to be computed with")
     if not small:

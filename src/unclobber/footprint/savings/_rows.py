@@ -5,13 +5,45 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-Named = tuple[int, str]
-"""Tree and path of a module."""
+from ...model import SpanEdit
+from .._trace import ModuleCall, Named
+
+Edits = tuple[tuple[SpanEdit, ...], ...]
+"""Alternative source edits that make one change, the likeliest first."""
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """Modules that are computed again in backward."""
+
+    title: str
+    write: str
+    """Code or advice for the report."""
+    pieces: tuple[tuple[ModuleCall, ...], ...]
+    """Calls of modules that run one after the other, each piece to be computed again as a whole."""
+    edits: Callable[[], Edits] = tuple
+    row: int | None = None
+    """The first call of the row of which this is a single piece among many; None for any other."""
+
+    @property
+    def calls(self) -> list[ModuleCall]:
+        return [call for piece in self.pieces for call in piece]
+
+    @property
+    def modules(self) -> tuple[tuple[Named, ...], ...]:
+        """The modules of each piece, each piece once however often it runs."""
+        return tuple(dict.fromkeys(tuple(call.key for call in piece) for piece in self.pieces))
+
+    @property
+    def whole(self) -> list[ModuleCall]:
+        """Each piece as if it were one module call."""
+        return [replace(piece[0], end=piece[-1].end) for piece in self.pieces]
 
 
 class RowRunner:

@@ -8,7 +8,6 @@ from typing import Any
 from ...torch_internals import compat
 from .. import _places
 from .._facts import Change
-from .._timeline import kept_spans
 from .._trace import Operand, Operation, Trace, modules_of
 from ._calls import ForwardCalls, Site
 from ._option import Option, Span
@@ -21,11 +20,11 @@ _SURE = POINTWISE | REDUCTIONS | PRODUCTS | {"addmm", "convolution", "native_lay
 def computed_twice(trace: Trace) -> Iterable[Option]:
     """Yield a change for each place that computes a result a second time, from the same tensors."""
     calls = ForwardCalls(trace)
-    kept = kept_spans(trace)
+    kept = trace.kept_spans
     written = {number for operation in trace.operations for number in operation.writes}
     first: dict[Any, Operation] = {}
     groups: dict[tuple[Site, Site], list[tuple[Operation, tuple[Span, ...]]]] = {}
-    for second in trace.forward():
+    for second in trace.forward:
         if second.name not in _SURE or not second.makes:
             continue
         # A write between the two computations could make them differ, so any write excludes the storage.

@@ -6,27 +6,19 @@ from collections.abc import Iterable
 
 from .. import _places
 from .._facts import Change
-from .._timeline import end_of
-from .._trace import PackedSave, Trace
+from .._trace import PackedSave, Trace, grouped
 from ._option import Dropped, Option
 
 
 def unneeded(trace: Trace) -> Iterable[Option]:
     """Yield a change for each line that keeps tensors which this backward doesn't read."""
-    if not trace.backwards:
-        return
-    by_storage: dict[int, list[PackedSave]] = {}
-    for save in trace.saves:
-        # Saves of another graph are not this backward's to read.
-        here = save.node is not None and save.tick > trace.start
-        if here and trace.storages[save.storage].kind == "activation":
-            by_storage.setdefault(save.storage, []).append(save)
+    # Saves of another graph are not this backward's to read.
+    here = [save for save in trace.saves if save.node is not None and save.tick > trace.start]
+    activations = [save for save in here if trace.storages[save.storage].kind == "activation"]
+    by_storage = grouped(activations, lambda save: save.storage).values()
+    unread = [saves for saves in by_storage if all(save.needed is None for save in saves)]
     read = {_line_and_shape(save) for save in trace.saves if save.needed is not None}
-    groups: dict[tuple[object, ...], list[list[PackedSave]]] = {}
-    for saves in by_storage.values():
-        if all(save.needed is None for save in saves):
-            groups.setdefault(_places.key(saves[0].stack), []).append(saves)
-    for members in groups.values():
+    for members in grouped(unread, lambda saves: _places.key(saves[0].stack)).values():
         every = {_line_and_shape(save) for saves in members for save in saves}
         # A run drops saves by line and shape, so none of them may be one that backward reads.
         alone = not every & read
@@ -43,7 +35,7 @@ def unneeded(trace: Trace) -> Iterable[Option]:
             (
                 saves[0].storage,
                 min(save.tick for save in saves) + 1,
-                max(end_of(save, trace) for save in saves),
+                max(trace.end(save) for save in saves),
                 trace.storages[saves[0].storage].bytes,
             )
             for saves in members

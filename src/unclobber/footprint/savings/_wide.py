@@ -6,10 +6,9 @@ from collections.abc import Iterable
 
 from .. import _places
 from .._facts import Change
-from .._timeline import kept_spans
 from .._trace import Operand, Operation, Trace, modules_of
 from ._calls import ForwardCalls, Site
-from ._option import Option, Span, died
+from ._option import Option, Span
 from ._regions import operands
 
 _WIDE = "torch.float64"
@@ -20,7 +19,7 @@ def widened(trace: Trace) -> Iterable[Option]:
     """Yield a change for each place at which float64 begins; each is tried alone, with all that follows."""
     calls = ForwardCalls(trace)
     groups: dict[Site, list[tuple[Operation, Operand]]] = {}
-    for operation in trace.forward():
+    for operation in trace.forward:
         if not operation.results or operation.outer is None:
             continue
         call, narrow = calls.of(operation), _narrow(operation)
@@ -61,8 +60,8 @@ def _spans(trace: Trace) -> Iterable[Span]:
         for result in operation.results
         if result.dtype == _WIDE
     }
-    kept = kept_spans(trace)
+    kept = trace.kept_spans
     for number in sorted(wide):
         storage = trace.storages[number]
         if storage.kind == "activation" and number in kept:
-            yield number, storage.born, died(storage, trace), storage.bytes // 2
+            yield number, storage.born, trace.end(storage), storage.bytes // 2

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from .._facts import Change, CurvePoint, Tried
 from .._shown import StepMemory
 from .._timeline import BytesOverTime, timeline
 from .._trace import Trace
 from ._attempts import Attempts, step_peak
-from ._option import Option, fall
+from ._option import Option, fall, front, saved_for_work
 from ._options import options
 
 MOST_REPORTED = 12
@@ -42,34 +41,26 @@ def tried(report: StepMemory, attempts: Attempts) -> StepMemory:
         elif option.runs:
             late = f"{MOST_TRIED} others come first"
             chosen[at] = replace(option, change=replace(option.change, why_untried=late))
-    order = sorted(range(len(chosen)), key=lambda at: -chosen[at].change.saved)
+    # A change that lowers nothing when it is run is none.
+    useful = [at for at, option in enumerate(chosen) if not _in_vain(option.change.tried)]
+    order = sorted(useful, key=lambda at: -chosen[at].change.saved)
     chosen = [chosen[at] for at in order]
     # Results are kept by position, and sorting moved the positions.
-    known = {(order.index(at),): result for (at,), result in known.items()}
+    known = {(order.index(at),): result for (at,), result in known.items() if at in order}
     curve = _curve(trace, chosen, attempts, known)
     return replace(report, changes=tuple(option.change for option in chosen), curve=curve)
 
 
+def _in_vain(tried: Tried | None) -> bool:
+    return tried is not None and tried.proved and tried.saved <= 0
+
+
 def _worth_reporting(candidates: Sequence[Option]) -> list[Option]:
     """Return the largest changes; of checkpoints only those that no other beats in both bytes and work."""
-    chosen: list[Option] = []
-    for option in candidates:
-        change = option.change
-        beaten = change.sort == "checkpoint" and any(
-            other.change.sort == "checkpoint"
-            and other.change.predicted >= change.predicted
-            and other.change.recomputed <= change.recomputed
-            for other in chosen
-        )
-        if not beaten:
-            chosen.append(option)
-    cheap = [option for option in chosen if option.change.sort != "checkpoint"]
-    again = [option for option in chosen if option.change.sort == "checkpoint"]
-    while len(again) > _STEPS:
-        # The checkpoint whose neighbour saves nearly as much adds least to the report.
-        gaps = [a.change.predicted - b.change.predicted for a, b in pairwise(again)]
-        again.pop(gaps.index(min(gaps)) + 1)
-    return sorted(cheap[:MOST_REPORTED] + again, key=lambda option: -option.change.predicted)
+    cheap = [option for option in candidates if option.change.sort != "checkpoint"]
+    again = [option for option in candidates if option.change.sort == "checkpoint"]
+    chosen = cheap[:MOST_REPORTED] + front(again, saved_for_work, _STEPS)
+    return sorted(chosen, key=lambda option: -option.change.predicted)
 
 
 def _curve(
@@ -135,22 +126,13 @@ def _steps(line: BytesOverTime, chosen: Sequence[Option], free: tuple[int, ...])
                 sets.add(members)
     # The empty set is the program as it is.
     sets.discard(())
-    known = {
-        members: (
-            sum(chosen[at].change.recomputed for at in members),
-            -fall(line, [span for at in members for span in chosen[at].spans]),
-        )
-        for members in sets
-    }
-    front: list[tuple[int, ...]] = []
-    for members in sorted(sets, key=lambda members: (*known[members], len(members))):
-        if not front or known[members][1] < known[front[-1]][1]:
-            front.append(members)
-    while len(front) > _STEPS:
-        gaps = [known[a][1] - known[b][1] for a, b in pairwise(front)]
-        # The first and the last one stay, because they are the ends of the curve.
-        del front[min(range(1, len(gaps)), key=lambda at: gaps[at - 1])]
-    return front
+
+    def worth(members: tuple[int, ...]) -> tuple[float, float]:
+        """Return the bytes that are saved together, and the work; of equal sets the smaller one is first."""
+        spans = [span for at in members for span in chosen[at].spans]
+        return fall(line, spans), sum(changes[at].recomputed for at in members)
+
+    return front(sorted(sets, key=len), worth, _STEPS)[::-1]
 
 
 def _worth(option: Option) -> float:
