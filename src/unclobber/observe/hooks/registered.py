@@ -43,35 +43,39 @@ def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
         ):
             original(raw, *pair)  # torch refuses, or keeps them itself
             return
-        checked, saved.__class__ = saved.__class__, UncheckedSave  # hooks take the place of torch's check
+        saved.__class__ = UncheckedSave  # hooks take the place of torch's check
+        entry = RegisteredHooks(None, pair[1])  # torch has the pair, too, if its pack hook raises or writes
         try:
-            entry = _kept_by(saved, pair, hooks)
-        except BaseException:
-            saved.__class__ = checked
-            raise
-        leave_to(saved, entry)
+            _pack(saved, entry, pair, hooks)
+        finally:
+            with compat.unseen.unseen_by_functions():
+                leave_to(saved, entry)
 
     return register_hooks
 
 
-def _kept_by(
-    saved: SavedTensor, pair: tuple[Any, ...], hooks: saves.SavedTensorHooks | None
-) -> RegisteredHooks:
-    """Call the pack hook of ``pair`` as torch would. Return the entry that keeps its result and the unpack
-    hook."""
+def _pack(
+    saved: SavedTensor, entry: RegisteredHooks, pair: tuple[Any, ...], hooks: saves.SavedTensorHooks | None
+) -> None:
+    """Call the pack hook of ``pair`` as torch would, and let ``entry`` keep its result for the other."""
     tensor = saved.alias if hooks is None else hooks.unpack(saved)
     if tensor is saved.held:
         tensor = saved.alias
     pack, unpack = pair if hooks is None else hooks.watch_inner(*pair)
     with compat.unseen.unseen_by_functions():
         before = tensor._version
-    with torch.no_grad():
-        kept = pack(tensor)
+        recorded = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+    try:
+        kept = entry.kept = pack(tensor)
+        entry.unpack = functools.partial(unpack, kept)
+    finally:
+        with compat.unseen.unseen_by_functions():
+            torch._C._set_grad_enabled(recorded)
     with compat.unseen.unseen_by_functions():
         if tensor._version != before:
             # torch refuses a pack hook that writes to its input, in these words.
             raise RuntimeError(compat.Sentence.PACK_WRITES)
-    return RegisteredHooks(kept, functools.partial(unpack, kept))
 
 
 def _data(raw: Any) -> Any:

@@ -250,7 +250,8 @@ class SavedTensorHooks:
             records = []
             for part in _parts(kept):
                 if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
-                    record = hooks.pack(part)
+                    with compat.unseen.without_modes():  # torch makes no alias of what hooks keep
+                        record = hooks.pack(part)
                     record.__class__ = UncheckedSave
                     records.append((part, record))
             return PackedWithRecords(kept, records) if records else kept
@@ -258,10 +259,12 @@ class SavedTensorHooks:
         def recomputed_pack(tensor: torch.Tensor) -> Any:
             """Hand a checkpoint's recomputation an alias that carries the record of what torch would keep."""
             _stale_reads.saved(tensor)
-            if not compat.tensors.is_plain(tensor):
+            with compat.unseen.unseen_by_functions():
+                alias = compat.unseen.alias_of(tensor) if compat.tensors.is_plain(tensor) else None
+                kept = alias if tensor.requires_grad else tensor
+            if alias is None or kept is None:
                 return pack(tensor)
-            alias = tensor.detach()
-            record = hooks.pack(alias if tensor.requires_grad else tensor)
+            record = hooks.pack(kept)
             record.__class__ = UncheckedSave
             # Before the hook, which stops the recomputation at its last save by raising.
             setattr(alias, _SAVE_RECORD_ATTRIBUTE, record)
@@ -314,7 +317,8 @@ def _parts(kept: Any) -> Sequence[Any]:
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
     is_plain = compat.tensors.is_plain
-    return is_plain(kept) and is_plain(tensor) and compat.tensors.share_storage(kept, tensor)
+    with compat.unseen.unseen_by_functions():
+        return is_plain(kept) and is_plain(tensor) and compat.tensors.share_storage(kept, tensor)
 
 
 def _core_of(ledger: Ledger) -> Any:
@@ -366,7 +370,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     ref = weakref.ref
     helpers = _HELPERS
     usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
-    dispatch_modes = compat.dispatcher.dispatch_modes
+    dispatch_modes = compat.unseen.dispatch_modes
     kept_itself, unseen = compat.unseen.kept_itself, compat.unseen.unseen_by_functions
     # In one piece: an engine's thread calls the hooks of the thread that began backward.
     last: tuple[Any, int, int, int, Stack, bool] = (None, -1, 0, -1, (), False)
@@ -453,7 +457,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     current_node, node_key = compat.graph.current_node, compat.graph.node_key
     marker, notes = backward.marker, backward.marker.notes
     usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
-    dispatch_modes = compat.dispatcher.dispatch_modes
+    dispatch_modes = compat.unseen.dispatch_modes
     handed_out, unseen = handed.unpacked, compat.unseen.unseen_by_functions
 
     def unpack(saved: SavedTensor) -> torch.Tensor:

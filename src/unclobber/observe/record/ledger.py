@@ -320,7 +320,7 @@ class Ledger:
                 log = self._log_of(key)
                 if log is None or all(saved.stack == own for saved in log.saves()):
                     continue
-                with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+                with compat.dispatcher.unseen_by_torch():
                     inputs.append(SharedInput(tensor, tensor.clone(), log, log.serial))
         return UnverifiedCall(self.enter, operation, inputs) if inputs else None
 
@@ -402,14 +402,16 @@ class Ledger:
         ref = self.logs.get(key)
         return None if ref is None else ref()
 
-    def _file(self, key: int, target: torch.Tensor | None = None) -> None:
-        """Enter the saves that share a storage into its log, because the storage is about to be written."""
+    def _file(self, key: int, target: torch.Tensor | None = None, *, written: bool = True) -> None:
+        """Enter the saves that share a storage into its log, which is about to be ``written`` or sealed."""
         with self._lock:
             for ref in self.watched.get(key, ()):
                 saved = ref()
                 if saved is None:
                     continue
-                held, saved.held = saved.held, None
+                held = saved.held
+                if written:
+                    saved.held = None
                 entry = saved.entry
                 if entry is not None:
                     continue  # `_lose` has given it an entry, which says that nothing is known
@@ -595,7 +597,7 @@ class Ledger:
         """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
         with compat.unseen.unseen_by_functions():
-            saved.alias = tensor.detach()
+            saved.alias = compat.unseen.alias_of(tensor)
             saved.version = _version(tensor)
             saved.requires_grad = tensor.requires_grad
         saved.held = None
@@ -630,7 +632,7 @@ class Ledger:
         now = alias if entry.storage_swap is None else _memory_of(saved, entry.storage_swap)
         value = None
         changed = storage_swapped = False
-        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+        with compat.dispatcher.unseen_by_torch():
             unknown = _streams.capturing(now)
             if (
                 entry.undo_log is not None
@@ -660,7 +662,7 @@ class Ledger:
             return False  # the memory is the same, so a write changed it, not the exchange
         then = self._state_of(to)
         held = to.alias if then.value is None else then.value  # the program may have written there since
-        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+        with compat.dispatcher.unseen_by_torch():
             return not (_in_memory(held) and same_bits(value, held))
 
     def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:
@@ -735,7 +737,7 @@ class Ledger:
         self._sort_pending()
         with self._lock:
             for key in list(self.watched):
-                self._file(key)
+                self._file(key, written=False)
             for saved in self.live_saves():
                 if saved.entry is not None:
                     saved.entry.sealed = _version(saved.alias)  # test_write_after_the_context

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from enum import StrEnum
@@ -16,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 from ._behaviour import behaviour
+from ._modes import dispatch_modes, without_modes
 from .compilers import tree_map
 from .tensors import count_write
 
@@ -100,9 +100,6 @@ def sees_writes() -> bool:
     """Return whether this thread's writes reach unclobber's kernels."""
     return bool(_is_included(_write_key))
 
-
-# Number of active __torch_dispatch__ modes: with one active, kernels see other calling conventions.
-dispatch_modes = torch._C._len_torch_dispatch_stack
 
 # The operation of foreach optimizers; the self-test uses it as one without a kernel at the key.
 foreach_add_ = torch._foreach_add_
@@ -204,13 +201,17 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
     """Context that runs plain kernels: no autograd, no version bumps, no modes, no write kernels.
 
     It is for unclobber's copies. ``inference_mode(False)``, because a copy made under the user's
-    inference mode could not be handed to backward.
+    inference mode could not be handed to backward. Function modes, too, would see gradients being turned off.
     """
 
-    __slots__ = ("_below", "_inference", "_modes", "_seen")
+    __slots__ = ("_below", "_functions", "_inference", "_modes", "_recorded", "_seen")
 
     def __enter__(self) -> None:
         """Exclude all that sees operations, and note what is to be restored."""
+        self._functions = torch._C.DisableTorchFunction()
+        self._functions.__enter__()
+        self._recorded = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
         self._seen = sees_writes()
         self._inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
         self._below = below_adinplaceorview()
@@ -223,7 +224,7 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
         ignore_writes()
 
     def __exit__(self, *error: Any) -> None:
-        """Restore modes, keys and inference mode, in the reverse order."""
+        """Restore modes, keys, inference mode and gradients, in the reverse order."""
         if self._modes is not None:
             self._modes.__exit__(*error)
         self._below.__exit__(*error)
@@ -231,15 +232,8 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
             self._inference.__exit__(*error)
         if self._seen:
             see_writes()
-
-
-def without_modes() -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which no dispatch mode of this thread is called."""
-    if not dispatch_modes():
-        return contextlib.nullcontext()
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    return _disable_current_modes()
+        torch._C._set_grad_enabled(self._recorded)
+        self._functions.__exit__(*error)
 
 
 class OperatorHandle(NamedTuple):
