@@ -20,8 +20,8 @@ import torch
 from ...torch_internals import compat
 from ...torch_internals.patches import Likeness, Patches, original_of
 from ..record import region_of
-from . import backward as _backward
 from . import saves
+from .backward import backward_calls
 from .conflicts import Conflicts, GradientWritten
 from .write_log import WriteLog
 
@@ -79,7 +79,7 @@ class _WatchedHook(Likeness):
         if conflicts is None:
             return hook(gradient)
         alone = unshared_counts().hook
-        if alone is not None and _backward.hands_out_what_hooks_leave(self):
+        if alone is not None and backward_calls.hands_out_what_hooks_leave(self):
             alone += 1  # the engine holds it once more, to return what the hook leaves
         shared = _shared([gradient], alone)
         if not shared:
@@ -139,7 +139,7 @@ def _held(gradient: torch.Tensor, held_by_function: int) -> int:
     own with it, as a reentrant checkpoint does.
     """
     times = sum(given is gradient for handed in _thread.handed for given in handed)
-    return _backward.times_given(gradient) + times * held_by_function
+    return backward_calls.times_given(gradient) + times * held_by_function
 
 
 class _SharedGradient(NamedTuple):
