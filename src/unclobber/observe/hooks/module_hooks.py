@@ -51,10 +51,6 @@ def of(view: torch.Tensor) -> Hooked | None:
     return None if node is None else _hooked.get(node)
 
 
-def _is_hooks(node: Any) -> bool:
-    return bool(node.name() == compat.entries.MODULE_HOOK + "Backward")
-
-
 def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Callable[..., Any]:
     """Return a replacement for one method of ``BackwardHook``, which notes the views that it makes."""
 
@@ -66,7 +62,7 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
         for view in made if isinstance(made, tuple) else (made,):
             with compat.unseen.unseen_by_functions():
                 node = compat.graph.grad_fn(view) if isinstance(view, torch.Tensor) else None
-            if node is not None and _is_hooks(node):
+            if node is not None and node.name() == compat.entries.MODULE_HOOK + "Backward":
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
                 code = code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
                 _hooked[node] = Hooked(weakref.ref(self.module), of_program(), given, code)

@@ -61,20 +61,20 @@ def _pack(
     if tensor is saved.held:
         tensor = saved.alias
     pack, unpack = pair if hooks is None else hooks.watch_inner(*pair)
-    with compat.unseen.unseen_by_functions():
+    unrecorded = torch.no_grad()
+    with compat.unseen.unseen_by_functions():  # a mode of functions would see gradients being turned off
         before = tensor._version
-        recorded = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
+        unrecorded.__enter__()
     try:
         kept = entry.kept = pack(tensor)
         entry.unpack = functools.partial(unpack, kept)
     finally:
         with compat.unseen.unseen_by_functions():
-            torch._C._set_grad_enabled(recorded)
-    with compat.unseen.unseen_by_functions():
-        if tensor._version != before:
-            # torch refuses a pack hook that writes to its input, in these words.
-            raise RuntimeError(compat.Sentence.PACK_WRITES)
+            unrecorded.__exit__(None, None, None)
+            written = tensor._version != before
+    if written:
+        # torch refuses a pack hook that writes to its input, in these words.
+        raise RuntimeError(compat.Sentence.PACK_WRITES)
 
 
 def _data(raw: Any) -> Any:

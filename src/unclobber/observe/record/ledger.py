@@ -820,8 +820,7 @@ def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
     """Return the tensor that torch reads now for a save whose memory was exchanged."""
     origin = saved.origin()
     if origin is not None:
-        with torch.no_grad():
-            return origin.detach()
+        return origin.detach()
     return saved.alias if swap.to is None else swap.to.alias
 
 
