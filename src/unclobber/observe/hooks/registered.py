@@ -7,6 +7,7 @@ the save record: its pack hook is called at once, and its unpack hook when backw
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,9 @@ from ...torch_internals import compat
 from ...torch_internals.patches import AttributeStandIn, Patches
 from ..record import RegisteredHooks, SavedTensor, UncheckedSave, leave_to
 from . import saves
+
+_failed: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Raw saved tensors whose pack hook may have raised: torch reads NULL to show what that hook returned."""
 
 
 def install(patches: Patches) -> None:
@@ -31,7 +35,7 @@ def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
 
     def register_hooks(raw: Any, *pair: Any) -> None:
         """Keep the pair, or let torch refuse it as it would without a session."""
-        saved = compat.kept.packed(raw)
+        saved = None if raw in _failed else compat.kept.packed(raw)
         hooks = saves.innermost()
         if (
             not isinstance(saved, SavedTensor)
@@ -40,7 +44,9 @@ def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
             or not all(map(callable, pair))
             or (hooks is None and saved.entry is not None)
         ):
+            _failed.add(raw)
             original(raw, *pair)  # torch refuses, or keeps them itself
+            _failed.discard(raw)
             return
         saved.__class__ = UncheckedSave  # hooks take the place of torch's check
         entry = RegisteredHooks(None, pair[1])  # torch has the pair, too, if its pack hook raises or writes

@@ -116,7 +116,7 @@ class SavedTensorHooks:
             backward.marker.mirror_to(self._native)
             self._native.enter(self._ledger.pending, self._see is compat.dispatcher.see_writes)
         _threads.hooks.append(self)
-        if outer is not None and not _is_own(outer[0]):
+        if outer is not None and not any(outer[0] is hooks.pack for hooks in _threads.hooks):
             # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
             self._over = self.watch_inner(*outer)
             _push(*self._over)
@@ -296,11 +296,6 @@ class PackedWithRecords:
         """The value that the inner hook returned."""
         self.records = records
         """Its tensors that share the saved one's memory, each with its save record."""
-
-
-def _is_own(pack: Pack) -> bool:
-    """Return whether ``pack`` is a session's hook that is entered in this thread, not the program's."""
-    return any(pack is hooks.pack for hooks in _threads.hooks)
 
 
 def records_of(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
