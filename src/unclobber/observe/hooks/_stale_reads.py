@@ -65,7 +65,7 @@ class StaleTensor:
         self.key = compat.tensors.storage_key(tensor)
         self._on_read: Callable[[frames.Stack], None] | None = on_read
         self._read_by: frames.Stack | None = None
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             now, then = compat.tensors.physical(tensor), compat.tensors.physical(before)
             differs = differing(now, then)
             elements = tensor.untyped_storage().nbytes() // tensor.itemsize
@@ -274,7 +274,7 @@ class StaleReads(compat.dispatcher.OwnMode):
             for argument in call.func._schema.arguments
             if argument.is_out and argument.name in call.kwargs
         }
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             for stale, tensor in call.touched:
                 shares = compat.tensors.storage_key(tensor) == stale.key
                 if shares and any(tensor is other for other in call.written):
@@ -299,7 +299,7 @@ class StaleReads(compat.dispatcher.OwnMode):
     def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
         """Return the stale tensors that an operation depends on if it reads ``tensors``."""
         read: list[StaleTensor] = []
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             for stale, tensor in self._touched(tensors):
                 if any(tensor is other for other in written):
                     continue
@@ -310,7 +310,7 @@ class StaleReads(compat.dispatcher.OwnMode):
 
     def _note(self, tensors: list[torch.Tensor], stale: StaleTensor) -> None:
         """Remember ``tensors`` as computed from ``stale``."""
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             for tensor in tensors:
                 if compat.tensors.is_plain(tensor):
                     key = compat.tensors.storage_key(tensor)

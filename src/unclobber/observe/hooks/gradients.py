@@ -244,7 +244,7 @@ def _run_shared(
         before = next((write.before for write in writes if write.before is not None), None)
         if before is None:
             continue
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             unchanged = torch.equal(gradient, before)
             if not unchanged and conflicts.repairs:
                 result = _separated(stands_for_none if result is None else result, gradient)

@@ -72,7 +72,7 @@ class Unmarked:
             return
         if not compat.tensors.is_plain(gradient):
             return
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             wrong = bool((gradient.ne(0) & self.where).any())
         if wrong:
             self.reported = True
@@ -190,7 +190,7 @@ def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | 
     base = _base(tensor)
     if before is None or before.shape != tensor.shape or base.dtype != tensor.dtype:
         return None
-    with compat.dispatcher.unseen_by_torch():
+    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
         changed = differing(compat.tensors.physical(tensor), compat.tensors.physical(before))
         if not changed.any():
             return None

@@ -78,7 +78,7 @@ class WriteLog:
             self._settled.add(key)
             for tensor in tensors:
                 if self._keep(tensor) and compat.tensors.is_plain(tensor):
-                    with compat.dispatcher.unseen_by_torch():
+                    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
                         before = tensor.clone()
                     break
         self.writes.append(FollowedWrite(key, operation, stack, before, shifts))

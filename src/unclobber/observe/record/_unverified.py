@@ -52,13 +52,13 @@ class UnverifiedCall:
 
     def changed(self) -> bool:
         """Return whether the operation has already written to an input unseen."""
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             return any(_written_unseen(each) for each in self._inputs)
 
     def settle(self, stack: Stack) -> bool:
         """Enter the finished operation's unseen writes as writes at ``stack``. Return whether it made any."""
         wrote = False
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             for each in self._inputs:
                 if _written_unseen(each):
                     wrote = True

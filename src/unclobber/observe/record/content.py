@@ -30,7 +30,7 @@ def digest(tensor: torch.Tensor) -> int | None:
         return None
     if tensor.is_cpu and tensor.is_contiguous():
         return _of_bytes(tensor) if _in_storage(tensor) else None  # no torch operation runs: cheap and unseen
-    with compat.dispatcher.unseen_by_torch():
+    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
         tensor = compat.tensors.physical(tensor)
         if not _in_storage(tensor):
             return None

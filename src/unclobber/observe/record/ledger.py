@@ -320,7 +320,7 @@ class Ledger:
                 log = self._log_of(key)
                 if log is None or all(saved.stack == own for saved in log.saves()):
                     continue
-                with compat.dispatcher.unseen_by_torch():
+                with torch.no_grad(), compat.dispatcher.unseen_by_torch():
                     inputs.append(SharedInput(tensor, tensor.clone(), log, log.serial))
         return UnverifiedCall(self.enter, operation, inputs) if inputs else None
 
@@ -632,7 +632,7 @@ class Ledger:
         now = alias if entry.storage_swap is None else _memory_of(saved, entry.storage_swap)
         value = None
         changed = storage_swapped = False
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             unknown = _streams.capturing(now)
             if (
                 entry.undo_log is not None
@@ -662,7 +662,7 @@ class Ledger:
             return False  # the memory is the same, so a write changed it, not the exchange
         then = self._state_of(to)
         held = to.alias if then.value is None else then.value  # the program may have written there since
-        with compat.dispatcher.unseen_by_torch():
+        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             return not (_in_memory(held) and same_bits(value, held))
 
     def history(self, saved: SavedTensor) -> list[tuple[WriteEvent, bool]]:

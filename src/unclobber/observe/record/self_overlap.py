@@ -54,7 +54,7 @@ def overlaps_itself(
     if run is None or _streams.capturing(target):
         return False
     tensors = [target, *shared]
-    with compat.dispatcher.unseen_by_torch():
+    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
         together = _result(run, target, args, kwargs, _copies(tensors))
         # Copies with the strides of the originals, not `clone()`: only the overlap may differ, because torch
         # chooses kernels by strides.

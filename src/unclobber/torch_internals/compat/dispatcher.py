@@ -186,17 +186,13 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
     """Context that runs plain kernels: no autograd, no version bumps, no modes, no write kernels.
 
     It is for unclobber's copies. ``inference_mode(False)``, because a copy made under the user's
-    inference mode could not be handed to backward. Function modes, too, would see gradients being turned off.
+    inference mode could not be handed to backward.
     """
 
-    __slots__ = ("_below", "_functions", "_inference", "_modes", "_recorded", "_seen")
+    __slots__ = ("_below", "_inference", "_modes", "_seen")
 
     def __enter__(self) -> None:
         """Exclude all that sees operations, and note what is to be restored."""
-        self._functions = torch._C.DisableTorchFunction()
-        self._functions.__enter__()
-        self._recorded = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
         self._seen = sees_writes()
         self._inference = torch.inference_mode(False) if torch.is_inference_mode_enabled() else None
         self._below = below_adinplaceorview()
@@ -209,7 +205,7 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
         ignore_writes()
 
     def __exit__(self, *error: Any) -> None:
-        """Restore modes, keys, inference mode and gradients, in the reverse order."""
+        """Restore modes, keys and inference mode, in the reverse order."""
         if self._modes is not None:
             self._modes.__exit__(*error)
         self._below.__exit__(*error)
@@ -217,8 +213,6 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
             self._inference.__exit__(*error)
         if self._seen:
             see_writes()
-        torch._C._set_grad_enabled(self._recorded)
-        self._functions.__exit__(*error)
 
 
 class OperatorHandle(NamedTuple):
