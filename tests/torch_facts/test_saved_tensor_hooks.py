@@ -143,7 +143,8 @@ def test_rrelu_fills_its_noise_after_it_was_saved():
 )
 def test_hooks_for_one_saved_tensor_stay_though_the_pack_hook_fails(pack):
     """The sentence for one that writes is ``Sentence.PACK_WRITES``; a second pair is refused after either."""
-    raw = (torch.ones(2, requires_grad=True) * 1).exp().grad_fn._raw_saved_result
+    y = (torch.ones(2, requires_grad=True) * 1).exp()  # its node has what `raw` refers to
+    raw = y.grad_fn._raw_saved_result
     with pytest.raises((RuntimeError, IndexError)) as error:
         raw.register_hooks(pack, lambda kept: kept)
     if error.type is RuntimeError:

@@ -44,7 +44,8 @@ def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
             or not all(map(callable, pair))
             or (hooks is None and saved.entry is not None)
         ):
-            _failed.add(raw)
+            if not isinstance(saved, SavedTensor):
+                _failed.add(raw)
             original(raw, *pair)  # torch refuses, or keeps them itself
             _failed.discard(raw)
             return

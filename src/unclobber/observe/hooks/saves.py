@@ -260,7 +260,8 @@ class SavedTensorHooks:
             """Hand a checkpoint's recomputation an alias that carries the record of what torch would keep."""
             _stale_reads.saved(tensor)
             with compat.unseen.unseen_by_functions():
-                alias = compat.unseen.alias_of(tensor) if compat.tensors.is_plain(tensor) else None
+                # Seen by modes, in place of the alias that the recomputation's own hook makes in torch.
+                alias = tensor.detach() if compat.tensors.is_plain(tensor) else None
                 kept = alias if tensor.requires_grad else tensor
             if alias is None or kept is None:
                 return pack(tensor)
