@@ -23,6 +23,28 @@ def test_a_program_that_tells_that_it_is_observed_differs(tmp_path):
     assert difference("telling", first, second) == "telling: 'False' is 'True'"
 
 
+FIRST_INSIDE_A_MODE = """\
+import torch
+from observed import observed
+from torch.utils._python_dispatch import TorchDispatchMode
+class Log(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        print(function)
+        return function(*args, **(kwargs or {}))
+x = torch.ones(2, requires_grad=True)
+with Log():
+    observed(lambda: (x * 2).exp())
+"""
+
+
+@pytest.mark.parametrize("core", CORES)
+def test_a_mode_sees_none_of_the_self_tests_of_the_first_context(tmp_path, core):
+    program = tmp_path / "first.py"
+    program.write_text(FIRST_INSIDE_A_MODE)
+    expected = ["aten.mul.Tensor", "aten.exp.default", "aten.detach.default"]
+    assert run("watch", core, [program])["first"] == Run(expected, [])
+
+
 def test_a_finding_in_a_program_is_a_difference(tmp_path):
     wrong = tmp_path / "wrong.py"
     wrong.write_text(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
+import os
+import re
+import traceback
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
+from unclobber.torch_internals.patches import original_of
 
 CONTEXTS = [unclobber.watch, unclobber.guard]
+FRAMES = ["frames_of_an_error", "backward", "backward", "_engine_run_backward"]
 
 
 def flag_of_a_leaf():
@@ -44,6 +51,83 @@ def identity_of_a_hook():
     return lying is hook, lying == hook
 
 
+REGISTER_HOOK = original_of(torch.Tensor.register_hook)
+
+
+def identity_of_a_function():
+    """Return whether a function that is replaced is torch's, and whether it compares as torch's."""
+    return torch.Tensor.register_hook is REGISTER_HOOK, torch.Tensor.register_hook == REGISTER_HOOK
+
+
+class Misshapen(torch.autograd.Function):
+    """Has a gradient that torch refuses."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient.new_ones(5)
+
+
+def frames_of_an_error():
+    """Return whether frames of the package are in the traceback of an error that C++ raises in backward."""
+    x = torch.ones(2, requires_grad=True)
+    try:
+        Misshapen.apply(x).sum().backward()
+    except RuntimeError as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = os.path.dirname(unclobber.__file__)
+        return any(frame.filename.startswith(ours) for frame in frames), [
+            frame.name for frame in frames if not frame.filename.startswith(ours)
+        ]
+
+
+def name_of_a_view():
+    """Return what torch's sentence calls a result that was written over a view, without its source."""
+    space = {"x": torch.ones(2, requires_grad=True)}
+    try:
+        exec("v = (x * 2)[:]\nv.relu_()\nv.add_(1)\nv.sum().backward()", space)
+    except RuntimeError as error:
+        return re.search("output 0 of (Relu|AsStrided)", str(error))[1]
+
+
+class Detached(TorchDispatchMode):
+    """Count the aliases that are made."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += function is torch.ops.aten.detach.default
+        return function(*args, **(kwargs or {}))
+
+
+def aliases():
+    """Return how many are made of the copy of what is written, and of a view that was written before."""
+    x, w = (torch.ones(2, requires_grad=True) for _ in range(2))
+    with Detached() as first:
+        y = x * 1
+        y *= w
+    base = x * 1
+    view = base[:]
+    base.add_(1)
+    with Detached() as second:
+        view * w
+    return first.count, second.count
+
+
+def tensors_of_the_collector():
+    """Return how many there are besides the program's, of which hooks of its own keep one."""
+    x = torch.ones(2, requires_grad=True)
+    before = sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects())
+    with torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept):
+        y = x.sin()
+    return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects()) - before, y.grad_fn.name()
+
+
 @pytest.mark.parametrize("context", CONTEXTS)
 @pytest.mark.parametrize(
     ("look", "plain", "inside"),
@@ -51,12 +135,24 @@ def identity_of_a_hook():
         (flag_of_a_leaf, [4.0, 6.0], None),
         (identity_of_a_save, (True, True, True), (False, True, False)),
         (identity_of_a_hook, (True, True), (False, True)),
+        (identity_of_a_function, (True, True), (False, True)),
+        (frames_of_an_error, (False, FRAMES), (True, FRAMES)),
+        (aliases, (0, 0), (1, 1)),
+        (tensors_of_the_collector, (1, "SinBackward0"), (2, "SinBackward0")),
     ],
 )
 def test_a_program_can_tell(look, plain, inside, context):
+    unclobber.uninstall()  # what is replaced stays so for a while
     for entered, expected in ((contextlib.nullcontext, plain), (context, inside)):
         with entered():
             assert look() == expected
+
+
+def test_a_view_without_source_has_another_name():
+    """Under watch, because guard repairs it."""
+    assert name_of_a_view() == "Relu"
+    with unclobber.watch():
+        assert name_of_a_view() == "AsStrided"
 
 
 def test_a_method_that_torch_calls_is_a_descriptor_of_ours_in_the_class_alone():

@@ -41,7 +41,7 @@ STATE = {
     "holds only what is alive elsewhere": {
         "observe.hooks.unmarked._alive", "observe.hooks.functions._classes", "integrations.notebook._magics",
         "observe.hooks.functions._stashes", "observe.hooks.module_hooks._hooked",
-        "observe.record.saved._lives",
+        "observe.record.saved._lives", "observe.hooks.registered._failed",
     },
     "a cache": {
         "source.sites._known", "source.owners._settled", "observe.hooks.fallback._calls",

@@ -8,6 +8,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 
 from torch_features import needs
+from unclobber.torch_internals import compat
 
 
 def itself(t):
@@ -135,3 +136,30 @@ def test_rrelu_fills_its_noise_after_it_was_saved():
         x = torch.linspace(-2, 2, 9).requires_grad_()
         torch.nn.functional.rrelu(x, training=True)
     assert any(not torch.equal(tensor, early) and tensor._version == 0 for tensor, early in values)
+
+
+@pytest.mark.parametrize(
+    "pack", [lambda tensor: tensor.mul_(2), lambda tensor: [].pop()], ids=["writes", "raises"]
+)
+def test_hooks_for_one_saved_tensor_stay_though_the_pack_hook_fails(pack):
+    """The sentence for one that writes is ``Sentence.PACK_WRITES``; a second pair is refused after either."""
+    y = (torch.ones(2, requires_grad=True) * 1).exp()  # its node has what `raw` refers to
+    raw = y.grad_fn._raw_saved_result
+    with pytest.raises((RuntimeError, IndexError)) as error:
+        raw.register_hooks(pack, lambda kept: kept)
+    if error.type is RuntimeError:
+        assert str(error.value).replace("can not", "cannot") == compat.Sentence.PACK_WRITES
+    with pytest.raises(RuntimeError, match="have already been set"):
+        raw.register_hooks(lambda tensor: tensor, lambda kept: kept)
+
+
+def test_a_functions_stale_view_is_refused_in_these_words():
+    """A module's full backward hooks make such views of what it is given."""
+    linear = torch.nn.Linear(2, 2)
+    linear.register_full_backward_hook(lambda *_: None)
+    x = torch.ones(2, 2, requires_grad=True) * 1
+    y = linear(x)
+    x.add_(1)
+    with pytest.raises(RuntimeError) as error:
+        y.sum().backward()
+    assert compat.Sentence.STALE_FUNCTION_VIEW in str(error.value)

@@ -217,8 +217,9 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
         follows = saved.requires_grad or (base is not None and base.requires_grad)
         return _strided() if follows else None
     first = _before_views(node)
-    if forward_name(first) in _SEVERAL_VIEWS:
-        raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {compat.Sentence.STALE_VIEW}")
+    refusal = _NOT_FOLLOWED.get(forward_name(first))
+    if refusal is not None:
+        raise _AnotherError(f"Output {unpacked.output_nr} of {producer} {refusal}")
     if first is None:  # a view that has no history of its own, though its base has one
         made = f"Output {unpacked.output_nr} of {producer} is a view of a view which was"
         raise _AnotherError(f"{made} {compat.Sentence.NO_GRAD_VIEW}")
@@ -228,8 +229,11 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
 _NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
 """Views that torch rebuilds by their own operation; it rebuilds all others by their strides."""
 
-_SEVERAL_VIEWS = ("Split", "SplitWithSizes", "Unbind")
-"""Operations that return several views, of which none may be followed once its base was written."""
+_NOT_FOLLOWED: dict[str | None, str] = {
+    **dict.fromkeys(("Split", "SplitWithSizes", "Unbind"), compat.Sentence.STALE_VIEW),
+    compat.entries.MODULE_HOOK: compat.Sentence.STALE_FUNCTION_VIEW,
+}
+"""Operations whose views may not be followed once their base was written, and what torch says of one."""
 
 _VIEWS = re.compile(
     "(Alias|AsStrided|Conj|Diagonal|Expand|NegView|Permute|ReshapeAlias|Select|Slice|Squeeze|T|Transpose|"

@@ -28,7 +28,7 @@ def told(*args):
 def refused(call):
     try:
         print(call())
-    except (RuntimeError, TypeError, ValueError) as error:
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
         print(type(error).__name__, str(error).partition("object at")[0])
 
 
@@ -68,6 +68,12 @@ def what_torch_refuses():
     refused(lambda: raw.register_hooks(1, 2))
     refused(lambda: raw.register_hooks(pack))
     refused(lambda: raw.register_hooks(lambda tensor: tensor.mul_(2), unpack))
+    refused(lambda: raw.register_hooks(pack, unpack))
+    y = (x * 2).exp()
+    raw = y.grad_fn._raw_saved_result
+    refused(lambda: raw.register_hooks(lambda tensor: [].pop(), unpack))
+    refused(lambda: raw.register_hooks(pack, unpack))
+    refused(lambda: y.sum().backward())
     y = (x * 2).exp()
     raw = y.grad_fn._raw_saved_result
     raw.register_hooks(lambda tensor: tensor, lambda kept: 5)

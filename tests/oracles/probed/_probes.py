@@ -10,8 +10,10 @@ import contextlib
 import copy
 import gc
 import io
+import os
 import pickle
 import re
+import sys
 import threading
 import traceback
 import weakref
@@ -106,7 +108,13 @@ def error_text(error):
 def note_error(error):
     """An error that the program has caught, and the functions that it went through."""
     with _probe():
-        names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        # ours, raised at the end of the context, has torch's as its cause: docs/limits.md
+        raised = (error.__cause__ or error) if _is_ours(error) else error
+        frames = traceback.extract_tb(raised.__traceback__)
+        if isinstance(error, RuntimeError):  # C++ raises it through ours: docs/limits.md
+            frames = [frame for frame in frames if "unclobber" not in frame.filename.split(os.sep)]
+        names = [frame.name for frame in frames]
+        names = names[names.index("<module>") if "<module>" in names else 0 :]
         chain = [type(error.__cause__).__name__, type(error.__context__).__name__]
         note("error", _class_of(error), error_text(error), chain if not _is_ours(error) else ["NoneType"] * 2)
         note("frames", names)
@@ -129,7 +137,7 @@ class Logged(torch.Tensor):
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if not _probing:
+        if not _probing and not (function is torch.ops.aten.detach.default and _may_be_of_hooks()):
             note("subclass", resolve_name(function) or error_text(function))
         return super().__torch_function__(function, types, args, kwargs or {})
 
@@ -421,11 +429,28 @@ class functions(TorchFunctionMode):  # noqa: N801
         return function(*args, **(kwargs or {}))
 
 
+def _may_be_of_hooks():
+    """Whether an alias may be made because hooks keep what is saved: docs/limits.md.
+
+    It is made in backward, of the copy of what an operation in place has saved, or of a checkpoint's input.
+    """
+    if torch._C._current_graph_task_id() != -1 or log[-1:] == [("operation", "aten.clone.default")]:
+        return True
+    return any(code.co_name == "save_inputs" for code in _codes())
+
+
+def _codes():
+    frame = sys._getframe()
+    while frame is not None:
+        yield frame.f_code
+        frame = frame.f_back
+
+
 class operations(TorchDispatchMode):  # noqa: N801
     """Notes each operation of torch's that runs."""
 
     def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-        if not _probing:
+        if not _probing and not (operation is torch.ops.aten.detach.default and _may_be_of_hooks()):
             note("operation", str(operation))
         return operation(*args, **(kwargs or {}))
 

@@ -31,6 +31,14 @@ class ProbedProgram:
         """Whether it writes what torch does not see, as what the program's own hooks have kept."""
         return any(line.silent or (self.outer is not None and line.twin is not None) for line in self.inside)
 
+    @property
+    def makes_written_views(self) -> bool:
+        """Whether it may save a view that was written since, as which it has each result of a subclass.
+
+        torch gives that a new node first: docs/limits.md.
+        """
+        return any(line.twin is not None for line in self.inside) and "subclass(" in self.text()
+
     def text(self, *, twin: bool = False) -> str:
         """The source; ``context`` is the one to run it in, and the names of ``_probes`` are there."""
 

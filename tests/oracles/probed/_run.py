@@ -6,6 +6,7 @@ As a script it is that process: it reads texts from its input, and writes logs t
 from __future__ import annotations
 
 import gc
+import linecache
 import pickle
 import sys
 import warnings
@@ -38,6 +39,8 @@ def run_text(text: str, context: Callable[[], AbstractContextManager[Any]] = nul
             warnings.simplefilter("always")
             exec(_probes(), space)
             try:
+                # torch's sentence about a result that is a view is told by the source: docs/limits.md
+                linecache.cache["<probed>"] = len(text), None, text.splitlines(keepends=True), "<probed>"
                 exec(compile(text, "<probed>", "exec"), space)
             except Exception as error:
                 space["note"]("ends")

@@ -170,6 +170,8 @@ GONE = {
     "real and imaginary": "y = (x * 1j).exp(); s = (torch.view_as_real(y) ** 2).sum(); y.add_(1)",
     "chunks": "y = x.exp(); s = (y.chunk(2)[1] ** 2).sum(); y.add_(1)",
     "tensor_split": "y = x.exp(); s = (y.tensor_split(2)[1] ** 2).sum(); y.add_(1)",
+    "a hooked module's input": "m = torch.nn.Linear(2, 2); m.register_full_backward_hook(lambda *_: None); "
+    "y = x * 2; s = m(y).sum(); y.add_(1)",
     "a list": "y = torch._foreach_exp([x, x * 2]); s = y[0].sum() + y[1].sum(); y[1].add_(1)",
 }  # fmt: skip
 

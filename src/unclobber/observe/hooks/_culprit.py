@@ -10,7 +10,7 @@ from __future__ import annotations
 import dis
 import sys
 from collections.abc import Callable
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 from ...source import Stack, is_library
@@ -73,7 +73,7 @@ class Culprit:
         if self.stack or self._looks <= 0:
             return None
         last = self._last
-        if last is not None and not _instruction(*_at(last)).startswith(_QUIET):
+        if last is not None and not _instruction(*last).startswith(_QUIET):
             # Each check compares all bytes, so `_MOST_BYTES` bounds the cost of a run.
             self._looks -= 1
             if self._changed():
@@ -90,12 +90,8 @@ class Culprit:
         return self._stepped
 
 
-def _at(place: tuple[FrameType, int]) -> tuple[CodeType, int]:
-    return place[0].f_code, place[1]
-
-
-def _instruction(code: CodeType, lasti: int) -> str:
-    return dis.opname[code.co_code[lasti]] if lasti >= 0 else "RESUME"
+def _instruction(frame: FrameType, lasti: int) -> str:
+    return dis.opname[frame.f_code.co_code[lasti]] if lasti >= 0 else "RESUME"
 
 
 def _stack(frame: FrameType, lasti: int) -> Stack:

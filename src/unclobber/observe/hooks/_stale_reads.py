@@ -231,11 +231,14 @@ class StaleReads(compat.dispatcher.OwnMode):
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], touched: list[_Touched]
     ) -> _TouchingCall:
         """Return what a call of ``func`` means for the stale tensors that it touches."""
-        name = func._schema.name.partition("::")[2]
+        schema = func._schema
+        name = schema.name.partition("::")[2]
         undeclared = kernels.undeclared(name, args)
         written = kernels.written_tensors(func, args, kwargs) + undeclared
-        reads_values = name not in _LIKE and not _is_view(func)
-        number = _is_number(func, args)
+        is_view = not schema.is_mutable and any(each.alias_info is not None for each in schema.arguments)
+        reads_values = name not in _LIKE and not is_view
+        # The value leaves torch: `x.item()`, `bool(x)`, `if x < 3`.
+        number = name == "_local_scalar_dense" and bool(args)
         return _TouchingCall(
             func,
             name,
@@ -328,11 +331,6 @@ class StaleReads(compat.dispatcher.OwnMode):
                 yield from self._touched(value)
 
 
-def _is_number(func: Any, args: tuple[Any, ...]) -> bool:
-    """Return whether a tensor's value leaves torch: ``x.item()``, ``bool(x)``, ``if x < 3``."""
-    return str(func._schema.name) == "aten::_local_scalar_dense" and bool(args)
-
-
 def _flat(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
@@ -353,8 +351,3 @@ def saved(tensor: torch.Tensor) -> None:
         with compat.compilers.without_dynamo():
             for mode in _active.modes:
                 mode.saved(tensor)
-
-
-def _is_view(func: Any) -> bool:
-    schema = func._schema
-    return not schema.is_mutable and any(argument.alias_info is not None for argument in schema.arguments)

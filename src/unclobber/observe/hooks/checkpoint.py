@@ -88,7 +88,7 @@ class _Recomputed:
             if state is None or not compat.tensors.is_plain(tensor):
                 continue
             before = state.value if state.value is not None else saved.alias
-            now = tensor.detach()
+            now = compat.unseen.alias_of(tensor)
             if before.shape == now.shape and before.dtype == now.dtype:
 
                 def on_read(read: Stack, state: SaveState = state) -> None:

@@ -310,7 +310,7 @@ def _run_with_stale(
         if tensor is None:
             continue
         before = state.value if state.value is not None else stashed.saved.alias
-        now = tensor.detach()
+        now = compat.unseen.alias_of(tensor)
         if before.shape != now.shape or before.dtype != now.dtype or not compat.tensors.is_plain(now):
             continue
         name = f"ctx.{stashed.path}"

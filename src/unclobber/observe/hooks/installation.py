@@ -94,7 +94,7 @@ class Installation:
                 self._take_away()
             if not self._installed:
                 # Without the program's modes, as `selftest`.
-                with compat.unseen.unseen_by_functions():
+                with compat.unseen.unseen_by_modes():
                     # Before anything is installed, so that the probes run plain: the core's calls backward,
                     # and before the first client is there an unwatched backward takes the installation away.
                     gradients.unshared_counts()

@@ -108,6 +108,7 @@ def _plain() -> Iterator[None]:
     torch's own warnings about its features concern no program here.
     """
     with (
+        compat.unseen.unseen_by_modes(),
         warnings.catch_warnings(action="ignore"),
         torch.inference_mode(False),
         torch.enable_grad(),

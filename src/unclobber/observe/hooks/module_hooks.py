@@ -60,8 +60,9 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
         if not patches.active:
             return made
         for view in made if isinstance(made, tuple) else (made,):
-            node = compat.graph.grad_fn(view) if isinstance(view, torch.Tensor) else None
-            if node is not None and node.name() == f"{compat.entries.MODULE_HOOK}Backward":
+            with compat.unseen.unseen_by_functions():
+                node = compat.graph.grad_fn(view) if isinstance(view, torch.Tensor) else None
+            if node is not None and node.name() == compat.entries.MODULE_HOOK + "Backward":
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
                 code = code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
                 _hooked[node] = Hooked(weakref.ref(self.module), of_program(), given, code)

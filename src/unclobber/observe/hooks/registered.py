@@ -7,6 +7,7 @@ the save record: its pack hook is called at once, and its unpack hook when backw
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,9 @@ from ...torch_internals import compat
 from ...torch_internals.patches import Patches
 from ..record import RegisteredHooks, SavedTensor, UncheckedSave, leave_to
 from . import saves
+
+_failed: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Raw saved tensors whose pack hook may have raised: torch reads NULL to show what that hook returned."""
 
 
 def install(patches: Patches) -> None:
@@ -31,7 +35,7 @@ def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
 
     def register_hooks(raw: Any, *pair: Any) -> None:
         """Keep the pair, or let torch refuse it as it would without a session."""
-        saved = compat.kept.packed(raw)
+        saved = None if raw in _failed else compat.kept.packed(raw)
         hooks = saves.innermost()
         if (
             not isinstance(saved, SavedTensor)
@@ -40,37 +44,44 @@ def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
             or not all(map(callable, pair))
             or (hooks is None and saved.entry is not None)
         ):
+            if not isinstance(saved, SavedTensor):
+                _failed.add(raw)
             original(raw, *pair)  # torch refuses, or keeps them itself
+            _failed.discard(raw)
             return
-        checked, saved.__class__ = saved.__class__, UncheckedSave  # hooks take the place of torch's check
+        saved.__class__ = UncheckedSave  # hooks take the place of torch's check
+        entry = RegisteredHooks(None, pair[1])  # torch has the pair, too, if its pack hook raises or writes
         try:
-            entry = _kept_by(saved, pair, hooks)
-        except BaseException:
-            saved.__class__ = checked
-            raise
-        leave_to(saved, entry)
+            _pack(saved, entry, pair, hooks)
+        finally:
+            with compat.unseen.unseen_by_functions():
+                leave_to(saved, entry)
 
     return register_hooks
 
 
-def _kept_by(
-    saved: SavedTensor, pair: tuple[Any, ...], hooks: saves.SavedTensorHooks | None
-) -> RegisteredHooks:
-    """Call the pack hook of ``pair`` as torch would. Return the entry that keeps its result and the unpack
-    hook."""
+def _pack(
+    saved: SavedTensor, entry: RegisteredHooks, pair: tuple[Any, ...], hooks: saves.SavedTensorHooks | None
+) -> None:
+    """Call the pack hook of ``pair`` as torch would, and let ``entry`` keep its result for the other."""
     tensor = saved.alias if hooks is None else hooks.unpack(saved)
     if tensor is saved.held:
         tensor = saved.alias
     pack, unpack = pair if hooks is None else hooks.watch_inner(*pair)
-    with compat.unseen.unseen_by_functions():
+    unrecorded = torch.no_grad()
+    with compat.unseen.unseen_by_functions():  # a mode of functions would see gradients being turned off
         before = tensor._version
-    with torch.no_grad():
-        kept = pack(tensor)
-    with compat.unseen.unseen_by_functions():
-        if tensor._version != before:
-            # torch refuses a pack hook that writes to its input, in these words.
-            raise RuntimeError(compat.Sentence.PACK_WRITES)
-    return RegisteredHooks(kept, functools.partial(unpack, kept))
+        unrecorded.__enter__()
+    try:
+        kept = entry.kept = pack(tensor)
+        entry.unpack = functools.partial(unpack, kept)
+    finally:
+        with compat.unseen.unseen_by_functions():
+            unrecorded.__exit__(None, None, None)
+            written = tensor._version != before
+    if written:
+        # torch refuses a pack hook that writes to its input, in these words.
+        raise RuntimeError(compat.Sentence.PACK_WRITES)
 
 
 def _data(raw: Any) -> Any:

@@ -116,7 +116,7 @@ class SavedTensorHooks:
             backward.marker.mirror_to(self._native)
             self._native.enter(self._ledger.pending, self._see is compat.dispatcher.see_writes)
         _threads.hooks.append(self)
-        if outer is not None and not _is_own(outer[0]):
+        if outer is not None and not any(outer[0] is hooks.pack for hooks in _threads.hooks):
             # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
             self._over = self.watch_inner(*outer)
             _push(*self._over)
@@ -250,7 +250,8 @@ class SavedTensorHooks:
             records = []
             for part in _parts(kept):
                 if isinstance(part, torch.Tensor) and _shares_memory(part, tensor):
-                    record = hooks.pack(part)
+                    with compat.unseen.without_modes():  # torch makes no alias of what hooks keep
+                        record = hooks.pack(part)
                     record.__class__ = UncheckedSave
                     records.append((part, record))
             return PackedWithRecords(kept, records) if records else kept
@@ -258,10 +259,13 @@ class SavedTensorHooks:
         def recomputed_pack(tensor: torch.Tensor) -> Any:
             """Hand a checkpoint's recomputation an alias that carries the record of what torch would keep."""
             _stale_reads.saved(tensor)
-            if not compat.tensors.is_plain(tensor):
+            with compat.unseen.unseen_by_functions():
+                # Seen by modes, in place of the alias that the recomputation's own hook makes in torch.
+                alias = tensor.detach() if compat.tensors.is_plain(tensor) else None
+                kept = alias if tensor.requires_grad else tensor
+            if alias is None or kept is None:
                 return pack(tensor)
-            alias = tensor.detach()
-            record = hooks.pack(alias if tensor.requires_grad else tensor)
+            record = hooks.pack(kept)
             record.__class__ = UncheckedSave
             # Before the hook, which stops the recomputation at its last save by raising.
             setattr(alias, _SAVE_RECORD_ATTRIBUTE, record)
@@ -295,11 +299,6 @@ class PackedWithRecords:
         """Its tensors that share the saved one's memory, each with its save record."""
 
 
-def _is_own(pack: Pack) -> bool:
-    """Return whether ``pack`` is a session's hook that is entered in this thread, not the program's."""
-    return any(pack is hooks.pack for hooks in _threads.hooks)
-
-
 def records_of(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
     """Return the save records of the tensors in an inner hook's result, each after its tensor."""
     return kept.records if type(kept) is PackedWithRecords else ()
@@ -314,7 +313,8 @@ def _parts(kept: Any) -> Sequence[Any]:
 
 def _shares_memory(kept: torch.Tensor, tensor: torch.Tensor) -> bool:
     is_plain = compat.tensors.is_plain
-    return is_plain(kept) and is_plain(tensor) and compat.tensors.share_storage(kept, tensor)
+    with compat.unseen.unseen_by_functions():
+        return is_plain(kept) and is_plain(tensor) and compat.tensors.share_storage(kept, tensor)
 
 
 def _core_of(ledger: Ledger) -> Any:
@@ -366,7 +366,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     ref = weakref.ref
     helpers = _HELPERS
     usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
-    dispatch_modes = compat.dispatcher.dispatch_modes
+    dispatch_modes = compat.unseen.dispatch_modes
     kept_itself, unseen = compat.unseen.kept_itself, compat.unseen.unseen_by_functions
     # In one piece: an engine's thread calls the hooks of the thread that began backward.
     last: tuple[Any, int, int, int, Stack, bool] = (None, -1, 0, -1, (), False)
@@ -453,7 +453,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
     current_node, node_key = compat.graph.current_node, compat.graph.node_key
     marker, notes = backward.marker, backward.marker.notes
     usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
-    dispatch_modes = compat.dispatcher.dispatch_modes
+    dispatch_modes = compat.unseen.dispatch_modes
     handed_out, unseen = handed.unpacked, compat.unseen.unseen_by_functions
 
     def unpack(saved: SavedTensor) -> torch.Tensor:

@@ -43,7 +43,7 @@ def why_kernels_fail() -> str | None:
     None if they see, run and count writes as they should.
     """
     # Without the program's modes: under `set_default_device("meta")` the probes' tensors hold no values.
-    with compat.unseen.unseen_by_functions():
+    with compat.unseen.unseen_by_modes():
         problem = _tried(_WriteProbe())
     if problem is not None:
         kernels.take_away()

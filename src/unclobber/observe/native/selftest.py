@@ -32,7 +32,7 @@ def why_it_fails(module: Any) -> str | None:
     """Return the failure of the self-test, as a clause; None if saves and unpacks are recorded correctly."""
     nobodys = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor.detach(), lambda kept: kept)
     # no hook and no mode of the program's is called
-    with compat.unseen.unseen_by_functions(), torch.inference_mode(False), torch.enable_grad(), nobodys:
+    with compat.unseen.unseen_by_modes(), torch.inference_mode(False), torch.enable_grad(), nobodys:
         return _exercise(module) or _unpushed(module)
 
 

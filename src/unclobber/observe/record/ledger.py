@@ -402,14 +402,16 @@ class Ledger:
         ref = self.logs.get(key)
         return None if ref is None else ref()
 
-    def _file(self, key: int, target: torch.Tensor | None = None) -> None:
-        """Enter the saves that share a storage into its log, because the storage is about to be written."""
+    def _file(self, key: int, target: torch.Tensor | None = None, *, written: bool = True) -> None:
+        """Enter the saves that share a storage into its log, which is about to be ``written`` or sealed."""
         with self._lock:
             for ref in self.watched.get(key, ()):
                 saved = ref()
                 if saved is None:
                     continue
-                held, saved.held = saved.held, None
+                held = saved.held
+                if written:
+                    saved.held = None
                 entry = saved.entry
                 if entry is not None:
                     continue  # `_lose` has given it an entry, which says that nothing is known
@@ -595,7 +597,7 @@ class Ledger:
         """Observe ``tensor`` as if an operation had saved it now, until the returned record is dropped."""
         saved = SavedTensor.__new__(SavedTensor)
         with compat.unseen.unseen_by_functions():
-            saved.alias = tensor.detach()
+            saved.alias = compat.unseen.alias_of(tensor)
             saved.version = _version(tensor)
             saved.requires_grad = tensor.requires_grad
         saved.held = None
@@ -735,7 +737,7 @@ class Ledger:
         self._sort_pending()
         with self._lock:
             for key in list(self.watched):
-                self._file(key)
+                self._file(key, written=False)
             for saved in self.live_saves():
                 if saved.entry is not None:
                     saved.entry.sealed = _version(saved.alias)  # test_write_after_the_context
@@ -818,8 +820,7 @@ def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
     """Return the tensor that torch reads now for a save whose memory was exchanged."""
     origin = saved.origin()
     if origin is not None:
-        with torch.no_grad():
-            return origin.detach()
+        return origin.detach()
     return saved.alias if swap.to is None else swap.to.alias
 
 

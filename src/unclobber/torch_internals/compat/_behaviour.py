@@ -8,6 +8,8 @@ from functools import cached_property
 import torch
 import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
 
+from ._modes import unseen_by_modes
+
 
 class Behaviour:
     """Facts about the installed torch, looked up or tried once.
@@ -33,7 +35,7 @@ class Behaviour:
     @cached_property
     def owners_refer(self) -> bool:
         """Return whether a C++ owner of a tensor, such as a view, refers to its Python object: since 2.10."""
-        with torch.inference_mode(False):
+        with unseen_by_modes(), torch.inference_mode(False):
             tensor = torch.zeros(1)
             before = sys.getrefcount(tensor)
             view = tensor[:]
@@ -56,7 +58,7 @@ class Behaviour:
     @cached_property
     def names_forward_operations(self) -> bool:
         """Return whether torch's sentences say ``Unbind`` for ``UnbindBackward0``: since 2.13."""
-        with torch.inference_mode(False), torch.enable_grad():
+        with unseen_by_modes(), torch.inference_mode(False), torch.enable_grad():
             leaf = torch.zeros(1, requires_grad=True)
             (view,) = leaf.unbind()
             torch._C._increment_version((leaf,))

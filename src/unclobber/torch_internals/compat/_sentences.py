@@ -17,6 +17,14 @@ class Sentence:
         "output of a function that returns multiple views. Such functions do not allow the output views to "
         "be modified inplace. You should replace the inplace operation by an out-of-place one."
     )
+    # In the same place, of a view that one custom Function has returned.
+    STALE_FUNCTION_VIEW = (
+        "is a view and its base or another view of its base has been modified inplace. This view was created "
+        "inside a custom Function (or because an input was returned as-is) and the autograd logic to handle "
+        "view+inplace would override the custom backward associated with the custom Function, leading to "
+        "incorrect gradients. This behavior is forbidden. You can fix this by cloning the output of the "
+        "custom Function."
+    )
     # torch/csrc/autograd/variable.cpp, `handle_view_on_rebase`, after the view's name.
     NO_GRAD_VIEW = (
         "created in no_grad mode and its base or another view of its base has been modified inplace with "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable
 from enum import StrEnum
@@ -16,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode as TorchDispatchMode
 
 from ._behaviour import behaviour
+from ._modes import dispatch_modes, without_modes
 from .compilers import tree_map
 from .tensors import count_write
 
@@ -100,9 +100,6 @@ def sees_writes() -> bool:
     """Return whether this thread's writes reach unclobber's kernels."""
     return bool(_is_included(_write_key))
 
-
-# Number of active __torch_dispatch__ modes: with one active, kernels see other calling conventions.
-dispatch_modes = torch._C._len_torch_dispatch_stack
 
 # The operation of foreach optimizers; the self-test uses it as one without a kernel at the key.
 foreach_add_ = torch._foreach_add_
@@ -216,15 +213,6 @@ class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third 
             self._inference.__exit__(*error)
         if self._seen:
             see_writes()
-
-
-def without_modes() -> contextlib.AbstractContextManager[Any]:
-    """Return a context in which no dispatch mode of this thread is called."""
-    if not dispatch_modes():
-        return contextlib.nullcontext()
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    return _disable_current_modes()
 
 
 class OperatorHandle(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from ._modes import unseen_by_modes
 from .tensors import is_functorch_wrapper
 
 # The node whose backward runs in this thread, None outside. Until a public one exists.
@@ -232,7 +233,7 @@ def node_key(node: Any) -> tuple[int, int]:
     return id(node.metadata), node._sequence_nr()
 
 
-with torch._C.DisableTorchFunction():
+with unseen_by_modes():
     _with_hooks = torch.empty(0, device="cpu")
 _lock = threading.Lock()
 

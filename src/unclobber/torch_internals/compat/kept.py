@@ -19,13 +19,14 @@ from typing import Any
 import torch
 
 from ._behaviour import behaviour
-from .dispatcher import unseen_by_torch, without_modes
+from ._modes import unseen_by_modes, without_modes
+from .dispatcher import unseen_by_torch
 from .tensors import storage_key_or_none
 
 Unpack = Callable[[Any], torch.Tensor]
 
 _DATA = vars(torch._C._autograd.SavedTensor).get("data")
-with torch._C.DisableTorchFunction():
+with unseen_by_modes():
     no_memory = torch.empty(0, dtype=torch.bool, device="cpu")
 """Stand-in for a tensor that is not kept."""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 
-from .dispatcher import dispatch_modes
+from ._modes import dispatch_modes, unseen_by_functions, unseen_by_modes, without_modes
+from .graph import grad_fn
 from .tensors import is_functorch_wrapper
 
-unseen_by_functions: Callable[[], AbstractContextManager[Any]] = torch._C.DisableTorchFunction
-"""Context in which no ``__torch_function__`` of the program's modes and tensor classes is called."""
+__all__ = [
+    "USUAL", "alias_of", "dispatch_modes", "function_modes", "is_usual", "kept_itself", "unseen_by_functions",
+    "unseen_by_modes", "without_modes",
+]  # fmt: skip
 
 USUAL = frozenset((torch.Tensor, torch.nn.Parameter))
 """Classes of tensors whose operations call no code of the program."""
@@ -26,29 +27,37 @@ def is_usual(tensor: torch.Tensor) -> bool:
     return type(tensor) in USUAL and not function_modes() and not dispatch_modes()
 
 
+_ACCUMULATES = 2**64 - 1
+"""Sequence number of every ``AccumulateGrad``."""
+
+
 def kept_itself(tensor: torch.Tensor, number: int) -> bool:
     """Return whether torch would keep the tensor itself, which is just being saved.
 
-    It does unless the tensor is an output of the saving node. That node was made last, or is a custom
-    Function's, which has ``to_save`` until it is done. ``number`` is that of the thread's next node.
+    It does unless the tensor is an output of the saving node. That node was made last, but for those that
+    torch makes again for its views that were written (test_a_result_of_a_written_view_is_freed), or is a
+    custom Function's, which has ``to_save`` until it is done. ``number`` is that of the thread's next node.
     """
     if tensor.is_leaf:
         return True
-    if tensor._base is not None:
-        return False  # reading `grad_fn` might make torch build a new node (`graph.grad_fn`)
-    node: Any = tensor.grad_fn
-    return node._sequence_nr() + 1 != number and getattr(node, "to_save", None) is None
+    node = grad_fn(tensor)
+    if node is None or (made := node._sequence_nr()) + 1 == number:
+        return False
+    for before, _ in node.next_functions:
+        if before is not None and made < before._sequence_nr() < _ACCUMULATES:
+            return False
+    return getattr(node, "to_save", None) is None
 
 
 _PYTHON = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)
 
 
-def alias_of(tensor: torch.Tensor, itself: bool) -> torch.Tensor:
-    """Return an alias for a save record of a tensor whose operations the program's classes or modes may see.
+def alias_of(tensor: torch.Tensor, itself: bool = True) -> torch.Tensor:
+    """Return an alias of a tensor whose operations the program's classes or modes may see.
 
     Args:
-        tensor: The saved tensor.
-        itself: Whether torch would keep the tensor itself, so that no class or mode may see an alias made.
+        tensor: The tensor.
+        itself: Whether torch makes no alias of it now, so that no class or mode may see one made.
     """
     if not itself:
         return tensor.detach()

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "handed.h"
@@ -189,10 +190,18 @@ bool is_kept_itself(const at::Tensor& tensor) {
   if (object_of(tensor.unsafeGetTensorImpl()) == nullptr) return false;  // a result that no Python code has yet
   auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
   if (meta == nullptr) return true;
-  if (meta->is_view_) return !tensor.requires_grad();  // reading a view's node may make a new one
+  if (meta->is_view_ && tensor.requires_grad()) {
+    auto* view = static_cast<torch::autograd::DifferentiableViewMeta*>(meta);  // torch makes a stale view a new node
+    if (view->has_bw_view() && view->get_attr_version() != tensor._version()) return false;
+  }
   auto* node = meta->grad_fn_.get();
   if (node == nullptr) return true;
-  if (node->sequence_nr() + 1 == at::sequence_number::peek()) return false;  // the node that saves was made last
+  // The node that saves was made last, but for those that torch makes again for its views that were written.
+  if (node->sequence_nr() + 1 == at::sequence_number::peek()) return false;
+  for (const auto& edge : node->next_edges()) {
+    const auto number = edge.function ? edge.function->sequence_nr() : 0;  // that of AccumulateGrad is the highest
+    if (number > node->sequence_nr() && number != std::numeric_limits<uint64_t>::max()) return false;
+  }
   PyObject* ctx = handed::function_of(node);  // a custom Function saves later, and has `to_save` until then
   return ctx == nullptr || reinterpret_cast<THPFunction*>(ctx)->to_save == nullptr;
 }

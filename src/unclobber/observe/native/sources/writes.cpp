@@ -2,6 +2,7 @@
 // a tensor: a kernel in Python takes some microseconds for each operation.
 #include "writes.h"
 
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
@@ -181,6 +182,19 @@ struct Call {
   }
 };
 
+// Calls no `__torch_function__` of the program's modes and tensor classes while it lives, as `compat.unseen`.
+class Unseen {
+ public:
+  Unseen() { now::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED); }
+  ~Unseen() { now::set_disabled_state(before_); }
+  Unseen(const Unseen&) = delete;
+  Unseen& operator=(const Unseen&) = delete;
+
+ private:
+  using now = at::impl::PythonTorchFunctionTLS;
+  at::impl::TorchFunctionDisabledState before_ = now::get_disabled_state();
+};
+
 // An operation: the arguments that it writes, and the notification of listeners.
 class Told {
  public:
@@ -202,6 +216,7 @@ class Told {
     auto ask = [&](const Listener& one, const at::Tensor& target) {
       if (!concerns(one, target, plain_, of_elements_, stack, first)) return;
       with_gil([&] {
+        const Unseen unseen;
         Owned tensor = must(THPVariable_Wrap(target));
         if (call == nullptr) call = std::make_unique<Call>(op.schema(), stack, first);
         Owned mark = must(PyObject_CallFunctionObjArgs(now.told, one.listener, tensor.get(), packet_,
