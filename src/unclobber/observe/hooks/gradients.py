@@ -19,6 +19,7 @@ import torch
 
 from ...torch_internals import compat
 from ...torch_internals.patches import Likeness, Patches, original_of
+from ..native import core
 from ..record import region_of
 from . import backward as _backward
 from . import saves
@@ -139,6 +140,8 @@ def _held(gradient: torch.Tensor, held_by_function: int) -> int:
     own with it, as a reentrant checkpoint does.
     """
     times = sum(given is gradient for handed in _thread.handed for given in handed)
+    if (native := core.loaded().module) is not None:
+        times += native.times_handed(gradient)
     return _backward.times_given(gradient) + times * held_by_function
 
 

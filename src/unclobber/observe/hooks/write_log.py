@@ -48,6 +48,10 @@ class WriteLog:
         self._settled: set[int] = set()
         """Storages that have been written to, or were given to ``leave``."""
 
+    def opened(self) -> WriteLog:
+        """Return the log: the native core's calls of custom Functions make theirs only then."""
+        return self
+
     def start(self) -> None:
         """Follow the tensors from now on."""
         _follower.watched.append(self)
@@ -118,7 +122,7 @@ class _Follower(Listener):
         if key is None:
             return
         stack: Stack | None = None
-        for log in self.watched.copy():
+        for log in [log.opened() for log in self.watched]:
             if tensors := log.following(key):
                 stack = stack or of_program()
                 log.note(key, tensors, operation, stack, _shifts(operation, args))
@@ -143,6 +147,7 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
 
 
 _follower = _Follower()
+followed = _follower.watched
 
 
 def install(patches: Patches) -> None:

@@ -1,6 +1,7 @@
 // The extension module: compiled by `unclobber build-native` for one build of torch and of Python.
 #include "batch_norm.h"
 #include "engine.h"
+#include "functions.h"
 #include "handed.h"
 #include "notes.h"
 #include "pack.h"
@@ -78,6 +79,10 @@ PyMethodDef methods[] = {
     {"saved_tensors", entry<handed::saved_tensors>, METH_VARARGS,
      "saved_tensors(getter, ctx): what torch's getter gives, the program's own tensors where they are the same"},
     {"versions", entry<versions>, METH_O, "versions(tensors): the version counter of each in a list"},
+    {"observe_functions", entry<functions::observe>, METH_O, "observe_functions(parts): (__init__, __setattr__, __get__)"},
+    {"functions_run", entry<functions::run>, METH_O, "functions_run(on): whether calls of Functions are observed here"},
+    {"times_handed", entry<functions::times_handed>, METH_O,
+     "times_handed(gradient): how often running backwards of Functions were given it"},
     {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
     {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},
     {nullptr, nullptr, 0, nullptr},
@@ -95,6 +100,7 @@ PyMODINIT_FUNC PyInit__unclobber_native() {
         unpack::add_to(module.get());
         queue::add_to(module.get());
         writes::add_to(module.get());
+        functions::add_to(module.get());
         return module.release();
       },
       static_cast<PyObject*>(nullptr));
