@@ -145,7 +145,7 @@ def actor(depth: int = 1) -> weakref.ref[Any] | None:
     Called only for writes that hit a watched storage, because reading a frame's locals is slow. Inspects
     torch's own calling code alone (``Module.__call__``, ``Optimizer.step``), never the user's frames.
     """
-    calls = _calling_codes()
+    calls = calling_codes()
     try:
         innermost = frame = sys._getframe(depth)
     except ValueError:
@@ -202,7 +202,7 @@ class _CallingCode(NamedTuple):
 
 
 @functools.cache
-def _calling_codes() -> dict[int, _CallingCode]:
+def calling_codes() -> dict[int, _CallingCode]:
     """Return the code objects of ``Module._call_impl`` and of the wrapper of ``Optimizer.step``, by
     ``id``."""
     from torch.nn import Module

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
 
 from ...source import Stack, frames
 from ...torch_internals import compat
+from ._undo import Account
 from .saved import SavedTensor
 
 _NEWEST = 8
@@ -27,6 +28,8 @@ class SaveQueue(Protocol):
 
     died: int
     """Number of saves that left because they died, without those that ``prune`` counted."""
+    written: int
+    """Number of writes that were noted."""
 
     def __len__(self) -> int: ...
     def append(self, ref: Any) -> None: ...
@@ -52,6 +55,21 @@ class SaveQueue(Protocol):
     def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Remove and return the saves that the running operation made of ``tensors``, at most one of each."""
 
+    def account(self) -> Account:
+        """Return the account of overwritten values."""
+
+    def note_writes(self, file: Callable[[], None], keeps_originals: bool) -> None:
+        """Note writes to live saves, if that is possible, and call ``file`` before such a save is shown.
+
+        ``file`` takes all by ``drain``.
+        """
+
+    def catch_up(self) -> None:
+        """Call ``file`` if writes are noted."""
+
+    def drain(self) -> list[tuple[int, list[Any], list[Any]]]:
+        """Return the key, the saves and the noted writes of each storage. The saves leave the queue."""
+
     def report_all_writes(self) -> None:
         """Report every write to the ledger from now on, even to storages of which the queue has no save."""
 
@@ -65,7 +83,19 @@ class SaveQueue(Protocol):
 class PythonQueue(deque[Any]):
     """The Python core's save queue: weak references, oldest first."""
 
-    died = 0
+    died = written = 0
+
+    def account(self) -> Account:
+        return Account()
+
+    def note_writes(self, file: Callable[[], None], keeps_originals: bool) -> None:
+        """Do nothing, because the ledger is called at every write."""
+
+    def catch_up(self) -> None:
+        """Do nothing, because no write was noted."""
+
+    def drain(self) -> list[Any]:
+        return []
 
     def prune(self) -> int:
         looked_at = self.copy()  # in one piece: other threads append meanwhile

@@ -17,8 +17,10 @@
 #include <vector>
 
 #include "functions.h"
+#include "journal.h"
 #include "queue.h"
 #include "saves.h"
+#include "views.h"
 
 namespace torch::jit {
 // torch/csrc/jit/python/pybind_utils.h, which takes longer to compile than all of this
@@ -145,6 +147,30 @@ bool shifts(PyObject* packet, const at::Tensor& target, const Stack& stack, size
          other.strides() == target.strides();
 }
 
+// Note a write for a ledger; false if only Python can.
+bool note(const Listener& one, c10::StorageImpl* storage, const at::Tensor& target, PyObject* packet,
+          saves::Meets meets) {
+  if (meets == saves::Meets::kNoted) {
+    bool is_step = false;
+    PyObject* actor = saves::actor(&is_step);
+    if (is_step) return false;
+    std::vector<at::Tensor> dropped;
+    stacks::Stack* stack = stacks::of_programs();
+    bool noted = false;
+    {
+      Locked locked;
+      noted = one.queue->note_write(storage, target, packet, stack, actor, dropped);
+    }
+    if (!noted) {
+      stacks::leave(stack);
+      drop_later(actor);
+      return false;
+    }
+  }
+  if (may_be_missed(target)) views::note(target, packet, stacks::of_programs());
+  return true;
+}
+
 // Whether the listener must be notified of a write to `target`: `Ledger.before_write` ignores all others.
 bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, bool plain, bool of_elements,
               const Stack& stack, size_t first) {
@@ -157,22 +183,25 @@ bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, b
   if (one.queue == nullptr || one.queue->reports_all_writes()) return true;
   if (storage == nullptr || !storage->resizable()) return true;
   if (saves::holders_of(storage) == 1) return false;  // a save holds it by an alias
+  saves::Meets meets;
   {
     Locked locked;
-    if (one.queue->has(storage, target, of_elements)) return true;
+    meets = one.queue->meets(storage, target, of_elements);
   }
-  if (may_be_missed(target)) return true;
+  if (meets == saves::Meets::kPython) return true;
   for (size_t i = first; i < stack.size(); i++) {  // it may read what it overwrites
     if (!stack[i].isTensor()) continue;
     const at::Tensor& other = stack[i].toTensor();
     if (!other.defined() || other.is_same(target)) continue;
     if (!other.has_storage() || saves::storage_of(other) == storage) return true;
   }
-  if (!any_followed(one)) return false;
-  return with_gil([&] {
-    Owned key = must(PyLong_FromVoidPtr(storage));
-    return is_known(one.watched, key.get()) || is_known(one.logs, key.get());
-  });
+  if (any_followed(one) && with_gil([&] {
+        Owned key = must(PyLong_FromVoidPtr(storage));
+        return is_known(one.watched, key.get()) || is_known(one.logs, key.get());
+      })) {
+    return true;
+  }
+  return (meets == saves::Meets::kNoted || may_be_missed(target)) && !note(one, storage, target, packet, meets);
 }
 
 bool is_default(const c10::Argument& argument, const c10::IValue& value) {
@@ -224,7 +253,6 @@ class Told {
       of_elements_ = of_elements_ || (plain && PyUnicode_CompareWithASCIIString(packet, name) == 0);
     }
   }
-  ~Told() { drop_later(packet_); }
   Told(const Told&) = delete;
   Told& operator=(const Told&) = delete;
 
@@ -284,7 +312,7 @@ class Told {
     }
   }
 
-  PyObject* packet_;
+  PyObject* packet_;  // an interned name; never dropped, because notes refer to it
   std::vector<size_t> written_;
   bool plain_;
   bool of_elements_ = false;  // only for frequent ones: others may change sizes, strides or memory
