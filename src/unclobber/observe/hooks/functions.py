@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -74,36 +74,28 @@ class _Forward:
         self.dirty: tuple[torch.Tensor, ...] = ()
 
     def run(self, *args: Any) -> Any:
-        """Run ``method``, observed, in place of torch's call of it; hide unclobber's frames in what it
-        raises."""
-        try:
-            result = self._run_observed(args)
-            if self.in_two and self.awaits == "forward":
-                self.awaits, _thread.applying = "setup_context", self
-            elif self.attributes or self.dirty or self.log.writes:
-                self.note(args[2] if self.in_two else result)
-            return result
-        except BaseException as error:
-            hide_frames(error)
-            raise
-
-    def _run_observed(self, args: tuple[Any, ...]) -> Any:
-        """Run ``method`` while its writes are logged and attributes of ``ctx`` are noted."""
+        """Run ``method`` in place of torch's call of it, and note its writes and attributes of ``ctx``."""
         thread = _thread
         if self.awaits == "forward":
             self.args = args if self.in_two else args[1:]
-            self.log = _log_of(self.args, [])
+            self.log = _log_of(self.args)
         # The program's own look-ups in the method get its own methods
         # (test_a_forward_that_calls_anothers_forward).
         thread.applying = None
-        forwards = thread.forwards
-        forwards.append(self)
-        self.log.start()
+        thread.forwards.append(self)
         try:
-            return self.method(*args)
+            with self.log:
+                result = self.method(*args)
+        except BaseException as error:
+            hide_frames(error)
+            raise
         finally:
-            self.log.stop()
-            forwards.pop()
+            thread.forwards.pop()
+        if self.in_two and self.awaits == "forward":
+            self.awaits, thread.applying = "setup_context", self
+        elif self.attributes or self.dirty or self.log.writes:
+            self.note(args[2] if self.in_two else result)
+        return result
 
     def set(self, ctx: Any, name: str, value: Any) -> None:
         """Note that an attribute of ``ctx`` was set to ``value``."""
@@ -116,27 +108,28 @@ class _Forward:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = of_program()
 
     def note(self, result: Any) -> None:
-        """Report a dirty tensor that is missing among the outputs, and stash the tensors on ``ctx``."""
-        with compat.unseen.unseen_by_functions():
-            _Forward._note(self, result if isinstance(result, tuple) else (result,))
+        """Report a dirty tensor that is missing among the outputs, and stash the tensors on ``ctx``.
 
-    def _note(self, outputs: tuple[Any, ...]) -> None:
-        if self.dirty and _not_returned(self.dirty, outputs):
-            error = RuntimeError(compat.Sentence.NOT_RETURNED)
-            name, writes = self.function.__name__, _writes_to_dirty(self.dirty, self.log)
-            self.conflicts.on(DirtyNotReturned(error, name, writes, of_program()))
-        for tensor in self.dirty:
-            self.conflicts.ledger.marked_dirty(tensor)
-        for ctx, stacks in self.attributes.values():
-            tensors = _nested.tensors_of(ctx, stacks)
-            if tensors:
-                file = self.conflicts.ledger.file
-                _stashes[ctx] = [
-                    Stashed(self.conflicts, at.path, at.ways, file(at.tensor, stacks[at.attribute]))
-                    for at in tensors
-                ]
-        if self.log.writes and self.recorded:
-            unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
+        ``self`` may be a call that the native core has observed.
+        """
+        outputs = result if isinstance(result, tuple) else (result,)
+        with compat.unseen.unseen_by_functions():
+            if self.dirty and _not_returned(self.dirty, outputs):
+                error = RuntimeError(compat.Sentence.NOT_RETURNED)
+                name, writes = self.function.__name__, _writes_to_dirty(self.dirty, self.log)
+                self.conflicts.on(DirtyNotReturned(error, name, writes, of_program()))
+            for tensor in self.dirty:
+                self.conflicts.ledger.marked_dirty(tensor)
+            for ctx, stacks in self.attributes.values():
+                tensors = _nested.tensors_of(ctx, stacks)
+                if tensors:
+                    file = self.conflicts.ledger.file
+                    _stashes[ctx] = [
+                        Stashed(self.conflicts, at.path, at.ways, file(at.tensor, stacks[at.attribute]))
+                        for at in tensors
+                    ]
+            if self.log.writes and self.recorded:
+                unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
 
 
 def _writes_to_dirty(dirty: tuple[torch.Tensor, ...], log: WriteLog) -> list[FollowedWrite]:
@@ -192,8 +185,8 @@ def install(patches: Patches) -> None:
     patches.while_active(lambda: _take_away)
 
 
-def _log_of(args: tuple[Any, ...], writes: list[tuple[Any, ...]]) -> WriteLog:
-    """Return a log of the writes to the arguments of a ``forward``, some of which the native core noted."""
+def _log_of(args: tuple[Any, ...], writes: Iterable[tuple[Any, ...]] = ()) -> WriteLog:
+    """Return a log of writes to the arguments of a ``forward``, of which the native core has noted some."""
     log = WriteLog(args, keep=unmarked.may_matter)
     log.writes.extend(FollowedWrite(*write) for write in writes)
     return log

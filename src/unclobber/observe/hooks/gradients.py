@@ -46,7 +46,8 @@ def install(patches: Patches) -> None:
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
         ) -> None:
             if patches.active:
-                user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
+                user_hooks = [*map(_watched_module_hook, user_hooks)]
+                user_pre_hooks = [*map(_watched_module_hook, user_pre_hooks)]
             bring(self, module, user_hooks, user_pre_hooks)
 
         return __init__
@@ -83,10 +84,6 @@ class _WatchedHook(Likeness):
             return hook(gradient)
         node = compat.graph.current_node()
         return _run_shared(conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
-
-
-def _all_watched(hooks: Iterable[Any]) -> list[Any]:
-    return [_watched_module_hook(hook) for hook in hooks]
 
 
 def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -303,7 +300,7 @@ def unshared_counts() -> Counts:
         function,
         _learnt(lambda shared: _probe_module(shared, by_output=True)),
         _learnt(lambda shared: _probe_module(shared, by_output=False)),
-        _learnt(_probe_base),
+        _learnt(functools.partial(_probe_hook, base=True)),
         None if function is None else _learnt_within(function),
     )
 
@@ -335,25 +332,21 @@ def _plainly() -> Iterator[None]:
         yield
 
 
-def _probe_hook(shared: bool) -> int:
-    """Return the reference count of a gradient in a tensor's hook, with another consumer if ``shared``."""
+def _probe_hook(shared: bool, *, base: bool = False) -> int:
+    """Return the reference count of a gradient in a tensor's hook, with another consumer if ``shared``.
+
+    ``base``: of the base of an expanded gradient.
+    """
     counts: list[int] = []
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q, p = b * 1.0, a * 1.0  # the younger node runs first: `q` still waits when the hook runs
-    p.register_hook(lambda gradient: counts.append(compat.tensors.use_count(gradient)))
+    p.register_hook(
+        lambda gradient: counts.append(compat.tensors.use_count(gradient._base if base else gradient))
+    )
+    if base:
+        q, p = q.sum(), p.sum()
     total = q + p if shared else p * 1.0
     (total * total).sum().backward()
-    return counts[0]
-
-
-def _probe_base(shared: bool) -> int:
-    """Return the reference count of the base of an expanded gradient, with another consumer if ``shared``."""
-    counts: list[int] = []
-    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
-    q, p = b * 1.0, a * 1.0
-    p.register_hook(lambda gradient: counts.append(compat.tensors.use_count(gradient._base)))
-    total = q.sum() + p.sum() if shared else p.sum()
-    (total * total).backward()
     return counts[0]
 
 
@@ -381,11 +374,7 @@ def _probe_function(shared: bool) -> int:
     return _Counting.counts[0]
 
 
-class _Around(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x.clone()
-
+class _Around(_Counting):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         with torch.enable_grad():

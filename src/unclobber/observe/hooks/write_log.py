@@ -32,7 +32,7 @@ class FollowedWrite(NamedTuple):
 
 
 class WriteLog:
-    """List of the ``writes`` to tensors, which it follows from ``start`` to ``stop``, or as a context.
+    """List of the ``writes`` to tensors, which it follows while it is entered.
 
     Args:
         values: The tensors among these are followed. They must live as long as the block.
@@ -52,20 +52,12 @@ class WriteLog:
         """Return the log: the native core's calls of custom Functions make theirs only then."""
         return self
 
-    def start(self) -> None:
-        """Follow the tensors from now on."""
-        _follower.watched.append(self)
-
-    def stop(self) -> None:
-        """Follow them no more."""
-        _follower.watched.remove(self)
-
     def __enter__(self) -> WriteLog:
-        self.start()
+        followed.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stop()
+        followed.remove(self)
 
     def following(self, key: int) -> list[torch.Tensor]:
         """Return the followed tensors that have the storage ``key``."""

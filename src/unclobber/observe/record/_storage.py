@@ -10,7 +10,6 @@ import torch
 
 from ...source import Stack
 from ...torch_internals import compat
-from . import _streams
 from ._extents import Extents
 from ._region import Region, overlap, region_of
 from ._undo import Account, OldValues, UndoLog, keep
@@ -168,7 +167,7 @@ class StorageLog:
                 return  # the native core makes no copy of what is recorded
             if not copied and region.hi - shift > target.untyped_storage().nbytes():
                 return  # the storage was shrunk behind the tensor: reading it would leave its memory
-            if not target.is_cpu and (stream := _streams.current(target)) is not None:
+            if not target.is_cpu and (stream := compat.tensors.current_stream(target)) is not None:
                 for undo_log in undo_logs:
                     undo_log.streams.add(stream)
             data = None
@@ -186,7 +185,7 @@ class StorageLog:
             )
             record: OldValues | None = None
             for undo_log in undo_logs:
-                # The first write took the value that the save needs: test_the_oldest_value_of_a_region_counts.
+                # The first write took what the save needs: test_the_oldest_value_of_a_region_counts.
                 if selection is None and region in undo_log.recorded:
                     continue
                 if (

@@ -21,7 +21,6 @@ import torch
 from ...model import Reached
 from ...source import Stack, frames, of_program
 from ...torch_internals import compat
-from . import _streams
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
 from ._queue import PythonQueue, SaveQueue, newest_operations_stack
@@ -332,7 +331,7 @@ class Ledger:
             and compat.tensors.is_plain(t)
             and not t.is_meta
             and t.numel() * t.itemsize <= LARGEST_COPY
-            and not _streams.capturing(t)
+            and not compat.tensors.capturing(t)
         ]
         if not tensors:
             return None
@@ -659,7 +658,7 @@ class Ledger:
         value = None
         changed = storage_swapped = False
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
-            unknown = _streams.capturing(now)
+            unknown = compat.tensors.capturing(now)
             if (
                 entry.undo_log is not None
                 and entry.position is not None
