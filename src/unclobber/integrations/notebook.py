@@ -22,6 +22,7 @@ import linecache
 import os
 import weakref
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -151,6 +152,9 @@ class Magics:
         options, code = parse(line)
         if cell is not None and code:
             raise UsageError(f"options only in the first line, not {code!r}: {_USAGE}")
+        close = () if cell or code in self.shell.user_ns else get_close_matches(code, ("on", "off"), 1)
+        if close:
+            raise UsageError(f"there is no %unclobber {code}: did you mean `%unclobber {close[0]}`?")
         if cell is None and not code:
             if self.last is None:
                 raise UsageError("nothing has run under %unclobber yet")

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -80,7 +81,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _checked(mode: Any, where: str) -> str:
     if mode not in MODES:
-        raise pytest.UsageError(f"{where} is {mode!r}: the modes are {', '.join(MODES)}")
+        close = get_close_matches(str(mode).lower(), MODES, 1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise pytest.UsageError(f"{where} is {mode!r}: the modes are {', '.join(MODES)}{meant}")
     return str(mode)
 
 
@@ -147,7 +150,7 @@ def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) ->
         own_mode, own_share = read(*marker.args, **marker.kwargs)
     except TypeError as error:
         problem = str(error).replace("_of_marker.<locals>.read()", "the marker unclobber")
-        raise pytest.UsageError(f"{problem} (at {item.nodeid})") from None
+        raise pytest.UsageError(f"{problem} (at {item.nodeid}): it takes mode and fingerprint") from None
     mode = mode if own_mode is None else _checked(own_mode, f"the mode at {item.nodeid}")
     return mode, share if own_share is None else own_share
 
@@ -155,7 +158,10 @@ def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) ->
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Run the test in a session. This is the innermost wrapper, so that no other plugin's code is watched."""
-    wanted = _wanted(item)
+    try:
+        wanted = _wanted(item)
+    except pytest.UsageError as error:
+        pytest.fail(str(error), pytrace=False)  # not raised, because pytest would print this file's source
     if wanted is None:
         return (yield)
     from ..model import UnclobberError, require_installed_torch

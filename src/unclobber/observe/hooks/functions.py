@@ -17,20 +17,20 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 
 from ...source import Stack, of_program
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches, hide_frames
 from ..native import core
 from ..record import SavedTensor, SaveState, each_once
-from . import _nested, backward, handed, pause, saves, unmarked, write_log
+from . import _nested, handed, pause, saves, unmarked, write_log
 from . import gradients as _gradients
 from ._stale_reads import StaleReads, StaleTensor
+from .backward import backward_calls
 from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
 from .write_log import FollowedWrite, WriteLog
 
@@ -116,8 +116,10 @@ class _Forward:
         with compat.unseen.unseen_by_functions():
             if self.dirty and _not_returned(self.dirty, outputs):
                 error = RuntimeError(compat.Sentence.NOT_RETURNED)
-                name, writes = self.function.__name__, _writes_to_dirty(self.dirty, self.log)
-                self.conflicts.on(DirtyNotReturned(error, name, writes, of_program()))
+                # Which of several was not returned can't be known (test_of_two_dirty_tensors_none_is_blamed).
+                key = compat.tensors.storage_key(self.dirty[0]) if len(self.dirty) == 1 else None
+                writes = [write for write in self.log.writes if write.key == key]
+                self.conflicts.on(DirtyNotReturned(error, self.function.__name__, writes, of_program()))
             for tensor in self.dirty:
                 self.conflicts.ledger.marked_dirty(tensor)
             for ctx, stacks in self.attributes.values():
@@ -132,15 +134,6 @@ class _Forward:
                 unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
 
 
-def _writes_to_dirty(dirty: tuple[torch.Tensor, ...], log: WriteLog) -> list[FollowedWrite]:
-    """Return the writes to the one tensor that was marked dirty; none unless it is one."""
-    # Which of several was not returned can't be known (test_of_two_dirty_tensors_none_is_blamed).
-    if len(dirty) != 1:
-        return []
-    key = compat.tensors.storage_key(dirty[0])
-    return [write for write in log.writes if write.key == key]
-
-
 def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> bool:
     """Return whether torch is about to refuse because a dirty tensor is missing among the outputs."""
     returned = {id(output) for output in outputs}
@@ -148,6 +141,9 @@ def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> 
     if any(id(t) in returned and t.requires_grad and not compat.graph.has_history(t) for t in dirty):
         return False
     return any(id(t) not in returned for t in dirty)
+
+
+_log_of = functools.partial(WriteLog, keep=unmarked.may_matter)
 
 
 class _RunningForwards(threading.local):
@@ -162,7 +158,7 @@ _thread = _RunningForwards()
 
 def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
-    context = EntryPoints.CONTEXT
+    context = compat.entries.CONTEXT
     native = core.loaded().module
     begin, set_attribute, run_backward = _begin(context.__init__), _set_attribute(context), _run_backward
     if native is not None and "__setattr__" not in vars(context):
@@ -170,26 +166,19 @@ def install(patches: Patches) -> None:
         begin, set_attribute, _Method.__get__ = native.observe_functions({
             "context": context, "inherited": context.__init__, "begin": begin, "set_attribute": set_attribute,
             "bind": _Method.bind, "method": _Method, "prepare": _prepare, "set": _Forward.set,
-            "note": _Forward.note, "log": _log_of, "no_setup": compat.entries.NO_SETUP_CONTEXT,
-            "ignored": _IGNORED, "atoms": _nested.ATOMS, "followed": write_log.followed,
-            "receiver": saves.receiver, "current": backward.current, "stashes": vars(_stashes)["data"],
+            "note": _Forward.note, "log": _log_of, "write": FollowedWrite, "followed": write_log.followed,
+            "no_setup": compat.entries.NO_SETUP_CONTEXT, "ignored": _IGNORED, "atoms": _nested.ATOMS,
+            "receiver": saves.receiver, "current": backward_calls.current, "stashes": vars(_stashes)["data"],
             "alone": counts.function, "base_alone": None if counts.held_by_function is None else counts.base,
         })  # fmt: skip
         run_backward = lambda *given: native.Backward(given[0], _run_backward(*given))  # noqa: E731
         patches.while_active(lambda: native.functions_run(core.loaded().module is not None))
     patches.replace(context, "__init__", begin)
     patches.replace(context, "__setattr__", set_attribute)
-    for name in EntryPoints.FUNCTION_BACKWARD:
+    for name in compat.entries.FUNCTION_BACKWARD:
         patches.stand_in(context, name, run_backward, patches)
     handed.install(patches)
     patches.while_active(lambda: _take_away)
-
-
-def _log_of(args: tuple[Any, ...], writes: Iterable[tuple[Any, ...]] = ()) -> WriteLog:
-    """Return a log of writes to the arguments of a ``forward``, of which the native core has noted some."""
-    log = WriteLog(args, keep=unmarked.may_matter)
-    log.writes.extend(FollowedWrite(*write) for write in writes)
-    return log
 
 
 def _begin(inherited: Callable[..., None]) -> Callable[..., None]:

@@ -21,8 +21,8 @@ from ...torch_internals import compat
 from ...torch_internals.patches import Likeness, Patches, original_of
 from ..native import core
 from ..record import region_of
-from . import backward as _backward
 from . import saves
+from .backward import backward_calls
 from .conflicts import Conflicts, GradientWritten
 from .write_log import WriteLog
 
@@ -33,7 +33,9 @@ def install(patches: Patches) -> None:
 
     def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
         def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
-            return register(tensor, _WatchedHook(hook) if patches.active else hook)
+            # A mode or subclass of the program sees the hook itself, and then calls this function again.
+            plain = not patches.active or torch.overrides.has_torch_function_unary(tensor)
+            return register(tensor, hook if plain else _WatchedHook(hook))
 
         return register_hook
 
@@ -46,8 +48,9 @@ def install(patches: Patches) -> None:
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
         ) -> None:
             if patches.active:
-                user_hooks = [*map(_watched_module_hook, user_hooks)]
-                user_pre_hooks = [*map(_watched_module_hook, user_pre_hooks)]
+                user_hooks, user_pre_hooks = (
+                    [_watched_module_hook(hook) for hook in hooks] for hooks in (user_hooks, user_pre_hooks)
+                )
             bring(self, module, user_hooks, user_pre_hooks)
 
         return __init__
@@ -77,7 +80,7 @@ class _WatchedHook(Likeness):
         if conflicts is None:
             return hook(gradient)
         alone = unshared_counts().hook
-        if alone is not None and _backward.hands_out_what_hooks_leave(self):
+        if alone is not None and backward_calls.hands_out_what_hooks_leave(self):
             alone += 1  # the engine holds it once more, to return what the hook leaves
         shared = _shared([gradient], alone)
         if not shared:
@@ -139,7 +142,7 @@ def _held(gradient: torch.Tensor, held_by_function: int) -> int:
     times = sum(given is gradient for handed in _thread.handed for given in handed)
     if (native := core.loaded().module) is not None:
         times += native.times_handed(gradient)
-    return _backward.times_given(gradient) + times * held_by_function
+    return backward_calls.times_given(gradient) + times * held_by_function
 
 
 class _SharedGradient(NamedTuple):

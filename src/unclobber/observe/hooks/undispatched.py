@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import AttributeStandIn, Patches
 from . import saves
 from .clients import Client, Clients
@@ -33,7 +32,7 @@ def install(patches: Patches, clients: Clients) -> None:
     for name in compat.dispatcher.WRITES_PAST_OPERATIONS:
         patches.precede(torch.Tensor, name, notify(functools.partial(_before_elementwise, name)))
     # Another storage is made over the memory, and the tensor doesn't show it.
-    for home, name in EntryPoints.EXPORTS:
+    for home, name in compat.entries.EXPORTS:
         patches.precede(home, name, notify(lambda client, *_, **__: client.before_export()))
 
 

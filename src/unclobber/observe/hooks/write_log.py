@@ -48,10 +48,6 @@ class WriteLog:
         self._settled: set[int] = set()
         """Storages that have been written to, or were given to ``leave``."""
 
-    def opened(self) -> WriteLog:
-        """Return the log: the native core's calls of custom Functions make theirs only then."""
-        return self
-
     def __enter__(self) -> WriteLog:
         followed.append(self)
         return self
@@ -114,7 +110,8 @@ class _Follower(Listener):
         if key is None:
             return
         stack: Stack | None = None
-        for log in [log.opened() for log in self.watched]:
+        # A custom Function's call that the native core observes makes its log only here.
+        for log in [getattr(call, "log", call) for call in self.watched]:
             if tensors := log.following(key):
                 stack = stack or of_program()
                 log.note(key, tensors, operation, stack, _shifts(operation, args))

@@ -51,6 +51,7 @@ class SaveQueue(Protocol):
 
     def put_back(self, refs: deque[Ref]) -> None:
         """Append the remaining references of an interrupted ``take``, unless that returned the queue."""
+        return
 
     def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Remove and return the saves that the running operation made of ``tensors``, at most one of each."""
@@ -64,9 +65,11 @@ class SaveQueue(Protocol):
 
         ``keeps_originals`` is that of ``Ledger``.
         """
+        return
 
     def catch_up(self) -> None:
         """Call the ``file`` of ``note_writes`` if any write is noted."""
+        return
 
     def drain(self) -> list[tuple[int, list[Any], list[Any]]]:
         """Return the key, the saves and the noted writes of each storage. The saves leave the queue."""
@@ -77,6 +80,7 @@ class SaveQueue(Protocol):
 
         The Python kernels do so in any case while it holds a save.
         """
+        return
 
     def can_pause_observation(self) -> bool | str | None:
         """Return whether backward may run unobserved (``hooks.pause``), or ``"hook"`` if a leaf has a hook.

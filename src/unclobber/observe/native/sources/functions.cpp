@@ -28,6 +28,7 @@ enum Part {
   kSet,           // set(forward, ctx, name, value)
   kNote,          // note(forward, result)
   kLog,           // log(arguments): a WriteLog
+  kWrite,         // write(key, operation, stack, before, shifts): one of its writes
   kNoSetup,       // `setup_context` of a Function that has none
   kIgnored,       // names of attributes of a ctx
   kAtoms,         // types in which no tensor can lie
@@ -40,7 +41,7 @@ enum Part {
   kParts,
 };
 constexpr const char* kNames[kParts] = {
-    "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log",
+    "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
     "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "alone", "base_alone"};
 PyObject* parts[kParts] = {};
 bool runs = false;  // under the interpreter's lock
@@ -98,16 +99,15 @@ PyObject* arguments_of(Forward* self) {
 PyObject* log_of(PyObject* self) {
   Forward* forward = of(self);
   if (forward->log != nullptr) return forward->log;
-  Owned writes = must(PyList_New(0));
-  if (forward->writes != nullptr) {
-    for (const Write& write : *forward->writes) {
-      Owned stack(stacks::tuple_of(write.stack));
-      Owned fields = must(Py_BuildValue("(NOOOO)", PyLong_FromVoidPtr(write.storage), write.operation, stack.get(),
-                                        Py_None, write.shifts ? Py_True : Py_False));
-      must(PyList_Append(writes.get(), fields.get()));
-    }
+  Owned log = must(PyObject_CallOneArg(parts[kLog], arguments_of(forward)));
+  Owned writes = must(PyObject_GetAttrString(log.get(), "writes"));
+  for (size_t i = 0; forward->writes != nullptr && i < forward->writes->size(); i++) {
+    const Write& write = (*forward->writes)[i];
+    Owned fields = must(Py_BuildValue("(NONOO)", PyLong_FromVoidPtr(write.storage), write.operation,
+                                      stacks::tuple_of(write.stack), Py_None, write.shifts ? Py_True : Py_False));
+    must(PyList_Append(writes.get(), must(PyObject_CallObject(parts[kWrite], fields.get())).get()));
   }
-  forward->log = must(PyObject_CallFunctionObjArgs(parts[kLog], arguments_of(forward), writes.get(), nullptr)).release();
+  forward->log = log.release();
   PyObject* list = parts[kFollowed];
   for (Py_ssize_t i = PyList_GET_SIZE(list); i-- > 0;) {
     if (PyList_GET_ITEM(list, i) == self) {
@@ -297,9 +297,8 @@ void dealloc(PyObject* self) {
   Py_DECREF(own);
 }
 
-PyObject* open(PyObject* self, PyObject*) { return Py_NewRef(log_of(self)); }
 PyObject* get_log(PyObject* self, void*) {
-  return guarded([&] { return open(self, nullptr); }, static_cast<PyObject*>(nullptr));
+  return guarded([&] { return Py_NewRef(log_of(self)); }, static_cast<PyObject*>(nullptr));
 }
 PyObject* get_attributes(PyObject* self, void*) {
   Forward* one = of(self);
@@ -308,10 +307,6 @@ PyObject* get_attributes(PyObject* self, void*) {
   return one->attributes;
 }
 
-PyMethodDef methods[] = {
-    {"opened", entry<open>, METH_NOARGS, "opened(): its log, from now on in its place"},
-    {nullptr, nullptr, 0, nullptr},
-};
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Forward, call), READONLY, nullptr},
     {"conflicts", T_OBJECT, offsetof(Forward, conflicts), READONLY, nullptr},
@@ -322,7 +317,7 @@ PyMemberDef members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 PyGetSetDef computed[] = {
-    {"log", get_log, nullptr, "Its WriteLog.", nullptr},
+    {"log", get_log, nullptr, "Its WriteLog, from now on in its place.", nullptr},
     {"attributes", get_attributes, nullptr, "The ctx, and where attributes were set, by its identity.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
@@ -332,7 +327,6 @@ PyType_Slot slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(clear)},
-    {Py_tp_methods, methods},
     {Py_tp_members, members},
     {Py_tp_getset, computed},
     {0, nullptr},
