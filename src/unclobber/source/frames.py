@@ -51,9 +51,13 @@ def newest_save() -> tuple[int, Stack]:
     return max(newest.save, _Native.newest_save(), key=lambda save: save[0])
 
 
-def noted_elsewhere(native_newest: Callable[[], tuple[int, Stack]]) -> None:
-    """Query the native core for its newest save too, from now on."""
+def noted_elsewhere(native_newest: Callable[[], tuple[int, Stack]]) -> list[tuple[CodeType, bool]]:
+    """Query the native core for its newest save too, from now on.
+
+    Return the codes by which it finds an ``actor``, each with whether it makes an optimizer's step.
+    """
     _Native.newest_save = native_newest
+    return list(_calling_codes().values())
 
 
 def walked_by(native: Any) -> None:
@@ -143,7 +147,7 @@ def actor(depth: int = 1) -> weakref.ref[Any] | None:
     Called only for writes that hit a watched storage, because reading a frame's locals is slow. Inspects
     torch's own calling code alone (``Module.__call__``, ``Optimizer.step``), never the user's frames.
     """
-    calls = calling_codes()
+    calls = _calling_codes()
     try:
         innermost = frame = sys._getframe(depth)
     except ValueError:
@@ -200,7 +204,7 @@ class _CallingCode(NamedTuple):
 
 
 @functools.cache
-def calling_codes() -> dict[int, _CallingCode]:
+def _calling_codes() -> dict[int, _CallingCode]:
     """Return the code objects of ``Module._call_impl`` and of the wrapper of ``Optimizer.step``, by
     ``id``."""
     from torch.nn import Module

@@ -222,6 +222,7 @@ class _Method(staticmethod):  # type: ignore[type-arg]
         self._bind = getattr(own, "__get__", None)
 
     def bind(self, instance: Any, owner: Any = None) -> Any:
+        """Return the program's method; for the call that torch is about to make, the wrapped one."""
         method = self.own if self._bind is None else self._bind(instance, owner)
         call = _thread.applying
         if call is None or call.awaits != self.name or call.function is not owner:

@@ -264,8 +264,8 @@ void Queue::forget_noted(Save* save) {
   journal.dead.push_back(one);
 }
 
-void Queue::catch_up() {
-  if (noted() != 0 && file_noted != nullptr) must(PyObject_CallNoArgs(file_noted));
+void Queue::catch_up(bool waits) {
+  if ((waits || noted() != 0) && file_noted != nullptr) must(PyObject_CallNoArgs(file_noted));
 }
 
 Owned Queue::drain() {
@@ -287,7 +287,8 @@ Owned Queue::drain() {
         auto* save = static_cast<Save*>(at);
         at = at->after;
         if (save->noted == nullptr) continue;  // it was made after the last write
-        auto noted = std::move(save->noted);
+        // `save->noted` stays: whoever unpacks the save from now on must wait until it is filed
+        auto noted = std::make_unique<Noted>(std::move(*save->noted));
         const size_t before = one.saves.size();
         hand_out(save, one.saves);
         if (one.saves.size() > before) one.noted.push_back(std::move(noted));
@@ -310,7 +311,7 @@ Owned Queue::drain() {
     Owned saves = must(PyList_New(0)), writes = must(PyList_New(0));
     for (size_t i = 0; i < one.saves.size(); i++) {
       const Noted& noted = *one.noted[i];
-      PyObject* record = record_of(one.saves[i]);
+      PyObject* record = unfiled_record_of(one.saves[i]);
       Owned original = noted.original.defined() ? must(THPVariable_Wrap(noted.original)) : Owned::borrowed(Py_None);
       Owned fields = must(Py_BuildValue("(OiOO)", record, noted.since, noted.moved ? Py_True : Py_False, original.get()));
       must(PyList_Append(saves.get(), fields.get()));

@@ -294,7 +294,11 @@ PyObject* record_of(Save* save) {
     Locked locked;
     noted = save->noted != nullptr;
   }
-  if (noted) save->queue->catch_up();
+  if (noted) save->queue->catch_up(true);
+  return unfiled_record_of(save);
+}
+
+PyObject* unfiled_record_of(Save* save) {
   PyObject* known = save->record.load(std::memory_order_acquire);
   if (known != nullptr) return known;
   drop_now();

@@ -119,8 +119,8 @@ class Queue {
   // can. `dropped` gets what must be let go of before the write, without `Locked`.
   bool note_write(c10::StorageImpl* storage, const at::Tensor& target, PyObject* operation, stacks::Stack* stack,
                   PyObject* actor, std::vector<at::Tensor>& dropped);
-  // Let Python file what is noted. The interpreter's lock is held.
-  void catch_up();
+  // Let Python file what is noted; if it `waits`, also what another thread is filing now. The interpreter's lock is held.
+  void catch_up(bool waits = false);
   // [(key, saves, writes)] of each storage with noted writes; these saves leave the queue. A save is (record, number of
   // writes before it, whether its counter had moved, original); a dead one has its stack in place of the record.
   Owned drain();
@@ -189,8 +189,10 @@ bool is_kept_itself(const at::Tensor& tensor);
 // An alias of the tensor, made so that the program's modes see only what torch itself would do.
 at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself);
 
-// The SavedTensor of a save that the caller uses, under the interpreter's lock. Borrowed.
+// The SavedTensor of a save that the caller uses, with the writes to it. Under the interpreter's lock. Borrowed.
 PyObject* record_of(Save* save);
+// The same while these are being filed.
+PyObject* unfiled_record_of(Save* save);
 
 // torch's hooks for one save of a session. `sees`: whether the thread observes writes from the save on.
 std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees);
