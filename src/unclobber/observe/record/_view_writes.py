@@ -44,6 +44,7 @@ class ViewWrites:
     """The newest writes that views may have missed, of all running sessions."""
 
     def __init__(self) -> None:
+        """Start without a write."""
         self._recent: dict[int, ViewWrite] = {}
         """The newest write by the identity of its base, oldest first."""
         self.noted: Callable[[torch.Tensor], tuple[str, Stack] | None] | None = None
