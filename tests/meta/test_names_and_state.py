@@ -44,7 +44,7 @@ STATE = {
         "observe.record.saved._lives", "observe.hooks.registered._failed",
     },
     "a cache": {
-        "source.sites._known", "source.owners._settled", "observe.hooks.fallback._calls",
+        "source.sites._known", "source.owners._settled",
         "repair._syntax._field_names",
     },
     "what was warned of, as in Python's own registries": {

@@ -7,7 +7,7 @@ from torch.utils.checkpoint import checkpoint
 import unclobber
 import warm
 from torch_features import needs
-from unclobber.observe.hooks import functions, gradients, mechanisms, undispatched
+from unclobber.observe.hooks import functions, gradients, handed, mechanisms, undispatched
 from unclobber.session import session
 from unclobber.torch_internals import compat, versions
 
@@ -50,7 +50,7 @@ def no_optimizer(monkeypatch):
 
 
 def no_functions(monkeypatch):
-    monkeypatch.setattr(functions, "_begin", lambda inherited: inherited)
+    monkeypatch.setattr(functions, "install", handed.install)
 
 
 def no_checkpoint(monkeypatch):

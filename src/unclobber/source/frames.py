@@ -51,9 +51,13 @@ def newest_save() -> tuple[int, Stack]:
     return max(newest.save, _Native.newest_save(), key=lambda save: save[0])
 
 
-def noted_elsewhere(native_newest: Callable[[], tuple[int, Stack]]) -> None:
-    """Query the native core for its newest save too, from now on."""
+def noted_elsewhere(native_newest: Callable[[], tuple[int, Stack]]) -> list[tuple[CodeType, bool]]:
+    """Query the native core for its newest save too, from now on.
+
+    Return the codes by which it finds an ``actor``, each with whether it makes an optimizer's step.
+    """
     _Native.newest_save = native_newest
+    return list(_calling_codes().values())
 
 
 def walked_by(native: Any) -> None:

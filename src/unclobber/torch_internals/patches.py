@@ -249,6 +249,18 @@ class Patches:
         """
         self.replace(home, name, AttributeStandIn(getattr(home, name), setter, getter))
 
+    def precede(self, home: Any, name: str, before: Callable[..., None]) -> None:
+        """Call ``before`` in front of ``home.name``, with the same arguments, until ``undo``."""
+
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def wrapper(*args: Any, **kwargs: Any) -> Any:
+                before(*args, **kwargs)
+                return original(*args, **kwargs)
+
+            return wrapper
+
+        self.stand_in(home, name, wrap)
+
     def at_undo(self, end: Callable[[], None]) -> None:
         """Call ``end`` at ``undo``, after all later replacements have been undone."""
         self._ends.append(end)

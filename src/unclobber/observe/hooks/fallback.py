@@ -10,6 +10,7 @@ move them, are moved here. A program's own operation is checked for writes to it
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -82,7 +83,7 @@ class WriteMode(compat.dispatcher.OwnMode):
         kwargs = kwargs or {}
         if compat.dispatcher.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
-        call = None if self.ended else _call_of(func)
+        call = None if self.ended else _made(func)
         return func(*args, **kwargs) if call is None else call(None, *args, **kwargs)
 
 
@@ -93,16 +94,9 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
-_calls: dict[Any, Callable[..., Any] | None] = {}
-"""Functions that run an operation and notify of its writes, by operation; None if it writes nothing."""
 
 
-def _call_of(func: Any) -> Callable[..., Any] | None:
-    if func not in _calls:
-        _calls[func] = _made(func)
-    return _calls[func]
-
-
+@functools.cache
 def _made(func: Any) -> Callable[..., Any] | None:
     """Return a function that runs ``func`` and notifies of its writes; None if it writes nothing."""
     if not hasattr(func, "_schema"):

@@ -25,10 +25,12 @@ import torch
 from ...source import Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches, hide_frames
+from ..native import core
 from ..record import SavedTensor, SaveState, each_once
-from . import _nested, handed, pause, saves, unmarked
+from . import _nested, handed, pause, saves, unmarked, write_log
 from . import gradients as _gradients
 from ._stale_reads import StaleReads, StaleTensor
+from .backward import backward_calls
 from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
 from .write_log import FollowedWrite, WriteLog
 
@@ -72,37 +74,28 @@ class _Forward:
         self.dirty: tuple[torch.Tensor, ...] = ()
 
     def run(self, *args: Any) -> Any:
-        """Run ``method``, observed, in place of torch's call of it; hide unclobber's frames in what it
-        raises."""
-        try:
-            result = self._run_observed(args)
-            if self.in_two and self.awaits == "forward":
-                self.awaits, _thread.applying = "setup_context", self
-            elif self.attributes or self.dirty or self.log.writes:
-                with compat.unseen.unseen_by_functions():
-                    self._note(args[2] if self.in_two else result)
-            return result
-        except BaseException as error:
-            hide_frames(error)
-            raise
-
-    def _run_observed(self, args: tuple[Any, ...]) -> Any:
-        """Run ``method`` while its writes are logged and attributes of ``ctx`` are noted."""
+        """Run ``method`` in place of torch's call of it, and note its writes and attributes of ``ctx``."""
         thread = _thread
         if self.awaits == "forward":
             self.args = args if self.in_two else args[1:]
-            self.log = WriteLog(self.args, keep=unmarked.may_matter)
+            self.log = _log_of(self.args)
         # The program's own look-ups in the method get its own methods
         # (test_a_forward_that_calls_anothers_forward).
         thread.applying = None
-        forwards = thread.forwards
-        forwards.append(self)
-        self.log.start()
+        thread.forwards.append(self)
         try:
-            return self.method(*args)
+            with self.log:
+                result = self.method(*args)
+        except BaseException as error:
+            hide_frames(error)
+            raise
         finally:
-            self.log.stop()
-            forwards.pop()
+            thread.forwards.pop()
+        if self.in_two and self.awaits == "forward":
+            self.awaits, thread.applying = "setup_context", self
+        elif self.attributes or self.dirty or self.log.writes:
+            self.note(args[2] if self.in_two else result)
+        return result
 
     def set(self, ctx: Any, name: str, value: Any) -> None:
         """Note that an attribute of ``ctx`` was set to ``value``."""
@@ -114,33 +107,31 @@ class _Forward:
         elif _nested.may_hold(value) and name in ctx.__dict__:
             self.attributes.setdefault(id(ctx), (ctx, {}))[1][name] = of_program()
 
-    def _note(self, result: Any) -> None:
-        """Report a dirty tensor that is missing among the outputs, and stash the tensors on ``ctx``."""
-        outputs = result if isinstance(result, tuple) else (result,)
-        if self.dirty and _not_returned(self.dirty, outputs):
-            error = RuntimeError(compat.Sentence.NOT_RETURNED)
-            name, writes = self.function.__name__, self.writes_to_dirty()
-            self.conflicts.on(DirtyNotReturned(error, name, writes, of_program()))
-        for tensor in self.dirty:
-            self.conflicts.ledger.marked_dirty(tensor)
-        for ctx, stacks in self.attributes.values():
-            tensors = _nested.tensors_of(ctx, stacks)
-            if tensors:
-                file = self.conflicts.ledger.file
-                _stashes[ctx] = [
-                    Stashed(self.conflicts, at.path, at.ways, file(at.tensor, stacks[at.attribute]))
-                    for at in tensors
-                ]
-        if self.log.writes and self.recorded:
-            unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
+    def note(self, result: Any) -> None:
+        """Report a dirty tensor that is missing among the outputs, and stash the tensors on ``ctx``.
 
-    def writes_to_dirty(self) -> list[FollowedWrite]:
-        """Return the writes to the one tensor that was marked dirty; none unless it is one."""
-        # Which of several was not returned can't be known (test_of_two_dirty_tensors_none_is_blamed).
-        if len(self.dirty) != 1:
-            return []
-        key = compat.tensors.storage_key(self.dirty[0])
-        return [write for write in self.log.writes if write.key == key]
+        ``self`` may be a call that the native core has observed.
+        """
+        outputs = result if isinstance(result, tuple) else (result,)
+        with compat.unseen.unseen_by_functions():
+            if self.dirty and _not_returned(self.dirty, outputs):
+                error = RuntimeError(compat.Sentence.NOT_RETURNED)
+                # Which of several was not returned can't be known (test_of_two_dirty_tensors_none_is_blamed).
+                key = compat.tensors.storage_key(self.dirty[0]) if len(self.dirty) == 1 else None
+                writes = [write for write in self.log.writes if write.key == key]
+                self.conflicts.on(DirtyNotReturned(error, self.function.__name__, writes, of_program()))
+            for tensor in self.dirty:
+                self.conflicts.ledger.marked_dirty(tensor)
+            for ctx, stacks in self.attributes.values():
+                tensors = _nested.tensors_of(ctx, stacks)
+                if tensors:
+                    file = self.conflicts.ledger.file
+                    _stashes[ctx] = [
+                        Stashed(self.conflicts, at.path, at.ways, file(at.tensor, stacks[at.attribute]))
+                        for at in tensors
+                    ]
+            if self.log.writes and self.recorded:
+                unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
 
 
 def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> bool:
@@ -150,6 +141,9 @@ def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> 
     if any(id(t) in returned and t.requires_grad and not compat.graph.has_history(t) for t in dirty):
         return False
     return any(id(t) not in returned for t in dirty)
+
+
+_log_of = functools.partial(WriteLog, keep=unmarked.may_matter)
 
 
 class _RunningForwards(threading.local):
@@ -165,10 +159,24 @@ _thread = _RunningForwards()
 def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
     context = compat.entries.CONTEXT
-    patches.replace(context, "__init__", _begin(context.__init__))
-    patches.replace(context, "__setattr__", _set_attribute(context))
+    native = core.loaded().module
+    begin, set_attribute, run_backward = _begin(context.__init__), _set_attribute(context), _run_backward
+    if native is not None and "__setattr__" not in vars(context):
+        counts = _gradients.unshared_counts()
+        begin, set_attribute, _Method.__get__ = native.observe_functions({
+            "context": context, "inherited": context.__init__, "begin": begin, "set_attribute": set_attribute,
+            "bind": _Method.bind, "method": _Method, "prepare": _prepare, "set": _Forward.set,
+            "note": _Forward.note, "log": _log_of, "write": FollowedWrite, "followed": write_log.followed,
+            "no_setup": compat.entries.NO_SETUP_CONTEXT, "ignored": _IGNORED, "atoms": _nested.ATOMS,
+            "receiver": saves.receiver, "current": backward_calls.current, "stashes": vars(_stashes)["data"],
+            "alone": counts.function, "base_alone": None if counts.held_by_function is None else counts.base,
+        })  # fmt: skip
+        run_backward = lambda *given: native.Backward(given[0], _run_backward(*given))  # noqa: E731
+        patches.while_active(lambda: native.functions_run(core.loaded().module is not None))
+    patches.replace(context, "__init__", begin)
+    patches.replace(context, "__setattr__", set_attribute)
     for name in compat.entries.FUNCTION_BACKWARD:
-        patches.stand_in(context, name, _run_backward, patches)
+        patches.stand_in(context, name, run_backward, patches)
     handed.install(patches)
     patches.while_active(lambda: _take_away)
 
@@ -183,15 +191,22 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
         if conflicts is None:
             return
         function = type(ctx)._forward_cls
-        if type(function.__dict__.get("forward")) is not _Method:
-            if compat.compilers.is_compilers_function(function):
-                return
-            _override(function, "forward")
-        forward = _thread.applying = _Forward(conflicts, function)
-        if forward.in_two:
-            _override(function, "setup_context")
+        if type(function.__dict__.get("forward")) is _Method or _prepare(function):
+            forward = _thread.applying = _Forward(conflicts, function)
+            if forward.in_two:
+                _override(function, "setup_context")
 
     return __init__
+
+
+def _prepare(function: Any) -> bool:
+    """Override the methods of a Function that ``apply`` calls; return False for a compiler's."""
+    if compat.compilers.is_compilers_function(function):
+        return False
+    _override(function, "forward")
+    if compat.entries.has_setup_context(function):
+        _override(function, "setup_context")
+    return True
 
 
 class _Method(staticmethod):  # type: ignore[type-arg]
@@ -206,13 +221,16 @@ class _Method(staticmethod):  # type: ignore[type-arg]
         """The attribute that the class had."""
         self._bind = getattr(own, "__get__", None)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def bind(self, instance: Any, owner: Any = None) -> Any:
+        """Return the program's method; for the call that torch is about to make, the wrapped one."""
         method = self.own if self._bind is None else self._bind(instance, owner)
         call = _thread.applying
         if call is None or call.awaits != self.name or call.function is not owner:
             return method
         call.method = method
         return call.run
+
+    __get__ = bind
 
 
 _classes: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -244,12 +262,14 @@ def _take_away() -> None:
     _classes.clear()
 
 
+_IGNORED = compat.entries.context_attributes() - {"dirty_tensors"}
+"""Names of attributes of a ``ctx``, torch's own, that are no places for a tensor of the program's."""
+
+
 def _set_attribute(context: Any) -> Callable[..., None]:
     """Return a replacement for ``__setattr__`` of ``ctx``, which notes attributes set in ``forward``."""
     own = vars(context).get("__setattr__")
-    # torch's own attributes are no places for a tensor of the program's.
-    ignored = compat.entries.context_attributes() - {"dirty_tensors"}
-    atoms = _nested.ATOMS
+    ignored, atoms = _IGNORED, _nested.ATOMS
 
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
         """Set the attribute as torch does, and note it for the innermost running ``forward``."""

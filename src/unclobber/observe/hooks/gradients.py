@@ -19,6 +19,7 @@ import torch
 
 from ...torch_internals import compat
 from ...torch_internals.patches import Likeness, Patches, original_of
+from ..native import core
 from ..record import region_of
 from . import saves
 from .backward import backward_calls
@@ -139,6 +140,8 @@ def _held(gradient: torch.Tensor, held_by_function: int) -> int:
     own with it, as a reentrant checkpoint does.
     """
     times = sum(given is gradient for handed in _thread.handed for given in handed)
+    if (native := core.loaded().module) is not None:
+        times += native.times_handed(gradient)
     return backward_calls.times_given(gradient) + times * held_by_function
 
 
@@ -300,7 +303,7 @@ def unshared_counts() -> Counts:
         function,
         _learnt(lambda shared: _probe_module(shared, by_output=True)),
         _learnt(lambda shared: _probe_module(shared, by_output=False)),
-        _learnt(_probe_base),
+        _learnt(functools.partial(_probe_hook, base=True)),
         None if function is None else _learnt_within(function),
     )
 
@@ -332,25 +335,21 @@ def _plainly() -> Iterator[None]:
         yield
 
 
-def _probe_hook(shared: bool) -> int:
-    """Return the reference count of a gradient in a tensor's hook, with another consumer if ``shared``."""
+def _probe_hook(shared: bool, *, base: bool = False) -> int:
+    """Return the reference count of a gradient in a tensor's hook, with another consumer if ``shared``.
+
+    ``base``: of the base of an expanded gradient.
+    """
     counts: list[int] = []
     a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
     q, p = b * 1.0, a * 1.0  # the younger node runs first: `q` still waits when the hook runs
-    p.register_hook(lambda gradient: counts.append(compat.tensors.use_count(gradient)))
+    p.register_hook(
+        lambda gradient: counts.append(compat.tensors.use_count(gradient._base if base else gradient))
+    )
+    if base:
+        q, p = q.sum(), p.sum()
     total = q + p if shared else p * 1.0
     (total * total).sum().backward()
-    return counts[0]
-
-
-def _probe_base(shared: bool) -> int:
-    """Return the reference count of the base of an expanded gradient, with another consumer if ``shared``."""
-    counts: list[int] = []
-    a, b = (torch.ones(2, requires_grad=True) for _ in range(2))
-    q, p = b * 1.0, a * 1.0
-    p.register_hook(lambda gradient: counts.append(compat.tensors.use_count(gradient._base)))
-    total = q.sum() + p.sum() if shared else p.sum()
-    (total * total).backward()
     return counts[0]
 
 
@@ -378,11 +377,7 @@ def _probe_function(shared: bool) -> int:
     return _Counting.counts[0]
 
 
-class _Around(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-        return x.clone()
-
+class _Around(_Counting):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         with torch.enable_grad():

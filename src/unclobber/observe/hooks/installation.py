@@ -98,7 +98,8 @@ class Installation:
                     # Before anything is installed, so that the probes run plain: the core's calls backward,
                     # and before the first client is there an unwatched backward takes the installation away.
                     gradients.unshared_counts()
-                    core.loaded()
+                    if (native := core.loaded().module) is not None:
+                        self.view_writes.noted = native.view_write
                     self._install()
             fallback.listen(client)
             if not self._clients.now:

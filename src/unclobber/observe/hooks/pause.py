@@ -88,7 +88,7 @@ class PauseInBackward:
         if seen:
             compat.dispatcher.see_writes()
 
-    def hook_registered(self) -> None:
+    def hook_registered(self, *_: Any, **__: Any) -> None:
         """Resume, and pause no more, because Python may run in backward from now on."""
         self._hooks_known = True
         resume_in_backward()
@@ -110,7 +110,7 @@ def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None
     pause = PauseInBackward(clients)
     _pause_in_steps(patches, clients, view_writes)
     for home, name in compat.entries.HOOK_REGISTRATIONS:
-        patches.stand_in(home, name, _preceded_by, pause.hook_registered)
+        patches.precede(home, name, pause.hook_registered)
     patches.while_active(pause.subscribe)
 
 
@@ -160,16 +160,6 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
         )
         for known in memory.values()
     )
-
-
-def _preceded_by(original: Callable[..., Any], before: Callable[[], None]) -> Callable[..., Any]:
-    """Call ``before`` in front of ``original``."""
-
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        before()
-        return original(*args, **kwargs)
-
-    return wrapper
 
 
 def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:

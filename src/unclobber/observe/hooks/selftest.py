@@ -24,14 +24,7 @@ class _WriteProbe(kernels.Listener):
         self.logs: dict[int, Any] = {}
         self.seen: list[str] = []
 
-    def before_write(
-        self,
-        tensor: torch.Tensor,
-        operation: str,
-        bumps: bool,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
+    def before_write(self, tensor: torch.Tensor, operation: str, *_: Any) -> None:
         """List the operation."""
         self.seen.append(operation)
 

@@ -5,6 +5,7 @@ They are ``.data =``, ``detach_()``, memory given back, CUDA graphs, element-wis
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches
 from . import saves
-from .clients import Clients
+from .clients import Client, Clients
 
 
 def install(patches: Patches, clients: Clients) -> None:
@@ -24,12 +25,15 @@ def install(patches: Patches, clients: Clients) -> None:
     patches.attribute(torch.Tensor, "data", _data(torch.Tensor.data, clients))
     for home in (torch, torch.Tensor):
         patches.stand_in(home, "detach_", _detach_, clients)
-    patches.stand_in(torch.UntypedStorage, "resize_", _resize_, clients)
-    patches.stand_in(torch.cuda.CUDAGraph, "replay", _replay, clients)
+    notify = functools.partial(functools.partial, _notify, clients)
+    patches.precede(torch.UntypedStorage, "resize_", notify(_before_resize))
+    # Recorded kernels run past the dispatcher.
+    patches.precede(torch.cuda.CUDAGraph, "replay", notify(lambda client, *_: client.before_replay()))
     for name in compat.dispatcher.WRITES_PAST_OPERATIONS:
-        patches.stand_in(torch.Tensor, name, _elementwise, name, clients)
+        patches.precede(torch.Tensor, name, notify(functools.partial(_before_elementwise, name)))
+    # Another storage is made over the memory, and the tensor doesn't show it.
     for home, name in compat.entries.EXPORTS:
-        patches.stand_in(home, name, _export, clients)
+        patches.precede(home, name, notify(lambda client, *_, **__: client.before_export()))
 
 
 def _start(original: Callable[..., None]) -> Callable[..., None]:
@@ -97,49 +101,21 @@ def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., An
     return detach_
 
 
-def _elementwise(inherited: Any, name: str, clients: Clients) -> Callable[..., Any]:
-    """Wrap ``t.apply_(f)`` and its like, which write element by element without dispatch, and move no
+def _notify(clients: Clients, notify: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    """Call ``notify`` with each client and the arguments of a function of torch."""
+    with compat.unseen.unseen_by_functions():
+        for client in clients.now:
+            notify(client, *args, **kwargs)
+
+
+def _before_elementwise(name: str, client: Client, tensor: torch.Tensor, *_: Any, **__: Any) -> None:
+    """Notify of ``t.apply_(f)`` and its like, which write element by element without dispatch, and move no
     counter."""
-
-    def method(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        with compat.unseen.unseen_by_functions():
-            if not tensor.requires_grad:  # else torch refuses (test_torchs_refusal_is_its_own)
-                for client in clients.now:
-                    client.before_write(tensor, name, False, (), {})
-        return inherited(tensor, *args, **kwargs)
-
-    return method
+    if not tensor.requires_grad:  # else torch refuses (test_torchs_refusal_is_its_own)
+        client.before_write(tensor, name, False, (), {})
 
 
-def _resize_(inherited: Any, clients: Clients) -> Callable[..., Any]:
-    """Wrap ``storage.resize_(0)``, which gives memory back without dispatch, and moves no counter."""
-
-    def resize_(storage: torch.UntypedStorage, size: int) -> Any:
-        if isinstance(size, int) and size < storage.nbytes():
-            for client in clients.now:
-                client.before_shrink(storage, size)
-        return inherited(storage, size)
-
-    return resize_
-
-
-def _export(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
-    """Wrap an export by DLPack: another storage is made over the memory, and the tensor doesn't show it."""
-
-    def export(*args: Any, **kwargs: Any) -> Any:
-        for client in clients.now:
-            client.before_export()
-        return original(*args, **kwargs)
-
-    return export
-
-
-def _replay(original: Callable[..., None], clients: Clients) -> Callable[..., None]:
-    """Wrap ``graph.replay()``, which runs recorded kernels past the dispatcher."""
-
-    def replay(graph: Any) -> None:
-        for client in clients.now:
-            client.before_replay()
-        original(graph)
-
-    return replay
+def _before_resize(client: Client, storage: torch.UntypedStorage, size: int) -> None:
+    """Notify of ``storage.resize_(0)``, which gives memory back without dispatch, and moves no counter."""
+    if isinstance(size, int) and size < storage.nbytes():
+        client.before_shrink(storage, size)

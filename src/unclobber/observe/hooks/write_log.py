@@ -32,7 +32,7 @@ class FollowedWrite(NamedTuple):
 
 
 class WriteLog:
-    """List of the ``writes`` to tensors, which it follows from ``start`` to ``stop``, or as a context.
+    """List of the ``writes`` to tensors, which it follows while it is entered.
 
     Args:
         values: The tensors among these are followed. They must live as long as the block.
@@ -48,20 +48,12 @@ class WriteLog:
         self._settled: set[int] = set()
         """Storages that have been written to, or were given to ``leave``."""
 
-    def start(self) -> None:
-        """Follow the tensors from now on."""
-        _follower.watched.append(self)
-
-    def stop(self) -> None:
-        """Follow them no more."""
-        _follower.watched.remove(self)
-
     def __enter__(self) -> WriteLog:
-        self.start()
+        followed.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.stop()
+        followed.remove(self)
 
     def following(self, key: int) -> list[torch.Tensor]:
         """Return the followed tensors that have the storage ``key``."""
@@ -118,7 +110,8 @@ class _Follower(Listener):
         if key is None:
             return
         stack: Stack | None = None
-        for log in self.watched.copy():
+        # A custom Function's call that the native core observes makes its log only here.
+        for log in [getattr(call, "log", call) for call in self.watched]:
             if tensors := log.following(key):
                 stack = stack or of_program()
                 log.note(key, tensors, operation, stack, _shifts(operation, args))
@@ -143,6 +136,7 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
 
 
 _follower = _Follower()
+followed = _follower.watched
 
 
 def install(patches: Patches) -> None:

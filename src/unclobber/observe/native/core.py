@@ -56,8 +56,7 @@ def load(file: Path) -> Any:
         raise ImportError(f"{file} is no extension module")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.setup(SavedTensor, is_library, PACKAGE + os.sep)
-    frames.noted_elsewhere(module.newest)
+    module.setup(SavedTensor, is_library, PACKAGE + os.sep, frames.noted_elsewhere(module.newest))
     return module
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import torch
 
 from ...source import Stack, frames
 from ...torch_internals import compat
+from ._undo import Account
 from .saved import SavedTensor
 
 _NEWEST = 8
@@ -20,18 +21,20 @@ Ref = weakref.ref[SavedTensor]
 
 
 class SaveQueue(Protocol):
-    """Interface of the save queue.
+    """Interface of the save queue. What has a body here is right for a queue that notes no write.
 
     The native core implements it in C++ and builds a ``SavedTensor`` only when one is taken out.
     """
 
-    died: int
+    died: int = 0
     """Number of saves that left because they died, without those that ``prune`` counted."""
+    written: int = 0
+    """Number of writes to live saves that were noted."""
 
     def __len__(self) -> int: ...
-    def append(self, ref: Any) -> None: ...
+    def append(self, ref: Any, /) -> None: ...
 
-    def extend(self, refs: Iterable[Any]) -> None:
+    def extend(self, refs: Iterable[Any], /) -> None:
         """Append references, or the result of ``take_own``."""
 
     def popleft(self) -> Ref: ...
@@ -47,25 +50,48 @@ class SaveQueue(Protocol):
         """
 
     def put_back(self, refs: deque[Ref]) -> None:
-        """Append the remaining references of an interrupted ``take``."""
+        """Append the remaining references of an interrupted ``take``, unless that returned the queue."""
+        return
 
     def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Remove and return the saves that the running operation made of ``tensors``, at most one of each."""
 
+    def account(self) -> Account:
+        """Return the account of the session's overwritten values."""
+        return Account()
+
+    def note_writes(self, file: Callable[[], None], keeps_originals: bool) -> None:
+        """Note writes to live saves, if that is possible, and call ``file`` before such a save is shown.
+
+        ``keeps_originals`` is that of ``Ledger``.
+        """
+        return
+
+    def catch_up(self) -> None:
+        """Call the ``file`` of ``note_writes`` if any write is noted."""
+        return
+
+    def drain(self) -> list[tuple[int, list[Any], list[Any]]]:
+        """Return the key, the saves and the noted writes of each storage. The saves leave the queue."""
+        return []
+
     def report_all_writes(self) -> None:
-        """Report every write to the ledger from now on, even to storages of which the queue has no save."""
+        """Report every write to the ledger from now on, even to storages of which the queue has no save.
+
+        The Python kernels do so in any case while it holds a save.
+        """
+        return
 
     def can_pause_observation(self) -> bool | str | None:
         """Return whether backward may run unobserved (``hooks.pause``), or ``"hook"`` if a leaf has a hook.
 
         None if the caller must inspect each save, because the queue keeps no summary.
         """
+        return None
 
 
-class PythonQueue(deque[Any]):
+class PythonQueue(deque[Any], SaveQueue):
     """The Python core's save queue: weak references, oldest first."""
-
-    died = 0
 
     def prune(self) -> int:
         looked_at = self.copy()  # in one piece: other threads append meanwhile
@@ -77,9 +103,6 @@ class PythonQueue(deque[Any]):
 
     def take(self, key: int | None) -> deque[Ref]:
         return self
-
-    def put_back(self, refs: deque[Ref]) -> None:
-        """Do nothing, because ``take`` returned the queue itself and removed no save."""
 
     def take_own(self, tensors: list[torch.Tensor]) -> list[Any]:
         """Remove and return the running operation's saves of ``tensors`` among the ``_NEWEST`` saves."""
@@ -105,12 +128,6 @@ class PythonQueue(deque[Any]):
                 others.append(ref)
         self.extend(reversed(others))
         return own
-
-    def report_all_writes(self) -> None:
-        """Do nothing, because the Python kernels call the ledger at every write while it holds a save."""
-
-    def can_pause_observation(self) -> None:
-        return None
 
 
 def newest_operations_stack() -> Stack | None:

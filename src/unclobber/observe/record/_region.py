@@ -45,11 +45,11 @@ def region_of(tensor: torch.Tensor) -> Region | None:
         >>> region_of(x[1:3])[:2], region_of(x[:, 1]).nbytes
         ((24, 72), 16)
     """
-    return _region(tensor.itemsize, int(tensor.storage_offset()), tensor.size(), tensor.stride())
+    return region_at(tensor.itemsize, int(tensor.storage_offset()), tensor.size(), tensor.stride())
 
 
 @functools.lru_cache(maxsize=1024)  # a save and each write need it, of few layouts; a look-up takes a tenth
-def _region(item: int, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Region | None:
+def region_at(item: int, offset: int, sizes: tuple[int, ...], strides: tuple[int, ...]) -> Region | None:
     """Return the region of a tensor, given the bytes of an element and its place in elements."""
     lo = offset * item
     span = nbytes = item

@@ -10,7 +10,6 @@ import torch
 
 from ...source import Stack
 from ...torch_internals import compat
-from . import _streams
 from ._extents import Extents
 from ._region import Region, overlap, region_of
 from ._undo import Account, OldValues, UndoLog, keep
@@ -53,16 +52,14 @@ class StorageLog:
         self._undo_logs_limit = _FIRST_PRUNE
         self._by_extent: Extents[UndoLog] = Extents()
 
-    def add(self, saved: SavedTensor) -> None:
-        """Enter a save. The storage must not have been written since it was made."""
-        # Saves of one stack between the same two writes count as one run of the line: an operation may save a
-        # tensor twice.
-        ran = _identity(saved.stack)
-        times, at, _ = self._times.get(ran, (0, -1, ()))
-        nth = times if at == self.serial else times + 1
-        self._times[ran] = (nth, self.serial, saved.stack)
+    def add(self, saved: SavedTensor, moved: bool | None = None) -> LogEntry:
+        """Enter a save. Return its entry. The storage must not have been written since it was made.
+
+        ``moved``: whether its counter had moved before the next write, if that has run already.
+        """
+        nth = self.count_run(saved.stack)
         # A bump before the first observed write is one that no kernel saw.
-        moved = saved.alias._version != saved.version
+        moved = saved.alias._version != saved.version if moved is None else moved
         entry = saved.entry = LogEntry(self, self.serial, self.bumps, nth, moved)
         self._saves.append(weakref.ref(saved))
         if len(self._saves) > self._saves_limit:
@@ -70,6 +67,17 @@ class StorageLog:
             self._saves_limit = 2 * len(self._saves) + _FIRST_PRUNE
         if not saved.alias.is_meta:
             self._open_undo_log(saved.alias, entry)
+        return entry
+
+    def count_run(self, stack: Stack) -> int:
+        """Count that ``stack`` saves the present version; return how many versions it has saved."""
+        # Saves of one stack between the same two writes count as one run of the line: an operation may save a
+        # tensor twice.
+        ran = _identity(stack)
+        times, at, _ = self._times.get(ran, (0, -1, ()))
+        nth = times if at == self.serial else times + 1
+        self._times[ran] = (nth, self.serial, stack)
+        return nth
 
     def times(self, saved: SavedTensor) -> int:
         """Return how many versions of this storage the stack of ``saved`` has saved."""
@@ -126,7 +134,13 @@ class StorageLog:
             entry.unseen = entry.given_back = True
 
     def preserve(
-        self, account: Account, target: Any, region: Region, selection: Selection | None, shift: int = 0
+        self,
+        account: Account,
+        target: Any,
+        region: Region,
+        selection: Selection | None = None,
+        shift: int = 0,
+        copied: bool = False,
     ) -> None:
         """Keep what a write to ``target`` is about to destroy and live saves still hold.
 
@@ -138,59 +152,56 @@ class StorageLog:
             selection: The elements of ``target`` that the write can change; None: all.
             shift: Bytes from the start of this storage to the start of ``target``'s storage, if that is
                 another storage over the same memory.
+            copied: Whether the write has run, and ``target`` is the copy that the native core made before.
         """
         # Entering this context costs as much as all else of a write that hits no save.
-        if selection is not None or self._hit(region):
-            with compat.dispatcher.unseen_by_torch():
-                self._preserve(account, target, region, selection, shift)
-
-    def _preserve(
-        self, account: Account, target: Any, region: Region, selection: Selection | None, shift: int
-    ) -> None:
-        """Copy as ``preserve`` says, unless the selected elements hit no save."""
-        if selection is not None:
-            bounds = selection.bounds(target)
-            undo_logs = [] if bounds is None else self._hit(bounds.moved(shift))
-        else:
-            undo_logs = self._hit(region)
-        if not undo_logs:
+        if selection is None and not self._hit(region):
             return
-        if region.hi - shift > target.untyped_storage().nbytes():
-            return  # the storage was shrunk behind the tensor: reading it would leave its memory
-        if not target.is_cpu and (stream := _streams.current(target)) is not None:
+        with compat.dispatcher.unseen_by_torch():
+            if selection is not None:
+                bounds = selection.bounds(target)
+                undo_logs = [] if bounds is None else self._hit(bounds.moved(shift))
+            else:
+                undo_logs = self._hit(region)
+            if not undo_logs or (copied and all(region in undo_log.recorded for undo_log in undo_logs)):
+                return  # the native core makes no copy of what is recorded
+            if not copied and region.hi - shift > target.untyped_storage().nbytes():
+                return  # the storage was shrunk behind the tensor: reading it would leave its memory
+            if not target.is_cpu and (stream := compat.tensors.current_stream(target)) is not None:
+                for undo_log in undo_logs:
+                    undo_log.streams.add(stream)
+            data = None
+            nbytes = region.nbytes
+            if selection is not None:
+                data = physical_take(selection, target)
+                if data is not None and data.nbytes + selection.nbytes < nbytes:
+                    nbytes = data.nbytes + selection.nbytes
+                else:
+                    selection = data = None
+            # Elements that straddle this storage's elements can't be put back one by one
+            # (test_elements_across_each_other), so the whole save is copied.
+            whole_is_smaller = (
+                shift % region.itemsize or sum(undo_log.region.nbytes for undo_log in undo_logs) <= nbytes
+            )
+            record: OldValues | None = None
             for undo_log in undo_logs:
-                undo_log.streams.add(stream)
-        data = None
-        nbytes = region.nbytes
-        if selection is not None:
-            data = physical_take(selection, target)
-            if data is not None and data.nbytes + selection.nbytes < nbytes:
-                nbytes = data.nbytes + selection.nbytes
-            else:
-                selection = data = None
-        # Elements that straddle this storage's elements can't be put back one by one
-        # (test_elements_across_each_other), so the whole save is copied.
-        whole_is_smaller = (
-            shift % region.itemsize or sum(undo_log.region.nbytes for undo_log in undo_logs) <= nbytes
-        )
-        record: OldValues | None = None
-        for undo_log in undo_logs:
-            # The first write took the value that the save needs: test_the_oldest_value_of_a_region_counts.
-            if selection is None and region in undo_log.recorded:
-                continue
-            if (
-                whole_is_smaller
-                or undo_log.whole_only
-                or undo_log.recorded_bytes + nbytes > undo_log.region.nbytes
-            ):
-                whole = keep(compat.tensors.physical(undo_log.alias)) if undo_log.alias is not None else None
-                assert whole is not None  # `_hit` gives open undo logs only
-                undo_log.append(OldValues(account, undo_log.region, undo_log.dtype, whole, full=True))
-            else:
-                if record is None:  # one copy for all undo logs: test_one_copy_for_many_saves
-                    copied = keep(compat.tensors.physical(target) if data is None else data)
-                    record = OldValues(account, region, target.dtype, copied, selection)
-                undo_log.append(record)
+                # The first write took what the save needs: test_the_oldest_value_of_a_region_counts.
+                if selection is None and region in undo_log.recorded:
+                    continue
+                if (
+                    whole_is_smaller
+                    or undo_log.whole_only
+                    or undo_log.recorded_bytes + nbytes > undo_log.region.nbytes
+                ):
+                    source = target if copied else undo_log.alias
+                    assert source is not None  # `_hit` gives open undo logs only
+                    whole = keep(compat.tensors.physical(source))
+                    undo_log.append(OldValues(account, undo_log.region, undo_log.dtype, whole, full=True))
+                else:
+                    if record is None:  # one copy for all undo logs: test_one_copy_for_many_saves
+                        old = keep(compat.tensors.physical(target) if data is None else data)
+                        record = OldValues(account, region, target.dtype, old, selection)
+                    undo_log.append(record)
 
     def _open_undo_log(self, alias: torch.Tensor, entry: LogEntry) -> None:
         """Give ``entry`` its position in the undo log of the alias's geometry. None if it has no elements."""

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import torch
 
 from ...torch_internals import compat
-from . import _streams
 from ._region import Region
 from .content import each_once
 from .selection import Selection
@@ -238,7 +237,7 @@ class UndoLog:
             The current stream; None if all writes ran on it.
         """
         assert position.record is not None
-        here = _streams.current(position.record.data)
+        here = compat.tensors.current_stream(position.record.data)
         others = self.streams - {here}
         if not others:
             return None

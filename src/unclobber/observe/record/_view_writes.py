@@ -9,6 +9,7 @@ last step is remembered with the counters that it left behind.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -43,8 +44,11 @@ class ViewWrites:
     """The newest writes that views may have missed, of all running sessions."""
 
     def __init__(self) -> None:
+        """Start without a write."""
         self._recent: dict[int, ViewWrite] = {}
         """The newest write by the identity of its base, oldest first."""
+        self.noted: Callable[[torch.Tensor], tuple[str, Stack] | None] | None = None
+        """Return operation and stack of the last write to a view's memory, if the native core noted it."""
         self._steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, OptimizerStep] = (
             weakref.WeakKeyDictionary()
         )
@@ -91,6 +95,8 @@ class ViewWrites:
             key = None if memory is None else compat.tensors.key_of_storage(memory)
             if key is not None and key == compat.tensors.storage_key_or_none(view):
                 return write
+        if self.noted is not None and (noted := self.noted(view)) is not None:
+            return ViewWrite(weakref.ref(base.untyped_storage()), view._version, *noted)
         for optimizer, step in list(self._steps.items()):
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             if len(parameters) != len(step.after):

@@ -13,7 +13,6 @@ import ctypes
 import torch
 
 from ...torch_internals import compat
-from . import _streams
 
 _CHUNK = 1 << 18
 """Bytes hashed at a time: small enough to stay in the cache between copying and hashing."""
@@ -26,7 +25,7 @@ def digest(tensor: torch.Tensor) -> int | None:
         None if there is no content to read: meta, sparse, a wrapper subclass, a storage that was
         shrunk behind the tensor, or a CUDA graph that is being captured.
     """
-    if not compat.tensors.is_plain(tensor) or tensor.is_meta or _streams.capturing(tensor):
+    if not compat.tensors.is_plain(tensor) or tensor.is_meta or compat.tensors.capturing(tensor):
         return None
     if tensor.is_cpu and tensor.is_contiguous():
         return _of_bytes(tensor) if _in_storage(tensor) else None  # no torch operation runs: cheap and unseen

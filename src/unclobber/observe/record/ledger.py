@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +21,12 @@ import torch
 from ...model import Reached
 from ...source import Stack, frames, of_program
 from ...torch_internals import compat
-from . import _streams
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
 from ._queue import PythonQueue, SaveQueue, newest_operations_stack
-from ._region import overlap, region_of
+from ._region import overlap, region_at, region_of
 from ._shared_counters import SharedCounters
 from ._storage import StorageLog
-from ._undo import Account
 from ._unverified import SharedInput, UnverifiedCall
 from ._view_writes import ViewWrites, concerns
 from ._write_event import WriteEvent
@@ -95,13 +94,14 @@ class Ledger:
         self._keeps_originals = keeps_originals
         self.pending: SaveQueue = PythonQueue() if queue is None else queue
         """Saves since the last write. The pack hook appends to it, in any thread."""
+        self.pending.note_writes(self._file_noted, keeps_originals)
         self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
         """Saves by storage key, since the last write to that storage."""
         self.logs: dict[int, weakref.ref[StorageLog]] = {}
         """Logs of storages that were written while live saves shared them, by storage key."""
-        self.account = Account()
-        self.write_count = 0
-        """Number of writes to memory that live saves share."""
+        self.account = self.pending.account()
+        self._write_count = 0
+        """Number of writes that were entered in a log, without those that the queue noted."""
         self.fingerprints: Fingerprints | None = None
         """Content hashes of live saves; None if the session takes none."""
         self.saves_by_address: SavesByAddress | None = None
@@ -237,7 +237,7 @@ class Ledger:
         """
         operation = event.operation
         with self._lock:
-            self.write_count += 1
+            self._write_count += 1
             region = None if operation in METADATA_ONLY else region_of(tensor)
             if region is not None:
                 region = region.moved(shift)
@@ -251,6 +251,32 @@ class Ledger:
                 new = args[1] if len(args) == 2 and isinstance(args[1], torch.Tensor) else None
                 self._note_storage_swap(log, tensor, event, new)
         return log
+
+    def _file_noted(self) -> None:
+        """File the saves whose memory was written, and the writes, that the native core has noted."""
+        with self._lock:
+            for key, saves, writes in self.pending.drain():
+                alive = [saved for saved, *_ in saves if isinstance(saved, SavedTensor)]
+                self._saves_taken += len(alive)
+                try:
+                    log, waiting = self._storage_log(key), deque(sorted(saves, key=lambda save: save[1]))
+                    for number, (operation, stack, actor, version, counter, place, old) in enumerate(writes):
+                        while waiting and waiting[0][1] <= number:
+                            saved, _, moved, original = waiting.popleft()
+                            if isinstance(saved, SavedTensor):
+                                log.add(saved, moved).original = original
+                            else:  # it has died, and was one of the versions that its line saved
+                                log.count_run(saved)
+                        event = WriteEvent(operation, stack, actor, True, version)
+                        event.first = event.last = log.serial
+                        event.counter, event.region = counter, region_at(*place)
+                        if event.region is not None:
+                            log.preserve(self.account, old, event.region, copied=True)
+                        log.note(event)
+                except Exception as error:
+                    fault = self.unrecorded(error)
+                    for saved in alive:
+                        _lose(saved, fault)
 
     def _elsewhere(self, tensor: torch.Tensor, key: int, storage: torch.UntypedStorage) -> dict[int, int]:
         """Return the other storages over this memory that live saves share (``SavesByAddress.elsewhere``)."""
@@ -305,7 +331,7 @@ class Ledger:
             and compat.tensors.is_plain(t)
             and not t.is_meta
             and t.numel() * t.itemsize <= LARGEST_COPY
-            and not _streams.capturing(t)
+            and not compat.tensors.capturing(t)
         ]
         if not tensors:
             return None
@@ -466,6 +492,7 @@ class Ledger:
     def marked_dirty(self, tensor: torch.Tensor) -> None:
         """Count one bump for a tensor that a custom Function marked dirty, because no write explains it."""
         with self._lock:
+            self.pending.catch_up()
             key = compat.tensors.storage_key_or_none(tensor)
             ref = None if key is None else self.logs.get(key)
             log = None if ref is None else ref()
@@ -633,7 +660,7 @@ class Ledger:
         value = None
         changed = storage_swapped = False
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
-            unknown = _streams.capturing(now)
+            unknown = compat.tensors.capturing(now)
             if (
                 entry.undo_log is not None
                 and entry.position is not None
@@ -718,6 +745,11 @@ class Ledger:
         return counters if in_order and len(counters) == len(events) + 1 else None
 
     @property
+    def write_count(self) -> int:
+        """Return the number of writes so far to memory that live saves shared."""
+        return self._write_count + self.pending.written
+
+    @property
     def save_count(self) -> int:
         """Return the number of tensors that were saved so far."""
         return self._saves_taken + len(self.pending) + self.pending.died
@@ -745,6 +777,7 @@ class Ledger:
 
     def live_saves(self) -> Iterator[SavedTensor]:
         """Yield all live saves of written storages, oldest first within each storage."""
+        self.pending.catch_up()
         for ref in list(self.logs.values()):
             log = ref()
             if log is not None:

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from . import _streams
 from ._region import Region, region_of
 
 
@@ -144,7 +143,7 @@ def physical_take(selection: Selection, tensor: torch.Tensor) -> torch.Tensor | 
 
     None if the index does not fit, or while a CUDA graph is captured, because a mask can't be counted then.
     """
-    if _streams.capturing(tensor):
+    if compat.tensors.capturing(tensor):
         return None
     try:
         return selection.take(compat.tensors.physical(tensor))

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from . import _streams
 from ._region import overlap, region_of
 from .content import same_bits
 
@@ -51,7 +50,7 @@ def overlaps_itself(
         run = getattr(torch, operation, None)
     else:
         run = getattr(torch.Tensor, operation, None) if args[0] is target else None
-    if run is None or _streams.capturing(target):
+    if run is None or compat.tensors.capturing(target):
         return False
     tensors = [target, *shared]
     with torch.no_grad(), compat.dispatcher.unseen_by_torch():

@@ -129,13 +129,13 @@ def context_attributes() -> frozenset[str]:
     return frozenset(vars(torch._C._FunctionBase))
 
 
-_NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
+NO_SETUP_CONTEXT = torch.autograd.Function.setup_context
 
 
 def has_setup_context(function: Any) -> bool:
     """Return whether a custom Function has its own ``setup_context`` (public since 2.0), which gets ``ctx``
     instead of ``forward``."""
-    return function.setup_context is not _NO_SETUP_CONTEXT
+    return function.setup_context is not NO_SETUP_CONTEXT
 
 
 def keeps_checkpoint_inputs(codes: Sequence[CodeType]) -> bool:

@@ -1,4 +1,4 @@
-"""A tensor's storage and its number of holders, its version counter, its lazy bits."""
+"""A tensor's storage and its number of holders, its version counter, its lazy bits, its stream."""
 
 from __future__ import annotations
 
@@ -163,3 +163,17 @@ def references_by_torch(tensor: torch.Tensor) -> int:
     before.
     """
     return int(behaviour.owners_refer and use_count(tensor) > 1)
+
+
+def current_stream(tensor: torch.Tensor) -> Any:
+    """Return the current stream of the tensor's device: a queue of work. None if it has none (the CPU)."""
+    if tensor.is_cpu:
+        return None
+    backend = getattr(torch, tensor.device.type, None)
+    current = getattr(backend, "current_stream", None)
+    return None if current is None else current(tensor.device)
+
+
+def capturing(tensor: torch.Tensor) -> bool:
+    """Return whether work on ``tensor`` is captured into a CUDA graph now, so that no value can be read."""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()

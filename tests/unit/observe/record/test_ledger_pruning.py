@@ -81,6 +81,7 @@ def test_a_save_that_lives_for_ever():
         loss = (w * buffer).sum()
         for _ in range(3000):
             buffer.add_(1)
+        session.ledger.pending.catch_up()
         (log,) = (ref() for ref in session.ledger.logs.values())
         assert len(log.writes) <= 2 * 256 + 10
         assert log.serial == 3000
@@ -96,6 +97,7 @@ def test_growth_would_be_seen():
         graphs = [(w * torch.ones(3)).exp() for _ in range(50)]
         for graph in graphs:
             graph.detach().add_(1)
+        session.ledger.pending.catch_up()
         counted = sizes(session.ledger)
         assert counted["logs"] == 50
         assert counted["kept"] == 50 * 12

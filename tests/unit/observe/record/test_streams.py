@@ -4,9 +4,10 @@ import pytest
 import torch
 from a_save import saved
 
-from unclobber.observe.record import _streams, region_of
+from unclobber.observe.record import region_of
 from unclobber.observe.record._storage import StorageLog
 from unclobber.observe.record._undo import Account, OldValues
+from unclobber.torch_internals import compat
 
 
 class Stream:
@@ -32,7 +33,7 @@ def on(monkeypatch):
     used = []
 
     def choose(stream):
-        monkeypatch.setattr(_streams, "current", lambda tensor: stream)
+        monkeypatch.setattr(compat.tensors, "current_stream", lambda tensor: stream)
         return used
 
     return choose
@@ -72,5 +73,5 @@ def test_one_stream_waits_for_nothing(on):
 
 
 def test_the_cpu_has_no_streams():
-    assert _streams.current(torch.ones(1)) is None
-    assert not _streams.capturing(torch.ones(1))
+    assert compat.tensors.current_stream(torch.ones(1)) is None
+    assert not compat.tensors.capturing(torch.ones(1))

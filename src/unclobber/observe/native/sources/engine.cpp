@@ -17,6 +17,7 @@
 #include "frames.h"
 #include "queue.h"
 #include "saves.h"
+#include "views.h"
 
 namespace unclobber::engine {
 
@@ -161,7 +162,10 @@ PyObject* leave(PyObject*, PyObject* object) {
       break;
     }
   }
-  if (sessions.load(std::memory_order_relaxed) == 0) stacks::sweep(true);
+  if (sessions.load(std::memory_order_relaxed) == 0) {
+    views::forget();
+    stacks::sweep(true);
+  }
   drop_now();
   return PyBool_FromLong(left.queue != nullptr);
 }

@@ -54,3 +54,39 @@ int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *m
   }
   return count;
 }
+
+int unclobber_place_of(PyObject *code, const char *name) {
+  PyObject *names = ((PyCodeObject *)code)->co_localsplusnames;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); i++) {
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, i), name) == 0) return (int)i;
+  }
+  return -1;
+}
+
+static PyObject *local_at(_PyInterpreterFrame *frame, int place) {
+  if (place < 0) return NULL;
+#if PY_VERSION_HEX >= 0x030E0000
+  if (PyStackRef_IsNull(frame->localsplus[place])) return NULL;
+  PyObject *value = PyStackRef_AsPyObjectBorrow(frame->localsplus[place]);
+#else
+  PyObject *value = frame->localsplus[place];
+#endif
+  return value != NULL && PyCell_Check(value) ? PyCell_GET(value) : value;
+}
+
+int unclobber_find(PyThreadState *thread, PyObject *const *codes, const int *places, int count, int most,
+                   PyObject **value) {
+  _PyInterpreterFrame *frame = thread == NULL ? NULL : innermost(thread);
+  *value = NULL;
+  for (; frame != NULL && most > 0; frame = frame->previous) {
+    if (is_none(frame)) continue;
+    PyObject *code = (PyObject *)code_of(frame);
+    for (int i = 0; i < count; i++) {
+      if (codes[i] != code) continue;
+      *value = local_at(frame, places[i]);
+      return i;
+    }
+    most--;
+  }
+  return -1;
+}

@@ -15,6 +15,14 @@ typedef struct {
    `more` becomes whether there are others below. Only for the calling thread, which needs no lock for it. */
 int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *more);
 
+/* The place of a local variable among those of a code object's frames; -1 if it has none of that name. */
+int unclobber_place_of(PyObject *code, const char *name);
+
+/* Find the innermost of a thread's `most` newest frames that runs one of `count` codes, and return which; -1 if none
+   does. `value` becomes the variable at `places[which]`, borrowed, or NULL. Only for the calling thread. */
+int unclobber_find(PyThreadState *thread, PyObject *const *codes, const int *places, int count, int most,
+                   PyObject **value);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,13 +1,16 @@
 // The extension module: compiled by `unclobber build-native` for one build of torch and of Python.
 #include "batch_norm.h"
 #include "engine.h"
+#include "functions.h"
 #include "handed.h"
+#include "journal.h"
 #include "notes.h"
 #include "pack.h"
 #include "queue.h"
 #include "records.h"
 #include "stacks.h"
 #include "unpack.h"
+#include "views.h"
 #include "writes.h"
 
 #include <torch/csrc/autograd/python_variable.h>
@@ -17,9 +20,10 @@ namespace {
 using namespace unclobber;
 
 PyObject* setup(PyObject*, PyObject* arguments) {
-  PyObject *saved_tensor, *is_library, *ours;
-  if (!PyArg_ParseTuple(arguments, "OOU", &saved_tensor, &is_library, &ours)) throw python_error();
+  PyObject *saved_tensor, *is_library, *ours, *callers;
+  if (!PyArg_ParseTuple(arguments, "OOUO", &saved_tensor, &is_library, &ours, &callers)) throw python_error();
   records::learn(saved_tensor);
+  saves::learn_callers(callers);
   stacks::learn(is_library, ours);
   return Py_NewRef(Py_None);
 }
@@ -49,6 +53,7 @@ PyObject* versions(PyObject*, PyObject* tensors) {
 
 PyObject* forget(PyObject*, PyObject*) {
   notes::forget();
+  views::forget();
   stacks::sweep(true);
   drop_now();
   return Py_NewRef(Py_None);
@@ -60,7 +65,7 @@ PyObject* known(PyObject*, PyObject*) {
 }
 
 PyMethodDef methods[] = {
-    {"setup", entry<setup>, METH_VARARGS, "setup(SavedTensor, is_library, ours)"},
+    {"setup", entry<setup>, METH_VARARGS, "setup(SavedTensor, is_library, ours, callers)"},
     {"hook", entry<engine::hook>, METH_O, "hook(on): whether torch's engine asks ours; False where it can't be"},
     {"enter", entry<engine::enter>, METH_VARARGS, "enter(queue, sees): this thread saves for it from now on"},
     {"leave", entry<engine::leave>, METH_O, "leave(queue): no more"},
@@ -78,6 +83,11 @@ PyMethodDef methods[] = {
     {"saved_tensors", entry<handed::saved_tensors>, METH_VARARGS,
      "saved_tensors(getter, ctx): what torch's getter gives, the program's own tensors where they are the same"},
     {"versions", entry<versions>, METH_O, "versions(tensors): the version counter of each in a list"},
+    {"observe_functions", entry<functions::observe>, METH_O, "observe_functions(parts): (__init__, __setattr__, __get__)"},
+    {"functions_run", entry<functions::run>, METH_O, "functions_run(on): whether calls of Functions are observed here"},
+    {"times_handed", entry<functions::times_handed>, METH_O,
+     "times_handed(gradient): how often running backwards of Functions were given it"},
+    {"view_write", entry<views::last>, METH_O, "view_write(view): (operation, stack) of the last write it missed, or None"},
     {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
     {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},
     {nullptr, nullptr, 0, nullptr},
@@ -95,6 +105,7 @@ PyMODINIT_FUNC PyInit__unclobber_native() {
         unpack::add_to(module.get());
         queue::add_to(module.get());
         writes::add_to(module.get());
+        functions::add_to(module.get());
         return module.release();
       },
       static_cast<PyObject*>(nullptr));

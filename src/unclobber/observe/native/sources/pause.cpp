@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "journal.h"
 #include "saves.h"
 
 namespace unclobber::pause {
@@ -82,14 +83,16 @@ struct Look {
     }
     Impl origin = save->origin.lock();
     Impl base = save->is_view ? save->base.lock() : Impl();
+    const auto* kept = save->noted == nullptr ? nullptr : save->noted->original.unsafeGetTensorImpl();
     if (base.defined()) {
       const bool new_view = origin.defined() && !known.has(origin.get());
       Memory::Holder& holder = known.add(base.get(), owners_of(base));
       if (new_view && origin.get() != base.get()) holder.allowed++;
+      if (kept == base.get() && kept != origin.get()) holder.allowed++;
     }
     if (origin.defined()) {
       Memory::Holder& holder = known.add(origin.get(), owners_of(origin));
-      if (save->held.defined()) holder.allowed++;
+      if (save->held.defined() || kept == origin.get()) holder.allowed++;
     }
     if (base.defined()) held.push_back(std::move(base));
     if (origin.defined()) held.push_back(std::move(origin));

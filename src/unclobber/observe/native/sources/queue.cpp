@@ -100,6 +100,7 @@ PyObject* extend(PyObject* self, PyObject* entries) {
 }
 
 PyObject* take_end(PyObject* self, bool newest) {
+  queue_of(self).catch_up();
   Save* save = nullptr;
   {
     Locked locked;
@@ -118,6 +119,7 @@ PyObject* popleft(PyObject* self, PyObject*) { return take_end(self, false); }
 PyObject* take(PyObject* self, PyObject* key) {
   void* storage = key == Py_None ? nullptr : PyLong_AsVoidPtr(key);
   if (storage == nullptr && PyErr_Occurred() != nullptr) throw python_error();
+  queue_of(self).catch_up();
   std::vector<Save*> taken;
   {
     Locked locked;
@@ -128,6 +130,7 @@ PyObject* take(PyObject* self, PyObject* key) {
 }
 
 PyObject* copy(PyObject* self, PyObject*) {
+  queue_of(self).catch_up();
   std::vector<Save*> all;
   {
     Locked locked;
@@ -209,6 +212,43 @@ PyObject* serve(PyObject* self, PyObject* arguments) {
   return Py_NewRef(Py_None);
 }
 
+// note_writes(file, keeps_originals): note writes to live saves here, and call file() before Python sees such a save.
+PyObject* note_writes(PyObject* self, PyObject* arguments) {
+  PyObject* file;
+  int originals;
+  if (!PyArg_ParseTuple(arguments, "Op", &file, &originals)) throw python_error();
+  saves::Queue& queue = queue_of(self);
+  queue.keeps_originals = originals != 0;
+  Owned old(std::exchange(queue.file_noted, Py_NewRef(file)));
+  return Py_NewRef(Py_None);
+}
+
+PyObject* catch_up(PyObject* self, PyObject*) {
+  queue_of(self).catch_up();
+  return Py_NewRef(Py_None);
+}
+
+PyObject* drain(PyObject* self, PyObject*) { return queue_of(self).drain().release(); }
+
+// The queue is the account of its session's overwritten values.
+PyObject* account(PyObject* self, PyObject*) { return Py_NewRef(self); }
+
+long long nbytes_of(PyObject* number) {
+  const long long nbytes = PyLong_AsLongLong(number);
+  if (nbytes == -1 && PyErr_Occurred() != nullptr) throw python_error();
+  return nbytes;
+}
+
+PyObject* add(PyObject* self, PyObject* number) {
+  queue_of(self).account->add(nbytes_of(number));
+  return Py_NewRef(Py_None);
+}
+
+PyObject* remove(PyObject* self, PyObject* number) {
+  queue_of(self).account->remove(nbytes_of(number));
+  return Py_NewRef(Py_None);
+}
+
 PyObject* report_all_writes(PyObject* self, PyObject*) {
   queue_of(self).report_all_writes();
   return Py_NewRef(Py_None);
@@ -222,6 +262,15 @@ PyObject* iterate(PyObject* self) {
 }
 
 Py_ssize_t length(PyObject* self) { return static_cast<Py_ssize_t>(queue_of(self).size()); }
+PyObject* written(PyObject* self, void*) { return PyLong_FromSize_t(queue_of(self).written()); }
+PyObject* kept(PyObject* self, void*) { return PyLong_FromLongLong(queue_of(self).account->kept.load()); }
+PyObject* peak(PyObject* self, void*) { return PyLong_FromLongLong(queue_of(self).account->peak.load()); }
+int set_peak(PyObject* self, PyObject* number, void*) {
+  const long long nbytes = number == nullptr ? 0 : PyLong_AsLongLong(number);
+  if (nbytes == -1 && PyErr_Occurred() != nullptr) return -1;
+  queue_of(self).account->peak.store(nbytes);
+  return 0;
+}
 PyObject* died(PyObject* self, void*) { return PyLong_FromSize_t(queue_of(self).died()); }
 
 PyObject* make(PyTypeObject* of, PyObject*, PyObject*) {
@@ -245,6 +294,7 @@ int traverse(PyObject* self, visitproc visit, void* arg) {
   if (held_by(self)->queue != nullptr && is_alone(self)) {
     Py_VISIT(queue_of(self).need);
     Py_VISIT(queue_of(self).unpack);
+    Py_VISIT(queue_of(self).file_noted);
   }
   return 0;
 }
@@ -253,6 +303,7 @@ int clear(PyObject* self) {
   if (held_by(self)->queue != nullptr && is_alone(self)) {
     Py_CLEAR(queue_of(self).need);
     Py_CLEAR(queue_of(self).unpack);
+    Py_CLEAR(queue_of(self).file_noted);
   }
   return 0;
 }
@@ -278,6 +329,12 @@ PyMethodDef methods[] = {
     {"copy", entry<copy>, METH_NOARGS, "copy(): references to all"},
     {"prune", entry<prune>, METH_NOARGS, "prune(): forget dead entries of Python's"},
     {"serve", entry<serve>, METH_VARARGS, "serve(need, unpack)"},
+    {"note_writes", entry<note_writes>, METH_VARARGS, "note_writes(file, keeps_originals)"},
+    {"catch_up", entry<catch_up>, METH_NOARGS, "catch_up(): call file() if writes are noted"},
+    {"drain", entry<drain>, METH_NOARGS, "drain(): [(key, saves, writes)] of noted writes; the saves leave the queue"},
+    {"account", entry<account>, METH_NOARGS, "account(): itself, the account of overwritten values"},
+    {"add", entry<add>, METH_O, "add(nbytes): so many more bytes of these are kept"},
+    {"remove", entry<remove>, METH_O, "remove(nbytes): so many are no more"},
     {"report_all_writes", entry<report_all_writes>, METH_NOARGS,
      "report_all_writes(): every write concerns the ledger from now on"},
     {"can_pause_observation", entry<can_pause_observation>, METH_NOARGS,
@@ -285,6 +342,9 @@ PyMethodDef methods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef attributes[] = {
+    {"written", written, nullptr, "How many writes were noted.", nullptr},
+    {"kept", kept, nullptr, "Bytes of overwritten values that are kept.", nullptr},
+    {"peak", peak, set_peak, "The most there were.", nullptr},
     {"died", died, nullptr, "How many have died in the queue.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "handed.h"
+#include "journal.h"
 #include "notes.h"
 #include "records.h"
 
@@ -84,14 +85,16 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
   at::Tensor call_unpack_hook() override {
     notes::note(save_->operation);
     at::Tensor alias, held;
+    bool noted = false;
     {
       Locked locked;
       alias = save_->alias;
       held = save_->held;
+      noted = save_->noted != nullptr;
     }
     if (handed::asked()) handed::note(is_unchecked() ? at::Tensor() : at::Tensor(save_->origin.lock()));
     if (held.defined() && held._version() == save_->version) return held;
-    if (alias.defined() && alias._version() == save_->version) return alias;
+    if (alias.defined() && !noted && alias._version() == save_->version) return alias;
     return with_gil([&] {
       PyObject* record = record_of(save_);
       PyObject* kept = records::get(record, records::kAlias);
@@ -130,59 +133,6 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
   Save* save_ = nullptr;
   bool sees_;
 };
-
-// The bytes of its storage that a tensor covers: blocks that begin at multiples of `step` from the first one, or just
-// one block. They are those of `unclobber.observe.record._region.Region`, or more.
-struct Extent {
-  int64_t first, end;  // end: after the last byte
-  int64_t block;
-  int64_t step = 0;
-
-  explicit Extent(const at::Tensor& tensor) : block(static_cast<int64_t>(tensor.itemsize())) {
-    const int64_t item = block;
-    first = end = tensor.storage_offset() * item;
-    if (tensor.numel() == 0) return;
-    std::vector<std::pair<int64_t, int64_t>> dimensions;  // (stride in bytes, count)
-    for (int64_t i = 0; i < tensor.dim(); i++) {
-      if (tensor.size(i) > 1 && tensor.stride(i) != 0) dimensions.emplace_back(tensor.stride(i) * item, tensor.size(i));
-    }
-    std::sort(dimensions.begin(), dimensions.end());
-    end += item;
-    for (const auto& [stride, count] : dimensions) {
-      end += (count - 1) * stride;
-      if (step == 0 && stride <= block) {
-        block = (count - 1) * stride + block;
-      } else {
-        step = std::gcd(step, stride);
-      }
-    }
-  }
-
-  bool may_meet(const Extent& other) const {
-    if (end <= other.first || other.end <= first) return false;
-    const int64_t both = std::gcd(step, other.step);
-    if (both == 0 || block + other.block > both) return true;
-    const int64_t apart = ((other.first - first) % both + both) % both;
-    return apart < block || apart + other.block > both;
-  }
-};
-
-// Whether an `Extent` can be made of a tensor: a nested one has no strides, a traced one has none that are numbers,
-// and those of a subclass may be the program's own code.
-bool has_extent(const at::Tensor& tensor) {
-  c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
-  return impl->layout() == c10::kStrided && !impl->is_nested() && !impl->has_symbolic_sizes_strides() &&
-         !impl->key_set().has_any(c10::functorch_transforms_ks | c10::python_ks);
-}
-
-// A tensor's version counter, by which it is told from others: two that count as far need not be one.
-const void* counter_of(const at::Tensor& tensor) {
-  const c10::VariableVersion& version = tensor.unsafeGetTensorImpl()->version_counter();
-  static_assert(sizeof(version) == sizeof(void*), "a counter is one pointer");
-  const void* counter = nullptr;
-  std::memcpy(&counter, &version, sizeof(counter));
-  return counter;
-}
 
 }  // namespace
 
@@ -229,6 +179,7 @@ bool is_usual(const at::Tensor& tensor) {
 }
 
 Save::Save() : origin(nothing()), base(nothing()) {}
+Save::~Save() = default;
 
 void Save::make_alias() {
   if (alias.defined() || !held.defined()) return;
@@ -275,6 +226,7 @@ Queue::~Queue() {
     }
     drop_later_locked(need);
     drop_later_locked(unpack);
+    drop_later_locked(file_noted);
     for (Save* save : own) drop_later_locked(std::exchange(save->entry, nullptr));
   }
   for (Save* save : own) save->leave();
@@ -291,6 +243,7 @@ void Queue::drop(Save* save) {
   if (!save->queued) return;
   save->leave_list();
   save->queued = false;
+  if (save->noted != nullptr) forget_noted(save);
   live_.store(size() - 1, std::memory_order_relaxed);
   if (save->entry != nullptr) entries_.fetch_sub(1, std::memory_order_relaxed);
 }
@@ -308,21 +261,6 @@ void Queue::index() {
       at = at->second.alone() ? by_storage_.erase(at) : std::next(at);
     }
   }
-}
-
-bool Queue::has(c10::StorageImpl* storage, const at::Tensor& target, bool of_elements) {
-  index();
-  if (!queue_.alone()) return true;
-  auto found = by_storage_.find(storage);
-  if (found == by_storage_.end() || found->second.alone()) return false;
-  if (!of_elements || !has_extent(target)) return true;
-  const Extent written(target);
-  for (Link* at = found->second.after; at != &found->second; at = at->after) {
-    const at::Tensor& saved = static_cast<Save*>(at)->saved();
-    if (!saved.defined() || !has_extent(saved) || counter_of(saved) == counter_of(target)) return true;
-    if (Extent(saved).may_meet(written)) return true;
-  }
-  return false;
 }
 
 void Queue::hand_out(Save* save, std::vector<Save*>& taken) {
@@ -362,6 +300,16 @@ Save* Queue::take_one(bool newest) {
 }
 
 PyObject* record_of(Save* save) {
+  bool noted = false;
+  {
+    Locked locked;
+    noted = save->noted != nullptr;
+  }
+  if (noted) save->queue->catch_up(true);
+  return unfiled_record_of(save);
+}
+
+PyObject* unfiled_record_of(Save* save) {
   PyObject* known = save->record.load(std::memory_order_acquire);
   if (known != nullptr) return known;
   drop_now();

@@ -15,6 +15,8 @@
 namespace unclobber::saves {
 
 class Queue;
+struct Journal;
+struct Noted;
 
 // Saves of one storage, or the ones that no write has looked up yet; oldest first.
 struct Link {
@@ -55,6 +57,8 @@ struct Save : Link, Pooled<Save> {
   stacks::Operation* operation = nullptr;
   // Its SavedTensor, once Python needed one.
   std::atomic<PyObject*> record{nullptr};
+  // What noted writes did to it; under `Locked`. NULL if there was none.
+  std::unique_ptr<Noted> noted;
   // Instead of all that: a weak reference that Python has put on the queue. The queue alone owns such an entry.
   PyObject* entry = nullptr;
   int64_t version = 0;
@@ -64,6 +68,7 @@ struct Save : Link, Pooled<Save> {
   bool queued = false;
 
   Save();
+  ~Save();
   // The alias, or the tensor that stands for it; undefined if the record has them. Under `Locked`.
   const at::Tensor& saved() const { return alias.defined() ? alias : held; }
   // Make the alias if it is not made. Under `Locked`.
@@ -72,6 +77,24 @@ struct Save : Link, Pooled<Save> {
   bool use();
   void leave();
 };
+
+// Bytes of overwritten values that are kept now, and the most there ever were.
+struct Account {
+  std::atomic<int64_t> kept{0};
+  std::atomic<int64_t> peak{0};
+  void add(int64_t nbytes);
+  void remove(int64_t nbytes) { kept.fetch_sub(nbytes); }
+};
+
+// The saves of one storage, and the writes to it that Python has not been shown, if there are any.
+struct Shelf : Link {
+  std::unique_ptr<Journal> journal;
+  Shelf();
+  ~Shelf();
+};
+
+// What a write does to the saves of its storage: nothing, something to be noted here, or something for Python.
+enum class Meets { kNone, kNoted, kPython };
 
 // A session's saves, in place of the Python core's `Ledger.pending`. All but its counts is under `Locked`.
 class Queue {
@@ -89,9 +112,20 @@ class Queue {
   void drop(Save* save);
   // What is queued goes under its storage.
   void index();
-  // Whether a save of this storage, to which `target` belongs, may be among them. If `of_elements`, the write changes
+  // What a write to `target`, which belongs to this storage, does to the saves among them. If `of_elements`, it changes
   // elements of `target` and nothing else: then no save counts of which it changes neither a byte nor the counter.
-  bool has(c10::StorageImpl* storage, const at::Tensor& target, bool of_elements);
+  Meets meets(c10::StorageImpl* storage, const at::Tensor& target, bool of_elements);
+  // Note such a write just before it runs. Takes over a use of `stack`, and the reference `actor`. False if only Python
+  // can. `dropped` gets what must be let go of before the write, without `Locked`.
+  bool note_write(c10::StorageImpl* storage, const at::Tensor& target, PyObject* operation, stacks::Stack* stack,
+                  PyObject* actor, std::vector<at::Tensor>& dropped);
+  // Let Python file what is noted; if it `waits`, also what another thread is filing now. The interpreter's lock is held.
+  void catch_up(bool waits = false);
+  // [(key, saves, writes)] of each storage with noted writes; these saves leave the queue. A save is (record, number of
+  // writes before it, whether its counter had moved, original); a dead one has its stack in place of the record.
+  Owned drain();
+  size_t noted() const { return noted_.load(std::memory_order_relaxed); }
+  size_t written() const { return written_.load(std::memory_order_relaxed); }
   // Take the saves of a storage, oldest first, and all whose storage only Python can find, or must know:
   // Python's own entries, tensors without plain memory, and memory that torch has not allocated.
   // Take all saves if `storage` is NULL.
@@ -113,18 +147,26 @@ class Queue {
   void report_all_writes() { reports_all_writes_.store(true, std::memory_order_relaxed); }
   void noted_death() { died_.store(died() + 1, std::memory_order_relaxed); }
 
-  // need(saved) and the unpack hook in Python; these change under the interpreter's lock.
+  const std::shared_ptr<Account> account = std::make_shared<Account>();
+  bool keeps_originals = false;
+
+  // need(saved), the unpack hook in Python, and catch_up(); these change under the interpreter's lock.
   PyObject* need = nullptr;
   PyObject* unpack = nullptr;
+  PyObject* file_noted = nullptr;
 
  private:
+  // A noted save has died: its storage's writes are forgotten with the last one.
+  void forget_noted(Save* save);
   void hand_out(Save* save, std::vector<Save*>& taken);
 
   Link queue_;
-  std::unordered_map<c10::StorageImpl*, Link> by_storage_;
+  std::unordered_map<c10::StorageImpl*, Shelf> by_storage_;
   std::atomic<size_t> live_{0};
   std::atomic<size_t> entries_{0};
   std::atomic<size_t> died_{0};
+  std::atomic<size_t> noted_{0};    // journals
+  std::atomic<size_t> written_{0};  // writes that were ever noted
   std::atomic<bool> reports_all_writes_{false};
 };
 
@@ -147,8 +189,10 @@ bool is_kept_itself(const at::Tensor& tensor);
 // An alias of the tensor, made so that the program's modes see only what torch itself would do.
 at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself);
 
-// The SavedTensor of a save that the caller uses, under the interpreter's lock. Borrowed.
+// The SavedTensor of a save that the caller uses, with the writes to it. Under the interpreter's lock. Borrowed.
 PyObject* record_of(Save* save);
+// The same while these are being filed.
+PyObject* unfiled_record_of(Save* save);
 
 // torch's hooks for one save of a session. `sees`: whether the thread observes writes from the save on.
 std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees);

@@ -228,16 +228,45 @@ void learn(PyObject* library, PyObject* package) {
   Py_XDECREF(std::exchange(ours, Py_NewRef(package)));
 }
 
-PyObject* of_program(PyObject*, PyObject*) {
+namespace {
+
+// Frames from the innermost one outside of this package on: as many as the program's stack has.
+struct Programs {
   unclobber_frame all[kAboveProgram + kUsual + kDeepest];
-  int more = 0, above = 0;
-  const int walked = unclobber_walk(PyThreadState_Get(), all, kAboveProgram + kUsual + kDeepest, &more);
-  while (above < walked && is_ours(all[above])) above++;
-  const unclobber_frame* frames = all + above;
-  const int total = std::min(walked - above, kUsual + kDeepest);
-  int count = std::min(total, kUsual);
-  if (total > kUsual && all_librarys(frames, count)) count = down_to_program(frames, total);
-  return tuple_of(frames, count).release();
+  const unclobber_frame* frames = all;
+  int count = 0;
+
+  Programs() {
+    PyThreadState* thread = PyGILState_GetThisThreadState();
+    int more = 0, above = 0;
+    int walked = unclobber_walk(thread, all, kUsual + 1, &more);
+    if (walked > kUsual || (walked > 0 && is_ours(all[0]))) {
+      walked = unclobber_walk(thread, all, kAboveProgram + kUsual + kDeepest, &more);
+    }
+    while (above < walked && is_ours(all[above])) above++;
+    frames = all + above;
+    const int total = std::min(walked - above, kUsual + kDeepest);
+    count = std::min(total, kUsual);
+    if (total > kUsual) {
+      count = with_gil([&] { return all_librarys(frames, kUsual) ? down_to_program(frames, total) : kUsual; });
+    }
+  }
+};
+
+}  // namespace
+
+Stack* of_programs() {
+  const Programs programs;
+  return the(recent, programs.frames, programs.count);
+}
+
+void leave(Stack* stack) { stack->uses.fetch_sub(1, std::memory_order_release); }
+
+PyObject* tuple_of(const Stack* stack) { return tuple_of(stack->frames, stack->count).release(); }
+
+PyObject* of_program(PyObject*, PyObject*) {
+  const Programs programs;
+  return tuple_of(programs.frames, programs.count).release();
 }
 
 void sweep(bool all) {

@@ -48,6 +48,16 @@ Operation* newest();
 // is_library(code): as in `unclobber.source.sites`. Files of this package begin with `ours`.
 void learn(PyObject* is_library, PyObject* ours);
 
+// The stack from the innermost frame outside of this package on, with a use for the caller. The interpreter's lock is
+// held, or will be taken for a stack that is new.
+Stack* of_programs();
+
+// Give a use back.
+void leave(Stack* stack);
+
+// (code, lasti, code, lasti, ...); a new reference.
+PyObject* tuple_of(const Stack* stack);
+
 // of_program(): what `unclobber.source.frames.of_program` does.
 PyObject* of_program(PyObject* module, PyObject* nothing);
 

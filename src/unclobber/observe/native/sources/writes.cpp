@@ -17,8 +17,11 @@
 #include <memory>
 #include <vector>
 
+#include "functions.h"
+#include "journal.h"
 #include "queue.h"
 #include "saves.h"
+#include "views.h"
 
 namespace torch::jit {
 // torch/csrc/jit/python/pybind_utils.h, which takes longer to compile than all of this
@@ -90,17 +93,33 @@ bool is_known(PyObject* container, PyObject* key) {
   return in == 1;
 }
 
-// Whether one of the `values` of a list's objects is a tensor of this storage.
-bool any_value_in(PyObject* followed, c10::StorageImpl* storage) {
+// Whether one of the `values` of an object is a tensor of this storage.
+bool any_value_in(PyObject* log, c10::StorageImpl* storage) {
   static PyObject* name = PyUnicode_InternFromString("values");
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(followed); i++) {
-    Owned values = must(PyObject_GetAttr(PyList_GET_ITEM(followed, i), name));
-    Owned all = must(PySequence_Fast(values.get(), "a sequence is expected"));
-    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(all.get()); j++) {
-      PyObject* value = PySequence_Fast_GET_ITEM(all.get(), j);
-      if (!THPVariable_Check(value)) continue;
-      const at::Tensor& tensor = THPVariable_Unpack(value);
-      if (!saves::is_usual(tensor) || saves::storage_of(tensor) == storage) return true;
+  Owned values = must(PyObject_GetAttr(log, name));
+  Owned all = must(PySequence_Fast(values.get(), "a sequence is expected"));
+  for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(all.get()); j++) {
+    PyObject* value = PySequence_Fast_GET_ITEM(all.get(), j);
+    if (!THPVariable_Check(value)) continue;
+    const at::Tensor& tensor = THPVariable_Unpack(value);
+    if (!saves::is_usual(tensor) || saves::storage_of(tensor) == storage) return true;
+  }
+  return false;
+}
+
+// Whether one of a list's logs must be told of a write to this storage in Python; if not, those of custom Functions
+// note it here. `shifts`: as `FollowedWrite.shifts`.
+bool is_followed(PyObject* logs, c10::StorageImpl* storage, PyObject* packet, bool shifts) {
+  for (const bool notes : {false, true}) {
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(logs); i++) {
+      Owned log = Owned::borrowed(PyList_GET_ITEM(logs, i));
+      bool computed = false;
+      if (!functions::is_forward(log.get())) {
+        if (!notes && any_value_in(log.get(), storage)) return true;
+      } else if (functions::follows(log.get(), storage, &computed)) {
+        if (computed) return true;
+        if (notes) functions::note(log.get(), storage, packet, shifts);
+      }
     }
   }
   return false;
@@ -112,34 +131,78 @@ bool may_be_missed(const at::Tensor& target) {
   return target.is_view() && (c10::GradMode::is_enabled() || target._base().requires_grad());
 }
 
+// Whether the derivative of a write by the old value is 1: as `_shifts` in unclobber/observe/hooks/write_log.py.
+bool shifts(PyObject* packet, const at::Tensor& target, const Stack& stack, size_t first) {
+  if (stack.size() - first < 2) return false;
+  const c10::IValue& value = stack[first + 1];
+  const bool is_tensor = value.isTensor() && value.toTensor().defined();
+  if (PyUnicode_CompareWithASCIIString(packet, "copy_") != 0) {
+    const bool adds = PyUnicode_CompareWithASCIIString(packet, "add_") == 0 ||
+                      PyUnicode_CompareWithASCIIString(packet, "sub_") == 0;
+    return adds && !(is_tensor && value.toTensor().requires_grad());
+  }
+  if (!is_tensor) return false;
+  const at::Tensor& other = value.toTensor();
+  return saves::is_usual(other) && saves::storage_of(other) == saves::storage_of(target) &&
+         other.storage_offset() == target.storage_offset() && other.sizes() == target.sizes() &&
+         other.strides() == target.strides();
+}
+
+// Note a write for a ledger; false if only Python can.
+bool note(const Listener& one, c10::StorageImpl* storage, const at::Tensor& target, PyObject* packet,
+          saves::Meets meets) {
+  if (meets == saves::Meets::kNoted) {
+    bool is_step = false;
+    PyObject* actor = saves::actor(&is_step);
+    if (is_step) return false;
+    std::vector<at::Tensor> dropped;
+    stacks::Stack* stack = stacks::of_programs();
+    bool noted = false;
+    {
+      Locked locked;
+      noted = one.queue->note_write(storage, target, packet, stack, actor, dropped);
+    }
+    if (!noted) {
+      stacks::leave(stack);
+      drop_later(actor);
+      return false;
+    }
+  }
+  if (may_be_missed(target)) views::note(target, packet, stacks::of_programs());
+  return true;
+}
+
 // Whether the listener must be notified of a write to `target`: `Ledger.before_write` ignores all others.
-bool concerns(const Listener& one, const at::Tensor& target, bool plain, bool of_elements, const Stack& stack,
-              size_t first) {
+bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, bool plain, bool of_elements,
+              const Stack& stack, size_t first) {
   if (!any_waiting(one) && !any_followed(one) && !(plain && one.follows_views && target.requires_grad())) return false;
   if (!saves::is_usual(target)) return true;
   c10::StorageImpl* storage = saves::storage_of(target);
   if (one.follows_values && PyList_Check(one.watched)) {
-    return with_gil([&] { return any_value_in(one.watched, storage); });
+    return with_gil([&] { return is_followed(one.watched, storage, packet, shifts(packet, target, stack, first)); });
   }
   if (one.queue == nullptr || one.queue->reports_all_writes()) return true;
   if (storage == nullptr || !storage->resizable()) return true;
   if (saves::holders_of(storage) == 1) return false;  // a save holds it by an alias
+  saves::Meets meets;
   {
     Locked locked;
-    if (one.queue->has(storage, target, of_elements)) return true;
+    meets = one.queue->meets(storage, target, of_elements);
   }
-  if (may_be_missed(target)) return true;
+  if (meets == saves::Meets::kPython) return true;
   for (size_t i = first; i < stack.size(); i++) {  // it may read what it overwrites
     if (!stack[i].isTensor()) continue;
     const at::Tensor& other = stack[i].toTensor();
     if (!other.defined() || other.is_same(target)) continue;
     if (!other.has_storage() || saves::storage_of(other) == storage) return true;
   }
-  if (!any_followed(one)) return false;
-  return with_gil([&] {
-    Owned key = must(PyLong_FromVoidPtr(storage));
-    return is_known(one.watched, key.get()) || is_known(one.logs, key.get());
-  });
+  if (any_followed(one) && with_gil([&] {
+        Owned key = must(PyLong_FromVoidPtr(storage));
+        return is_known(one.watched, key.get()) || is_known(one.logs, key.get());
+      })) {
+    return true;
+  }
+  return (meets == saves::Meets::kNoted || may_be_missed(target)) && !note(one, storage, target, packet, meets);
 }
 
 bool is_default(const c10::Argument& argument, const c10::IValue& value) {
@@ -204,7 +267,6 @@ class Told {
       of_elements_ = of_elements_ || (plain && PyUnicode_CompareWithASCIIString(packet, name) == 0);
     }
   }
-  ~Told() { drop_later(packet_); }
   Told(const Told&) = delete;
   Told& operator=(const Told&) = delete;
 
@@ -214,7 +276,7 @@ class Told {
     const size_t first = stack.size() - op.schema().arguments().size();
     std::unique_ptr<Call> call;
     auto ask = [&](const Listener& one, const at::Tensor& target) {
-      if (!concerns(one, target, plain_, of_elements_, stack, first)) return;
+      if (!concerns(one, target, packet_, plain_, of_elements_, stack, first)) return;
       with_gil([&] {
         const Unseen unseen;
         Owned tensor = must(THPVariable_Wrap(target));
@@ -265,7 +327,7 @@ class Told {
     }
   }
 
-  PyObject* packet_;
+  PyObject* packet_;  // an interned name; never dropped, because notes refer to it
   std::vector<size_t> written_;
   bool plain_;
   bool of_elements_ = false;  // only for frequent ones: others may change sizes, strides or memory

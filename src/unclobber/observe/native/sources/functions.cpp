@@ -1,0 +1,525 @@
+#include "functions.h"
+
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <structmember.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "saves.h"
+#include "stacks.h"
+
+namespace unclobber::functions {
+
+namespace {
+
+// What Python hands over, by name; owned for the life of the process.
+enum Part {
+  kContext,       // the class above every ctx
+  kInherited,     // its own `__init__`
+  kBegin,         // Python's `__init__` and `__setattr__` of a ctx, and `__get__` of a method
+  kSetAttribute,
+  kBind,
+  kMethod,        // the class of a method that stands in for the program's
+  kPrepare,       // prepare(function): put such methods into its class; False for the compiler's
+  kSet,           // set(forward, ctx, name, value)
+  kNote,          // note(forward, result)
+  kLog,           // log(arguments): a WriteLog
+  kWrite,         // write(key, operation, stack, before, shifts): one of its writes
+  kNoSetup,       // `setup_context` of a Function that has none
+  kIgnored,       // names of attributes of a ctx
+  kAtoms,         // types in which no tensor can lie
+  kFollowed,      // the list of logs
+  kReceiver,      // receiver(): the conflicts of this thread's innermost session, or None
+  kCurrent,       // current(): the backward that this thread works for, or None
+  kStashes,       // the dict of what `forward` left on a ctx
+  kAlone,         // the use counts of a gradient, and of its base, that no one else waits for; None if unknown
+  kBaseAlone,
+  kParts,
+};
+constexpr const char* kNames[kParts] = {
+    "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
+    "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "alone", "base_alone"};
+PyObject* parts[kParts] = {};
+bool runs = false;  // under the interpreter's lock
+
+PyObject *name_forward, *name_setup, *name_class, *name_own, *name_bind, *name_name,
+    *name_dirty, *name_module, *name_paused;
+
+Owned attribute(PyObject* object, PyObject* name) { return must(PyObject_GetAttr(object, name)); }
+
+bool is_in(PyObject* set, PyObject* item) {
+  const int in = PySet_Contains(set, item);
+  must(in);
+  return in == 1;
+}
+
+// A write to an argument of which nothing else is to be known.
+struct Write {
+  c10::StorageImpl* storage;
+  PyObject* operation;
+  stacks::Stack* stack;
+  bool shifts;
+};
+
+// A call of `apply`, from its ctx to the end of `forward` and `setup_context`; it is called in place of these.
+struct Forward {
+  PyObject_HEAD
+  vectorcallfunc call;
+  PyObject *conflicts, *function, *args, *method, *attributes, *dirty, *log;
+  PyObject* const* given;  // the arguments while `forward` runs
+  Py_ssize_t count;
+  std::vector<Write>* writes;
+  bool in_two, recorded, in_setup;
+};
+PyTypeObject* type = nullptr;
+thread_local PyObject* applying = nullptr;                 // owned; about to look a method up in its class
+thread_local std::vector<Forward*> running;
+
+Forward* of(PyObject* self) { return reinterpret_cast<Forward*>(self); }
+
+void set_applying(PyObject* stolen) {
+  PyObject* old = std::exchange(applying, stolen);
+  Py_XDECREF(old);
+}
+
+PyObject* arguments_of(Forward* self) {
+  if (self->args == nullptr) {
+    Owned made = must(PyTuple_New(self->count));
+    for (Py_ssize_t i = 0; i < self->count; i++) PyTuple_SET_ITEM(made.get(), i, Py_NewRef(self->given[i]));
+    self->args = made.release();
+  }
+  return self->args;
+}
+
+// Its WriteLog, which gets the writes so far, and takes its place in the list of logs.
+PyObject* log_of(PyObject* self) {
+  Forward* forward = of(self);
+  if (forward->log != nullptr) return forward->log;
+  Owned log = must(PyObject_CallOneArg(parts[kLog], arguments_of(forward)));
+  Owned writes = must(PyObject_GetAttrString(log.get(), "writes"));
+  for (size_t i = 0; forward->writes != nullptr && i < forward->writes->size(); i++) {
+    const Write& write = (*forward->writes)[i];
+    Owned fields = must(Py_BuildValue("(NONOO)", PyLong_FromVoidPtr(write.storage), write.operation,
+                                      stacks::tuple_of(write.stack), Py_None, write.shifts ? Py_True : Py_False));
+    must(PyList_Append(writes.get(), must(PyObject_CallObject(parts[kWrite], fields.get())).get()));
+  }
+  forward->log = log.release();
+  PyObject* list = parts[kFollowed];
+  for (Py_ssize_t i = PyList_GET_SIZE(list); i-- > 0;) {
+    if (PyList_GET_ITEM(list, i) == self) {
+      must(PyList_SetItem(list, i, Py_NewRef(forward->log)));
+      break;
+    }
+  }
+  return forward->log;
+}
+
+void follow(PyObject* self) {
+  PyObject* log = of(self)->log;
+  must(PyList_Append(parts[kFollowed], log == nullptr ? self : log));
+}
+
+void follow_no_more(PyObject* self) {
+  PyObject *list = parts[kFollowed], *log = of(self)->log;
+  for (Py_ssize_t i = PyList_GET_SIZE(list); i-- > 0;) {
+    PyObject* one = PyList_GET_ITEM(list, i);
+    if (one == self || (log != nullptr && one == log)) {
+      PyList_SetSlice(list, i, i + 1, nullptr);
+      return;
+    }
+  }
+}
+
+PyObject* called(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  Forward* forward = of(self);
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  if (!forward->in_setup) {
+    const Py_ssize_t own = forward->in_two || count == 0 ? 0 : 1;  // the ctx comes first
+    forward->given = args + own;
+    forward->count = count - own;
+    if (forward->in_two) arguments_of(forward);
+  }
+  // the program's own look-ups in the method get its own methods
+  set_applying(nullptr);
+  follow(self);
+  running.push_back(forward);
+  PyObject* made = PyObject_Vectorcall(forward->method, args, flags, names);
+  {
+    PyObject *kind, *value, *trace;
+    PyErr_Fetch(&kind, &value, &trace);
+    follow_no_more(self);
+    running.pop_back();
+    if (made == nullptr) forward->given = nullptr;
+    PyErr_Restore(kind, value, trace);
+  }
+  Owned result = must(made);
+  if (forward->in_two && !forward->in_setup) {
+    forward->in_setup = true;
+    set_applying(Py_NewRef(self));
+  } else if (forward->attributes != nullptr || forward->log != nullptr || PyTuple_GET_SIZE(forward->dirty) != 0) {
+    arguments_of(forward);
+    PyObject* returned = forward->in_two && count > 2 ? args[2] : result.get();
+    must(PyObject_CallFunctionObjArgs(parts[kNote], self, returned, nullptr));
+  }
+  forward->given = nullptr;
+  return result.release();
+}
+
+PyObject* call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  Owned alive = Owned::borrowed(self);
+  return guarded([&] { return called(self, args, flags, names); }, static_cast<PyObject*>(nullptr));
+}
+
+// The ctx's `__init__`, which `apply` calls first: `forward` is next.
+PyObject* begin(PyObject* ctx, PyObject*) {
+  if (!runs) return must(PyObject_CallOneArg(parts[kBegin], ctx)).release();
+  must(PyObject_CallOneArg(parts[kInherited], ctx));
+  Owned conflicts = must(PyObject_CallNoArgs(parts[kReceiver]));
+  if (conflicts.get() == Py_None) return Py_NewRef(Py_None);
+  Owned function = attribute(reinterpret_cast<PyObject*>(Py_TYPE(ctx)), name_class);
+  if (!PyType_Check(function.get())) return Py_NewRef(Py_None);
+  PyObject* own = reinterpret_cast<PyTypeObject*>(function.get())->tp_dict;
+  const bool in_two = attribute(function.get(), name_setup).get() != parts[kNoSetup];
+  PyObject* method = PyDict_GetItemWithError(own, name_forward);
+  PyObject* setup = in_two ? PyDict_GetItemWithError(own, name_setup) : method;
+  if (method == nullptr || setup == nullptr || !is_of(method, parts[kMethod]) || !is_of(setup, parts[kMethod])) {
+    Owned prepared = must(PyObject_CallOneArg(parts[kPrepare], function.get()));
+    if (prepared.get() == Py_False) return Py_NewRef(Py_None);
+  }
+  Owned made = must(type->tp_alloc(type, 0));
+  Forward* forward = of(made.get());
+  forward->call = call;
+  forward->conflicts = conflicts.release();
+  forward->function = function.release();
+  forward->dirty = PyTuple_New(0);
+  forward->in_two = in_two;
+  forward->recorded = c10::GradMode::is_enabled();
+  set_applying(made.release());
+  return Py_NewRef(Py_None);
+}
+
+// The ctx's `__setattr__`: sets the attribute as torch does, and notes it for the innermost running `forward`.
+PyObject* set_attribute(PyObject* ctx, PyObject* const* args, Py_ssize_t count) {
+  return guarded(
+      [&] {
+        if (count != 2) {
+          PyErr_SetString(PyExc_TypeError, "__setattr__ takes a name and a value");
+          throw python_error();
+        }
+        static PyObject* plainly = reinterpret_cast<PyObject*>(&PyBaseObject_Type);
+        static PyObject* name = PyUnicode_InternFromString("__setattr__");
+        // looked up each time, because the program may replace it in a class above meanwhile
+        PyObject* mro = Py_TYPE(ctx)->tp_mro;
+        bool usual = runs, above = false;
+        for (Py_ssize_t i = 0; usual && i < PyTuple_GET_SIZE(mro); i++) {
+          PyObject* one = PyTuple_GET_ITEM(mro, i);
+          if (one == plainly) break;
+          if (above && PyDict_Contains(reinterpret_cast<PyTypeObject*>(one)->tp_dict, name) != 0) usual = false;
+          above = above || one == parts[kContext];
+        }
+        if (!usual) {
+          return must(PyObject_CallFunctionObjArgs(parts[kSetAttribute], ctx, args[0], args[1], nullptr)).release();
+        }
+        must(PyObject_GenericSetAttr(ctx, args[0], args[1]));
+        auto* kind = reinterpret_cast<PyObject*>(Py_TYPE(args[1]));
+        if (running.empty() || is_in(parts[kAtoms], kind) || is_in(parts[kIgnored], args[0])) return Py_NewRef(Py_None);
+        if (PyTuple_CheckExact(args[1])) {
+          bool holds = PyTuple_GET_SIZE(args[1]) > 1000;  // as `_nested.MOST`
+          for (Py_ssize_t i = 0; !holds && i < PyTuple_GET_SIZE(args[1]); i++) {
+            holds = !is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(PyTuple_GET_ITEM(args[1], i))));
+          }
+          if (!holds && PyUnicode_Compare(args[0], name_dirty) != 0) return Py_NewRef(Py_None);
+        }
+        auto* forward = reinterpret_cast<PyObject*>(running.back());
+        return must(PyObject_CallFunctionObjArgs(parts[kSet], forward, ctx, args[0], args[1], nullptr)).release();
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
+// __get__(method, instance, owner) of a method that stands in for the program's: torch's own call gets the `Forward`.
+PyObject* bind(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  return guarded(
+      [&] {
+        if (!runs || count != 3) {
+          return must(PyObject_Vectorcall(parts[kBind], args, static_cast<size_t>(count), nullptr)).release();
+        }
+        Owned method = attribute(args[0], name_bind);
+        if (method.get() == Py_None) {
+          method = attribute(args[0], name_own);
+        } else {
+          method = must(PyObject_CallFunctionObjArgs(method.get(), args[1], args[2], nullptr));
+        }
+        if (applying == nullptr || of(applying)->function != args[2]) return method.release();
+        Owned name = attribute(args[0], name_name);
+        const int other = PyUnicode_Compare(name.get(), of(applying)->in_setup ? name_setup : name_forward);
+        if (other != 0) return method.release();
+        PyObject* old = std::exchange(of(applying)->method, method.release());
+        Py_XDECREF(old);
+        return Py_NewRef(applying);
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Forward* one = of(self);
+  Py_VISIT(Py_TYPE(self));
+  for (PyObject* part : {one->conflicts, one->function, one->args, one->method, one->attributes, one->dirty, one->log}) {
+    Py_VISIT(part);
+  }
+  return 0;
+}
+
+int clear(PyObject* self) {
+  Forward* one = of(self);
+  for (PyObject** part : {&one->conflicts, &one->function, &one->args, &one->method, &one->attributes, &one->dirty,
+                          &one->log}) {
+    Py_CLEAR(*part);
+  }
+  return 0;
+}
+
+void dealloc(PyObject* self) {
+  PyTypeObject* own = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear(self);
+  if (of(self)->writes != nullptr) {
+    for (const Write& write : *of(self)->writes) {
+      Py_DECREF(write.operation);
+      stacks::leave(write.stack);
+    }
+    delete of(self)->writes;
+  }
+  own->tp_free(self);
+  Py_DECREF(own);
+}
+
+PyObject* get_log(PyObject* self, void*) {
+  return guarded([&] { return Py_NewRef(log_of(self)); }, static_cast<PyObject*>(nullptr));
+}
+PyObject* get_attributes(PyObject* self, void*) {
+  Forward* one = of(self);
+  if (one->attributes == nullptr) one->attributes = PyDict_New();
+  Py_XINCREF(one->attributes);
+  return one->attributes;
+}
+
+PyMemberDef members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Forward, call), READONLY, nullptr},
+    {"conflicts", T_OBJECT, offsetof(Forward, conflicts), READONLY, nullptr},
+    {"function", T_OBJECT, offsetof(Forward, function), READONLY, nullptr},
+    {"args", T_OBJECT, offsetof(Forward, args), READONLY, nullptr},
+    {"dirty", T_OBJECT, offsetof(Forward, dirty), 0, nullptr},
+    {"recorded", T_BOOL, offsetof(Forward, recorded), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyGetSetDef computed[] = {
+    {"log", get_log, nullptr, "Its WriteLog, from now on in its place.", nullptr},
+    {"attributes", get_attributes, nullptr, "The ctx, and where attributes were set, by its identity.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+PyType_Slot slots[] = {
+    {Py_tp_doc, const_cast<char*>("A call of `apply`, called in place of the Function's methods.")},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {Py_tp_members, members},
+    {Py_tp_getset, computed},
+    {0, nullptr},
+};
+PyType_Spec spec = {"_unclobber_native.Forward", sizeof(Forward), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
+                        Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                    slots};
+
+// --- backward --------------------------------------------------------------------------------------------
+
+// Backward(original, slowly): called with the ctx and the gradients, in place of torch's own call of a `backward`.
+struct Backward {
+  PyObject_HEAD
+  vectorcallfunc call;
+  PyObject* original;
+  PyObject* slowly;  // what Python would call instead: it reports what may be to be reported
+};
+
+// Whether no other consumer waits for a gradient, nor for the memory that it is a view of: `gradients._shared`.
+bool is_alone(PyObject* gradient) {
+  if (!THPVariable_Check(gradient)) return true;
+  const at::Tensor& tensor = THPVariable_Unpack(gradient);
+  if (!PyLong_Check(parts[kAlone]) || !PyLong_Check(parts[kBaseAlone])) return false;
+  if (static_cast<long>(tensor.use_count()) > PyLong_AsLong(parts[kAlone])) return false;
+  if (!tensor.is_view()) return true;
+  return static_cast<long>(tensor._base().use_count()) <= PyLong_AsLong(parts[kBaseAlone]);
+}
+
+// Whether torch's call needs no more observing than that the thread sees writes.
+bool is_usual(PyObject* const* args, Py_ssize_t count) {
+  if (!runs || count == 0 || PyDict_GET_SIZE(parts[kStashes]) != 0) return false;
+  Owned call = must(PyObject_CallNoArgs(parts[kCurrent]));
+  const bool paused = call.get() != Py_None && attribute(call.get(), name_paused).get() == Py_True;
+  Owned function = attribute(reinterpret_cast<PyObject*>(Py_TYPE(args[0])), name_class);
+  Owned module = attribute(function.get(), name_module);
+  if (!PyUnicode_Check(module.get()) || std::strncmp(PyUnicode_AsUTF8(module.get()), "torch._functorch.", 17) == 0) return false;
+  if (!c10::GradMode::is_enabled()) {
+    for (Py_ssize_t i = 1; i < count; i++) {
+      if (!is_alone(args[i])) return false;
+    }
+  }
+  if (paused) c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true);
+  return true;
+}
+
+thread_local std::vector<std::pair<PyObject* const*, Py_ssize_t>> handed;
+
+PyObject* run_backward(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  auto* one = reinterpret_cast<Backward*>(self);
+  const Py_ssize_t count = PyVectorcall_NARGS(flags);
+  return guarded(
+      [&] {
+        if (names != nullptr || !is_usual(args, count)) {
+          return must(PyObject_Vectorcall(one->slowly, args, flags, names)).release();
+        }
+        struct Handed {
+          Handed(PyObject* const* args, Py_ssize_t count) { handed.emplace_back(args + 1, count - 1); }
+          ~Handed() { handed.pop_back(); }
+        } now(args, count);
+        return must(PyObject_Vectorcall(one->original, args, flags, names)).release();
+      },
+      static_cast<PyObject*>(nullptr));
+}
+
+PyObject* make_backward(PyTypeObject* own, PyObject* arguments, PyObject*) {
+  PyObject *original, *slowly;
+  if (!PyArg_ParseTuple(arguments, "OO", &original, &slowly)) return nullptr;
+  PyObject* self = own->tp_alloc(own, 0);
+  if (self == nullptr) return nullptr;
+  auto* one = reinterpret_cast<Backward*>(self);
+  one->call = run_backward;
+  one->original = Py_NewRef(original);
+  one->slowly = Py_NewRef(slowly);
+  return self;
+}
+
+int traverse_backward(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(reinterpret_cast<Backward*>(self)->original);
+  Py_VISIT(reinterpret_cast<Backward*>(self)->slowly);
+  return 0;
+}
+
+int clear_backward(PyObject* self) {
+  Py_CLEAR(reinterpret_cast<Backward*>(self)->original);
+  Py_CLEAR(reinterpret_cast<Backward*>(self)->slowly);
+  return 0;
+}
+
+void dealloc_backward(PyObject* self) {
+  PyTypeObject* own = Py_TYPE(self);
+  PyObject_GC_UnTrack(self);
+  clear_backward(self);
+  own->tp_free(self);
+  Py_DECREF(own);
+}
+
+PyMemberDef members_of_backward[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Backward, call), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyType_Slot slots_of_backward[] = {
+    {Py_tp_doc, const_cast<char*>("Backward(original, slowly): torch's call of a Function's `backward`, observed.")},
+    {Py_tp_new, reinterpret_cast<void*>(make_backward)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc_backward)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse_backward)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear_backward)},
+    {Py_tp_members, members_of_backward},
+    {0, nullptr},
+};
+PyType_Spec spec_of_backward = {"_unclobber_native.Backward", sizeof(Backward), 0,
+                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+                                slots_of_backward};
+
+PyMethodDef begin_def = {"__init__", entry<begin>, METH_NOARGS, nullptr};
+PyMethodDef set_attribute_def = {"__setattr__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_attribute)),
+                                 METH_FASTCALL, nullptr};
+PyMethodDef bind_def = {"__get__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(bind)), METH_FASTCALL, nullptr};
+
+}  // namespace
+
+void add_to(PyObject* module) {
+  struct {
+    PyObject** place;
+    const char* name;
+  } names[] = {{&name_forward, "forward"}, {&name_setup, "setup_context"}, {&name_class, "_forward_cls"},
+               {&name_own, "own"}, {&name_bind, "_bind"},
+               {&name_name, "name"}, {&name_dirty, "dirty_tensors"}, {&name_module, "__module__"},
+               {&name_paused, "paused"}};
+  for (auto& [place, name] : names) *place = must(PyUnicode_InternFromString(name)).release();
+  type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&spec)).release());
+  must(PyModule_AddObjectRef(module, "Backward", must(PyType_FromSpec(&spec_of_backward)).get()));
+}
+
+PyObject* observe(PyObject*, PyObject* given) {
+  for (int part = 0; part < kParts; part++) {
+    PyObject* object = PyDict_GetItemString(given, kNames[part]);
+    if (object == nullptr) {
+      PyErr_SetString(PyExc_KeyError, kNames[part]);
+      throw python_error();
+    }
+    Owned old(std::exchange(parts[part], Py_NewRef(object)));
+  }
+  auto* context = reinterpret_cast<PyTypeObject*>(parts[kContext]);
+  Owned first = must(PyDescr_NewMethod(context, &begin_def));
+  Owned second = must(PyDescr_NewMethod(context, &set_attribute_def));
+  Owned third = must(PyCFunction_NewEx(&bind_def, nullptr, nullptr));
+  return must(PyTuple_Pack(3, first.get(), second.get(), third.get())).release();
+}
+
+PyObject* run(PyObject*, PyObject* on) {
+  runs = on == Py_True;
+  return Py_NewRef(reinterpret_cast<PyObject*>(&PyBool_Type));  // called at the end, and does nothing
+}
+
+PyObject* times_handed(PyObject*, PyObject* gradient) {
+  long times = 0;
+  for (const auto& [args, count] : handed) times += std::count(args, args + count, gradient);
+  return PyLong_FromLong(times);
+}
+
+bool is_forward(PyObject* object) { return type != nullptr && Py_TYPE(object) == type; }
+
+bool follows(PyObject* forward, c10::StorageImpl* storage, bool* computed) {
+  bool found = false;
+  const Forward* one = of(forward);
+  PyObject* const* given = one->given;
+  Py_ssize_t count = one->count;
+  if (one->args != nullptr) {
+    given = &PyTuple_GET_ITEM(one->args, 0);
+    count = PyTuple_GET_SIZE(one->args);
+  }
+  for (Py_ssize_t i = 0; given != nullptr && i < count; i++) {
+    if (!THPVariable_Check(given[i])) continue;
+    const at::Tensor& tensor = THPVariable_Unpack(given[i]);
+    if (!saves::is_usual(tensor)) {
+      *computed = found = true;  // only Python can tell
+      continue;
+    }
+    if (saves::storage_of(tensor) != storage) continue;
+    found = true;
+    if (!tensor.requires_grad()) continue;
+    *computed = *computed || !(tensor.is_view() ? tensor._base().is_leaf() : tensor.is_leaf());
+  }
+  return found;
+}
+
+void note(PyObject* forward, c10::StorageImpl* storage, PyObject* operation, bool shifts) {
+  Forward* one = of(forward);
+  if (one->writes == nullptr) one->writes = new std::vector<Write>;
+  one->writes->push_back({storage, Py_NewRef(operation), stacks::of_programs(), shifts});
+}
+
+}  // namespace unclobber::functions
