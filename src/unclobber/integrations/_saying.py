@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
 
-from ..report import guard_lines
+from ..main_module import is_default_hook
+from ..model import Finding, InplaceError, Report
+from ..repair import with_candidates
+from ..report import FORMATS, guard_lines, options_for, rendered
 from ..session import Session
 
 
@@ -22,3 +29,48 @@ def say(text: str) -> None:
 def say_restored(session: Session) -> None:
     """Print how many values a guarded session gave back, and for which lines."""
     say("\n".join(guard_lines(session.report())))
+
+
+def story(finding: Finding, reported: Sequence[Finding]) -> str:
+    """Return the report of a finding and of the tensors that the same backward would have refused next.
+
+    Args:
+        finding: The finding of an error.
+        reported: All findings of its session.
+    """
+    same = [other for other in reported if other.ahead and other.needed == finding.needed]
+    report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
+    return rendered(FORMATS["text"], with_candidates(report, _script()), options_for(sys.stderr))
+
+
+def show_without_traceback(error: InplaceError, reported: Sequence[Finding]) -> None:
+    """Have the interpreter, or a notebook, show an error that stays uncaught as its report alone.
+
+    The error keeps its traceback, which debuggers and handlers of the program's own read.
+    """
+    error._reported = tuple(reported)  # type: ignore[attr-defined]
+    # No lambda, because a process sends its error to another one with all its attributes.
+    error._render_traceback_ = partial(_lines, error)  # type: ignore[attr-defined]
+    if is_default_hook(sys.excepthook):
+        sys.excepthook = shows_stories
+
+
+def shows_stories(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
+    """Show the report of such an error, and any other error as the interpreter does (``sys.excepthook``)."""
+    if isinstance(error, InplaceError) and hasattr(error, "_reported"):
+        say("\n".join(["", *_lines(error)]))  # the cursor may still be behind a progress bar
+    else:
+        sys.__excepthook__(kind, error, traceback)
+
+
+def _lines(error: InplaceError) -> list[str]:
+    return story(error.finding, error._reported).splitlines()  # type: ignore[attr-defined]
+
+
+def _script() -> str | None:
+    """Return the absolute path of the program's script; None for ``python -m``, ``-c`` and the interactive
+    interpreter.
+    """
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    return None if path is None or getattr(main, "__spec__", None) is not None else os.path.abspath(path)

@@ -17,9 +17,9 @@ from typing import Any, Literal, get_args
 
 import torch
 
-from ..model import Finding, UnclobberError
+from ..model import Finding, InplaceError, UnclobberError
 from ..session import Session, Watching, settings_here
-from ._saying import say_restored
+from ._saying import say_restored, show_without_traceback
 from ._sessions import by_settings
 
 Mode = Literal["watch", "guard", "strict"]
@@ -155,12 +155,18 @@ class Wrapped:
         @functools.wraps(original)
         def method(trainer: Any, *args: Any, **kwargs: Any) -> Any:
             """Run the trainer's method in the sessions of its callbacks."""
-            # A stack, because a trainer may hold several callbacks, whose sessions end in the opposite order.
-            with ExitStack() as stack:
-                for callback in self._callbacks_of(trainer):
-                    if isinstance(callback, WatchesTraining) and not callback._running:
-                        callback._begin()
-                        stack.push(callback._end)
-                return original(trainer, *args, **kwargs)
+            watching = [c for c in self._callbacks_of(trainer) if isinstance(c, WatchesTraining)]
+            try:
+                # A stack, because several callbacks' sessions end in the opposite order.
+                with ExitStack() as stack:
+                    for callback in watching:
+                        if not callback._running:
+                            callback._begin()
+                            stack.push(callback._end)
+                    return original(trainer, *args, **kwargs)
+            except InplaceError as error:
+                # The trainer's own frames, some 80 lines, would push the report off the screen.
+                show_without_traceback(error, [f for callback in watching for f in callback.findings])
+                raise
 
         return method
