@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from ._answers import did_you_mean, rate, settings_in
+
 if TYPE_CHECKING:
     from ..model import Finding
     from ..session import Session
@@ -74,25 +76,15 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if config.getini("unclobber"):
         _checked(config.getini("unclobber"), "the ini option unclobber")
-    if config.getini("unclobber_fingerprint"):
-        _share(config.getini("unclobber_fingerprint"), "the ini option unclobber_fingerprint")
+    if share := config.getini("unclobber_fingerprint"):
+        rate(share, "the ini option unclobber_fingerprint", pytest.UsageError)
 
 
 def _checked(mode: Any, where: str) -> str:
     if mode not in MODES:
-        raise pytest.UsageError(f"{where} is {mode!r}: the modes are {', '.join(MODES)}")
+        modes = ", ".join(MODES) + did_you_mean(str(mode), MODES)
+        raise pytest.UsageError(f"{where} is {mode!r}: the modes are {modes}")
     return str(mode)
-
-
-def _share(value: Any, where: str) -> float:
-    """Return a fingerprint rate from 0 to 1; raise a `UsageError` that names `where` for anything else."""
-    try:
-        share = float(value)
-    except (TypeError, ValueError):
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise pytest.UsageError(f"{where} is {value!r}: it is a number from 0 to 1")
-    return share
 
 
 class _Wanted(NamedTuple):
@@ -116,23 +108,13 @@ def _wanted(item: pytest.Item) -> _Wanted | None:
         mode, share = _of_marker(item, marker, mode, share)
     if mode == "off":
         return None
-    settings = _settings(item)
-    return _Wanted(
-        settings.mode if mode == "on" else mode,
-        settings.fingerprint if share == "" else _share(share, f"fingerprint at {item.nodeid}"),
-        settings,
+    settings = settings_in(str(item.path.parent), pytest.UsageError)
+    share = (
+        settings.fingerprint
+        if share == ""
+        else rate(share, f"fingerprint at {item.nodeid}", pytest.UsageError)
     )
-
-
-def _settings(item: pytest.Item) -> ProjectSettings:
-    """Return the settings of the project that the test's file belongs to."""
-    from ..settings import SettingsError
-    from ..settings.pyproject import settings_for
-
-    try:
-        return settings_for(str(item.path.parent))
-    except SettingsError as error:
-        raise pytest.UsageError(str(error)) from None
+    return _Wanted(settings.mode if mode == "on" else mode, share, settings)
 
 
 def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) -> tuple[str, Any]:
@@ -155,7 +137,11 @@ def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) ->
 @pytest.hookimpl(wrapper=True, trylast=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Run the test in a session. This is the innermost wrapper, so that no other plugin's code is watched."""
-    wanted = _wanted(item)
+    try:
+        wanted = _wanted(item)
+    # Raised from here, it would show the lines of this file that raised it.
+    except pytest.UsageError as error:
+        pytest.fail(str(error), pytrace=False)
     if wanted is None:
         return (yield)
     from ..model import UnclobberError, require_installed_torch

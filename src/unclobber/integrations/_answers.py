@@ -1,0 +1,39 @@
+"""Answers to a wrong option or mode. No torch is loaded, because every pytest imports this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..settings import ProjectSettings
+
+
+def rate(value: Any, where: str, error: type[Exception]) -> float:
+    """Return a fingerprint rate from 0 to 1; raise an `error` that names `where` for anything else."""
+    try:
+        share = float(value)
+    except (TypeError, ValueError):
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise error(f"{where} is {value!r}: it is a number from 0 to 1")
+    return share
+
+
+def did_you_mean(given: str, words: Iterable[str]) -> str:
+    """Return the question for the word that was probably meant, to follow a message; empty if none is."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(given, words, 1, 0.5)
+    return f". Did you mean {near[0]}?" if near else ""
+
+
+def settings_in(folder: str, error: type[Exception]) -> ProjectSettings:
+    """Return the settings of the project that a folder belongs to; raise an `error` if they are wrong."""
+    from ..settings import SettingsError
+    from ..settings.pyproject import settings_for
+
+    try:
+        return settings_for(folder)
+    except SettingsError as problem:
+        raise error(str(problem)) from None
