@@ -68,6 +68,20 @@ def test_bad_input(inputs, words, parts):
     assert not (inputs.directory / "ran").exists()
 
 
+@pytest.mark.parametrize("path", ["notes.txt", "syntax.py", "null.py", "cells.ipynb"])
+def test_no_python(inputs, path):
+    """A file that isn't Python is told in the same words and with the same place by all commands that run or
+    read it. A notebook, which `check` has its own words for, is none."""
+    inputs.write("notes.txt", "\nhello world, this\n")
+    inputs.write("cells.ipynb", '{"cells": []}')
+    told = {command: inputs.unclobber(command, path) for command in ("run", "memory", "fix", "check")}
+    for result in told.values():
+        check(result, [path])
+    if path == "cells.ipynb":
+        del told["check"]
+    assert len({result.stderr for result in told.values()}) == 1
+
+
 def check(result, parts):
     """One paragraph on stderr with these parts, exit code 2, nothing on stdout."""
     assert (result.returncode, result.stdout) == (2, "")

@@ -53,6 +53,8 @@ CELLS = {
     "off": "%unclobber off",
     "off, written": "forward(w).backward()",
     "switch": "%unclobber off now",
+    "misspelt": "%unclobber onn",
+    "own name": "of = 3\n%unclobber of",
     "unload": "%unload_ext unclobber\n%unclobber",
 }
 
@@ -141,6 +143,9 @@ def test_every_cell_is_guarded_until_it_is_off(cells):
     assert error_of(cells["off, written"])[0] == "RuntimeError"
     (answer,) = cells["switch"]
     assert "%unclobber off: what is 'now'?" in str(answer)
+    (answer,) = cells["misspelt"]
+    assert "there is no %unclobber onn: did you mean `%unclobber on`?" in str(answer)
+    assert text_of(cells["own name"]) == "3"
 
 
 def test_guard_repairs(cells):

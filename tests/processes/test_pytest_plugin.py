@@ -183,17 +183,18 @@ def test_who_decides(pytester, words, ini, failed):
     [
         ("unclobber = wach", "", "*the ini option unclobber is 'wach': the modes are watch, guard, *"),
         ("unclobber_fingerprint = 2", "", "*unclobber_fingerprint is '2': it is a number from 0 to 1"),
-        ("", "@pytest.mark.unclobber('wach')", "*the mode at *::test_x is 'wach': the modes are *"),
+        ("", "@pytest.mark.unclobber('wach')", "*the mode at *::test_x is 'wach': * did you mean 'watch'?"),
         ("", "@pytest.mark.unclobber(fingerprint='much')", "*fingerprint at *::test_x is 'much': *"),
         ("", "@pytest.mark.unclobber(speed=1)", "*the marker unclobber got an unexpected keyword *'speed'*"),
     ],
 )  # fmt: skip
 def test_wrong_use_is_answered(pytester, ini, tests, message):
-    """A wrong mode names the right ones."""
+    """A wrong mode names the right ones, in one line and without the plugin's own source."""
     pytester.makeini(f"[pytest]\n{ini}")
     result = run(pytester, tests=f"import pytest\n{tests}\ndef test_x(): pass")
     assert result.ret != 0
     (result.stderr if ini else result.stdout).fnmatch_lines([message])
+    assert "pytest_plugin.py" not in result.stdout.str()
 
 
 def test_a_fixture_runs_outside(pytester):

@@ -30,7 +30,7 @@ def not_python(error: SyntaxError, name: str) -> UsageError:
 
     Args:
         error: What ``compile`` raised.
-        name: The file as the user named it, if the error doesn't name it.
+        name: The file as the user named it.
     """
     place = "".join(
         f", {word} {number}" for word, number in (("line", error.lineno), ("column", error.offset)) if number
@@ -38,7 +38,7 @@ def not_python(error: SyntaxError, name: str) -> UsageError:
     source = shorten(error.text or "", 60, placeholder=" …")
     line = f": `{source}`" if source else ""
     return UsageError(
-        f"{error.filename or name}{place}: {error.msg}{line}",
+        f"{name}{place}: {error.msg}{line}",
         "This is not valid Python, so nothing was run; correct it and run again.",
     )
 

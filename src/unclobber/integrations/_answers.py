@@ -1,8 +1,7 @@
-"""Answers to a wrong option or mode. No torch is loaded, because every pytest imports this."""
+"""Answers to wrong settings and rates. No torch is loaded, because every pytest imports this."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,14 +17,6 @@ def rate(value: Any, where: str, error: type[Exception]) -> float:
     if not 0 <= share <= 1:
         raise error(f"{where} is {value!r}: it is a number from 0 to 1")
     return share
-
-
-def did_you_mean(given: str, words: Iterable[str]) -> str:
-    """Return the question for the word that was probably meant, to follow a message; empty if none is."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(given, words, 1, 0.5)
-    return f". Did you mean {near[0]}?" if near else ""
 
 
 def settings_in(folder: str, error: type[Exception]) -> ProjectSettings:

@@ -31,8 +31,8 @@ def say_restored(session: Session) -> None:
     say("\n".join(guard_lines(session.report())))
 
 
-def story(finding: Finding, reported: Sequence[Finding]) -> str:
-    """Return the report of a finding and of the tensors that the same backward would have refused next.
+def story(finding: Finding, reported: Sequence[Finding]) -> list[str]:
+    """Return the report, as lines, of a finding and of the tensors that its backward would have refused next.
 
     Args:
         finding: The finding of an error.
@@ -40,7 +40,7 @@ def story(finding: Finding, reported: Sequence[Finding]) -> str:
     """
     same = [other for other in reported if other.ahead and other.needed == finding.needed]
     report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
-    return rendered(FORMATS["text"], with_candidates(report, _script()), options_for(sys.stderr))
+    return rendered(FORMATS["text"], with_candidates(report, _script()), options_for(sys.stderr)).splitlines()
 
 
 def show_without_traceback(error: InplaceError, reported: Sequence[Finding]) -> None:
@@ -48,23 +48,19 @@ def show_without_traceback(error: InplaceError, reported: Sequence[Finding]) -> 
 
     The error keeps its traceback, which debuggers and handlers of the program's own read.
     """
-    error._reported = tuple(reported)  # type: ignore[attr-defined]
     # No lambda, because a process sends its error to another one with all its attributes.
-    error._render_traceback_ = partial(_lines, error)  # type: ignore[attr-defined]
+    error._render_traceback_ = partial(story, error.finding, tuple(reported))  # type: ignore[attr-defined]
     if is_default_hook(sys.excepthook):
         sys.excepthook = shows_stories
 
 
 def shows_stories(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     """Show the report of such an error, and any other error as the interpreter does (``sys.excepthook``)."""
-    if isinstance(error, InplaceError) and hasattr(error, "_reported"):
-        say("\n".join(["", *_lines(error)]))  # the cursor may still be behind a progress bar
+    lines = getattr(error, "_render_traceback_", None)
+    if isinstance(error, InplaceError) and lines is not None:
+        say("\n".join(["", *lines()]))  # the cursor may still be behind a progress bar
     else:
         sys.__excepthook__(kind, error, traceback)
-
-
-def _lines(error: InplaceError) -> list[str]:
-    return story(error.finding, error._reported).splitlines()  # type: ignore[attr-defined]
 
 
 def _script() -> str | None:

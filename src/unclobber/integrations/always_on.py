@@ -61,15 +61,13 @@ class _Installed:
     ) -> None:
         """Show the explanation of a finding; pass any other error to the hook that was there before."""
         finding = self.session.finding_for(error)
-        if finding is None:
-            self.before(kind, error, traceback)
-        elif is_default_hook(self.before) or self.before is shows_stories:
-            say(story(finding, self.session.split_suppressed()[0]))
-        else:
-            # An InplaceError has the explanation as its message already.
-            if not isinstance(error, InplaceError):
-                error.add_note(text_of(finding))
-            self.before(kind, error, traceback)
+        if finding is not None and (is_default_hook(self.before) or self.before is shows_stories):
+            say("\n".join(story(finding, self.session.split_suppressed()[0])))
+            return
+        # An InplaceError has the explanation as its message already.
+        if finding is not None and not isinstance(error, InplaceError):
+            error.add_note(text_of(finding))
+        self.before(kind, error, traceback)
 
 
 _installed: list[_Installed] = []

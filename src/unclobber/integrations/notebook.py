@@ -19,11 +19,11 @@ Neither this module nor IPython is imported until the extension is loaded.
 from __future__ import annotations
 
 import ast
-import builtins
 import linecache
 import os
 import weakref
 from dataclasses import fields, is_dataclass, replace
+from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -31,11 +31,11 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from ..footprint import StepMemory, memory
-from ..model import PACKAGE, Finding, Report, Site, UnclobberError, or_default
+from ..model import PACKAGE, Finding, Report, Site, or_default
 from ..repair import with_candidates
 from ..report import ReportDisplay, error_of, line_of
 from ..session import Session
-from ._answers import did_you_mean, rate, settings_in
+from ._answers import rate, settings_in
 from ._every_cell import EveryCell
 from ._sessions import by_settings
 
@@ -81,16 +81,6 @@ _magics: weakref.WeakKeyDictionary[Shell, Magics] = weakref.WeakKeyDictionary()
 """The magics of each shell that has loaded the extension."""
 
 
-_OPTIONS = {
-    "--guard": ("guard", True),
-    "--no-guard": ("guard", False),
-    "--strict": ("strict", True),
-    "--no-strict": ("strict", False),
-    "--fingerprint": ("fingerprint", 1.0),
-}
-"""The argument of a session that each option sets, and its value."""
-
-
 def parse(line: str) -> tuple[dict[str, Any], str]:
     """Return the arguments that the options in front of a line set, and the text after them.
 
@@ -100,15 +90,19 @@ def parse(line: str) -> tuple[dict[str, Any], str]:
         >>> parse("--guard step(x) --strict")
         ({'guard': True}, 'step(x) --strict')
     """
-    chosen, code = {}, line.strip()
+    chosen: dict[str, Any] = {}
+    code = line.strip()
     while code.startswith("--"):
         word, _, code = code.partition(" ")
         code = code.lstrip()
         name, given, value = word.partition("=")
-        if name not in _OPTIONS or (given and name != "--fingerprint"):
-            raise UsageError(f"there is no option {word}: {_USAGE}{did_you_mean(name, _OPTIONS)}")
-        argument, default = _OPTIONS[name]
-        chosen[argument] = rate(value, name, UsageError) if given else default
+        if word in ("--guard", "--strict", "--no-guard", "--no-strict"):
+            switch = word[2:].removeprefix("no-")
+            chosen[switch] = word == f"--{switch}"
+        elif name == "--fingerprint":
+            chosen["fingerprint"] = rate(value, name, UsageError) if given else 1.0
+        else:
+            raise UsageError(f"there is no option {word}: {_USAGE}")
     return chosen, code
 
 
@@ -141,12 +135,13 @@ class Magics:
         options, code = parse(line)
         if cell is not None and code:
             raise UsageError(f"options only in the first line, not {code!r}: {_USAGE}")
+        close = () if cell or code in self.shell.user_ns else get_close_matches(code, ("on", "off"), 1)
+        if close:
+            raise UsageError(f"there is no %unclobber {code}: did you mean `%unclobber {close[0]}`?")
         if cell is None and not code:
             if self.last is None:
                 raise UsageError("nothing has run under %unclobber yet")
             return self.shown(self.last)
-        if code.isidentifier() and code not in self.shell.user_ns and not hasattr(builtins, code):
-            raise UsageError(f"%unclobber {line}: there is no name {code}{did_you_mean(code, ('on', 'off'))}")
         if cell is None:
             compiled = self._compiled(code, f"%unclobber {line}", below_the_magic=False)
         else:
@@ -160,11 +155,9 @@ class Magics:
         The cell runs up to the end of its first backward, on a copy of the notebook's names. --try runs it
         again with each change that could save memory; --fake computes shapes only.
         """
-        words = line.split()
-        for word in words:
-            if word not in ("--try", "--fake"):
-                near = did_you_mean(word, ("--try", "--fake"))
-                raise UsageError(f"there is no option {word}: %%unclobber_memory [--try] [--fake]{near}")
+        words = set(line.split())
+        if wrong := words - {"--try", "--fake"}:
+            raise UsageError(f"there is no option {', '.join(wrong)}: %%unclobber_memory [--try] [--fake]")
         codes = self._compiled(cell, f"%%unclobber_memory {line}\n{cell}", below_the_magic=True)
 
         def step() -> None:
@@ -174,8 +167,6 @@ class Magics:
 
         try:
             report = memory(step, try_changes="--try" in words, fake="--fake" in words)
-        except UnclobberError as error:
-            raise UsageError(str(error)) from None
         except BaseException as error:
             self._without_own_frames(error)
             raise
@@ -192,8 +183,11 @@ class Magics:
         """Compile the statements, and the last expression by itself, because its value is to be displayed."""
         shell = self.shell
         source = shell.transform_cell(body)
-        if below_the_magic:  # empty lines, so that line numbers are those of the cell that the user sees
-            source = "\n" * (1 + _leading_empty_lines(body)) + source
+        if below_the_magic:
+            # The shell drops empty lines at a cell's beginning. With them, and one for the magic's line, the
+            # numbers of lines are those that the user sees.
+            dropped = body[: len(body) - len(body.lstrip())].count("\n")
+            source = "\n" * (1 + dropped) + source
         # Not `execution_count`: newer shells have incremented it by now.
         number = len(shell.user_ns.get("In", ())) - 1
         name = shell.compile.cache(source, number, raw_code=raw)
@@ -281,7 +275,18 @@ class Magics:
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
     def _in_cells(self, fact: T) -> T:
-        return or_default(lambda: _in_cells(fact, self._cell_name), fact)
+        return or_default(lambda: _rebuilt(fact, self._in_its_cell), fact)
+
+    def _in_its_cell(self, fact: Any) -> Any:
+        """Return a place under its cell's name, its stack without the shell and the magic's own line."""
+        if isinstance(fact, Site):
+            cells = (
+                n for n, f in enumerate(fact.stack, 1) if (f.function, f.path[:3]) == ("<module>", "In[")
+            )
+            fact = replace(fact, stack=fact.stack[: next(cells, None)])
+        if isinstance(path := getattr(fact, "path", None), str):
+            fact = replace(fact, path=self._cell_name(path) or path)
+        return fact
 
     def _cell_name(self, path: str) -> str | None:
         """``In[3]`` for the file name that a cell's code has, None for a file."""
@@ -294,23 +299,11 @@ class Magics:
         return label
 
 
-def _leading_empty_lines(body: str) -> int:
-    """Return the number of lines that the shell drops at the start of a cell."""
-    lines = body.split("\n")
-    return next((number for number, line in enumerate(lines) if line.strip()), 0)
-
-
-def _in_cells(value: T, cell_name: Any) -> T:
-    """Return a copy of a fact in which the code of cells has the cells' names, in all sites and stacks."""
-    if isinstance(value, tuple):
-        return tuple(_in_cells(item, cell_name) for item in value)  # type: ignore[return-value]
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    changed = {field.name: _in_cells(getattr(value, field.name), cell_name) for field in fields(value)}
-    if isinstance(value, Site):
-        # What calls a cell's code is the shell, and the magic: the line with `%%unclobber` on it.
-        ends = (i for i, f in enumerate(value.stack, 1) if f.function == "<module>" and cell_name(f.path))
-        changed["stack"] = changed["stack"][: next(ends, None)]
-    if isinstance(path := changed.get("path"), str):
-        changed["path"] = cell_name(path) or path
-    return replace(value, **changed)
+def _rebuilt(fact: T, change: Any) -> T:
+    """Return a copy of a fact with `change` made to it and to each fact inside of it, innermost first."""
+    if isinstance(fact, tuple):
+        return tuple(_rebuilt(item, change) for item in fact)  # type: ignore[return-value]
+    if not is_dataclass(fact) or isinstance(fact, type):
+        return fact
+    parts = {field.name: _rebuilt(getattr(fact, field.name), change) for field in fields(fact)}
+    return change(replace(fact, **parts))  # type: ignore[no-any-return]

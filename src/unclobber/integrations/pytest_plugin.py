@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Generator
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ._answers import did_you_mean, rate, settings_in
+from ._answers import rate, settings_in
 
 if TYPE_CHECKING:
     from ..model import Finding
@@ -82,8 +83,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _checked(mode: Any, where: str) -> str:
     if mode not in MODES:
-        modes = ", ".join(MODES) + did_you_mean(str(mode), MODES)
-        raise pytest.UsageError(f"{where} is {mode!r}: the modes are {modes}")
+        close = get_close_matches(str(mode).lower(), MODES, 1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        raise pytest.UsageError(f"{where} is {mode!r}: the modes are {', '.join(MODES)}{meant}")
     return str(mode)
 
 
@@ -120,8 +122,7 @@ def _wanted(item: pytest.Item) -> _Wanted | None:
 def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) -> tuple[str, Any]:
     """Return the mode and the rate of a marker, with `mode` and `share` for what it leaves open."""
 
-    # A function with the marker's signature, because Python itself then rejects arguments that a marker
-    # doesn't take.
+    # A function with the marker's signature, because Python itself then rejects what a marker doesn't take.
     def read(mode: str | None = None, *, fingerprint: float | None = None) -> tuple[str | None, float | None]:
         return mode, fingerprint
 
@@ -129,7 +130,7 @@ def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) ->
         own_mode, own_share = read(*marker.args, **marker.kwargs)
     except TypeError as error:
         problem = str(error).replace("_of_marker.<locals>.read()", "the marker unclobber")
-        raise pytest.UsageError(f"{problem} (at {item.nodeid})") from None
+        raise pytest.UsageError(f"{problem} (at {item.nodeid}): it takes mode and fingerprint") from None
     mode = mode if own_mode is None else _checked(own_mode, f"the mode at {item.nodeid}")
     return mode, share if own_share is None else own_share
 
@@ -139,9 +140,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Run the test in a session. This is the innermost wrapper, so that no other plugin's code is watched."""
     try:
         wanted = _wanted(item)
-    # Raised from here, it would show the lines of this file that raised it.
     except pytest.UsageError as error:
-        pytest.fail(str(error), pytrace=False)
+        pytest.fail(str(error), pytrace=False)  # not raised, because pytest would print this file's source
     if wanted is None:
         return (yield)
     from ..model import UnclobberError, require_installed_torch

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
-from ..syntax import extent, segment
 from ._rules import HIGH, CheckRule, Suspicion
 from ._values import SourceSpan
 
@@ -104,7 +103,7 @@ def _save(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Save | None:
         version=0,
         operation=suspicion.operation or None,
         role=suspicion.role or None,
-        expression=None if operand is None else segment(lines, operand.part),
+        expression=None if operand is None else operand.part.text(lines),
         extent=None if operand is None else _extent(operand, lines),
     )
 
@@ -137,7 +136,7 @@ def _site(span: SourceSpan, path: str, lines: Sequence[str]) -> Site:
         end_line=end_line,
         end_column=end_column,
         function=span.function,
-        source=segment(lines, span.part),
+        source=span.part.text(lines),
         statement_line=span.statement_line,
         statement_end_line=span.statement_end_line,
         statement=_dedented(statement),
@@ -146,7 +145,7 @@ def _site(span: SourceSpan, path: str, lines: Sequence[str]) -> Site:
 
 def _extent(span: SourceSpan, lines: Sequence[str]) -> Extent:
     """Return the range as reports count it: columns from 1, in characters."""
-    known = extent(lines, span.part)
+    known = span.part.extent(lines)
     return known or (span.line, span.column + 1, span.end_line, span.end_column + 1)
 
 

@@ -5,9 +5,9 @@
 
 from ._locks import SharedLock
 from ._names import dotted, imported_by, is_in_place, last_name, out_of_place
-from ._operations import ModuleFacts, Overload, only_tensors_have, torch_table
+from ._operations import ModuleFacts, Overload, torch_table
 from ._operators import ATOMS, OPERATORS
-from ._spans import Span, extent, node_span, segment
+from ._spans import Span
 from ._texts import NotParsedError, compiled, parse, parse_expression, text_of
 
 __all__ = [
@@ -20,16 +20,12 @@ __all__ = [
     "Span",
     "compiled",
     "dotted",
-    "extent",
     "imported_by",
     "is_in_place",
     "last_name",
-    "node_span",
-    "only_tensors_have",
     "out_of_place",
     "parse",
     "parse_expression",
-    "segment",
     "text_of",
     "torch_table",
 ]

@@ -1,10 +1,11 @@
-"""What torch's schemas say of views is what was once written down here, and what torch does."""
+"""The table's columns of views are what was once written down here, and what torch does."""
 
 import pytest
 import torch
 
-from unclobber.torch_internals import views
+from unclobber.syntax import torch_table
 
+TABLE = torch_table()
 METHODS = {
     "adjoint", "as_strided", "broadcast_to", "conj", "detach", "diagonal", "expand", "expand_as", "moveaxis",
     "movedim", "narrow", "numpy", "permute", "select", "squeeze", "swapaxes", "swapdims", "t", "transpose",
@@ -28,6 +29,17 @@ CALLS = {
 }  # fmt: skip
 
 
+INPLACE = {
+    "ReLU": 0, "ReLU6": 0, "SiLU": 0, "Mish": 0, "Hardswish": 0, "Hardsigmoid": 0, "SELU": 0,
+    "CELU": 1, "ELU": 1, "LeakyReLU": 1, "Dropout": 1, "Dropout1d": 1, "Dropout2d": 1, "Dropout3d": 1,
+    "AlphaDropout": 1, "FeatureAlphaDropout": 1, "Hardtanh": 2, "Threshold": 2, "RReLU": 2,
+    "relu": 1, "relu6": 1, "selu": 1, "silu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1,
+    "celu": 2, "elu": 2, "leaky_relu": 2, "dropout": 3, "dropout1d": 3, "dropout2d": 3, "dropout3d": 3,
+    "alpha_dropout": 3, "feature_alpha_dropout": 3, "hardtanh": 3, "threshold": 3, "rrelu": 4,
+}  # fmt: skip
+"""The arguments of a module's constructor, and of a function with its input first."""
+
+
 def of(name):
     """A tensor that the operation takes."""
     if name == "dsplit":
@@ -42,13 +54,14 @@ def called(name, tensor):
 
 def test_the_tables():
     """A torch that adds, drops or renames a view is seen here."""
-    assert views.methods() in (METHODS, METHODS | NAMED)
-    assert views.attributes() == ATTRIBUTES
-    assert views.several() == SEVERAL
-    assert views.tied() == TIED
+    assert TABLE.returns_views == METHODS | NAMED
+    assert TABLE.view_attributes == ATTRIBUTES
+    assert TABLE.returns_several_views == SEVERAL
+    assert TABLE.returns_tied_views == TIED
+    assert TABLE.inplace == INPLACE
 
 
-@pytest.mark.parametrize("name", sorted((METHODS | SEVERAL | views.SOMETIMES) - {"numpy"}))
+@pytest.mark.parametrize("name", sorted((METHODS | SEVERAL | TABLE.may_return_view) - {"numpy"}))
 def test_each_shares_the_memory(name):
     tensor = of(name)
     parts = called(name, tensor)
@@ -56,7 +69,7 @@ def test_each_shares_the_memory(name):
         assert part.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr()
 
 
-@pytest.mark.parametrize("name", sorted(views.SOMETIMES))
+@pytest.mark.parametrize("name", sorted(TABLE.may_return_view))
 def test_some_copy_where_the_strides_are_others(name):
     tensor = torch.zeros(2, 2).t()
     assert called(name, tensor).untyped_storage().data_ptr() != tensor.untyped_storage().data_ptr()
@@ -72,7 +85,7 @@ def test_only_tied_views_are_not_to_be_written(name):
         part.add_(1)
 
 
-@pytest.mark.parametrize("name", sorted(views.EXPANDING))
+@pytest.mark.parametrize("name", sorted(TABLE.expands))
 def test_elements_of_an_expanded_view_share_memory(name):
     tensor = torch.zeros(3)
     arguments = {"as_strided": ((2, 3), (0, 1)), "expand_as": (torch.zeros(2, 3),), "unfold": (0, 2, 1)}
