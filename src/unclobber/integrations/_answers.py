@@ -1,11 +1,11 @@
-"""Answers to wrong settings and rates. No torch is loaded, because every pytest imports this."""
+"""Settings and rates, with an error of the caller's kind if they are wrong; loads no torch."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from ..settings import ProjectSettings
+from ..settings import ProjectSettings, SettingsError
+from ..settings.pyproject import settings_for
 
 
 def rate(value: Any, where: str, error: type[Exception]) -> float:
@@ -21,9 +21,6 @@ def rate(value: Any, where: str, error: type[Exception]) -> float:
 
 def settings_in(folder: str, error: type[Exception]) -> ProjectSettings:
     """Return the settings of the project that a folder belongs to; raise an `error` if they are wrong."""
-    from ..settings import SettingsError
-    from ..settings.pyproject import settings_for
-
     try:
         return settings_for(folder)
     except SettingsError as problem:

@@ -26,8 +26,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ._answers import rate, settings_in
-
 if TYPE_CHECKING:
     from ..model import Finding
     from ..session import Session
@@ -78,6 +76,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getini("unclobber"):
         _checked(config.getini("unclobber"), "the ini option unclobber")
     if share := config.getini("unclobber_fingerprint"):
+        from ._answers import rate
+
         rate(share, "the ini option unclobber_fingerprint", pytest.UsageError)
 
 
@@ -110,6 +110,8 @@ def _wanted(item: pytest.Item) -> _Wanted | None:
         mode, share = _of_marker(item, marker, mode, share)
     if mode == "off":
         return None
+    from ._answers import rate, settings_in
+
     settings = settings_in(str(item.path.parent), pytest.UsageError)
     share = (
         settings.fingerprint
