@@ -19,6 +19,7 @@ class NarrowMode(SitesMode):
     """
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call, narrowed if it is at one of the sites and an operand is differentiable."""
         if site is not None:
             tensors = [
                 leaf for leaf in compat.compilers.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)
