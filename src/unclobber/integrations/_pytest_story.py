@@ -49,6 +49,7 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
     first = findings[0]
     site = offending(first)
     path, line = (site.path, site.line) if site else (item.location[0], (item.location[1] or 0) + 1)
+    path = path.removeprefix(f"{item.config.invocation_params.dir}/")  # as the explanation names it
     crash = ReprFileLocation(path, line, f"{first.code} {first.name}: {first.message}")
     # with `--tb=line`, pytest itself writes the crash line
     if item.config.getoption("tbstyle", "auto") == "line":
@@ -57,8 +58,7 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
     terminal = item.config.pluginmanager.get_plugin("terminalreporter")
     width = min(item.config.get_terminal_writer().fullwidth, 120) if terminal else 80
     lines = "\n\n".join(text_of(finding, width=width) for finding in findings).split("\n")
-    place = ReprFileLocation(path, line, f"{first.code} {first.name}")
-    entry = ReprEntry(lines, None, None, place, "value")
+    entry = ReprEntry(lines, None, None, ReprFileLocation(path, line, f"{first.code} {first.name}"), "value")
     shown = PytestStory(reprtraceback=ReprTraceback([entry], None, "value"), reprcrash=crash)
     shown.findings = tuple(findings)
     return shown
