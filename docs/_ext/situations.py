@@ -75,7 +75,7 @@ SITUATIONS = [
         "a mask on data, before use",
         "c[c > 1] = 0\n(w * c).sum()",
         "(w * c.where(c <= 1, 0)).sum()",
-        "nobody saved it yet",
+        "nothing saved it yet",
     ),
     Situation(
         "a mask on data, after use",
@@ -111,7 +111,7 @@ SITUATIONS = [
         "a leaf under `no_grad`, before use",
         "with torch.no_grad(): w.mul_(2)\n(w ** 2).sum()",
         "(2 * w ** 2).sum()",
-        "not recorded, and nobody saved it yet",
+        "not recorded, and nothing saved it yet",
     ),
     Situation(
         "a leaf under `no_grad`, after use",
@@ -149,7 +149,7 @@ SITUATIONS = [
         "a view made under `no_grad`",
         "h = w * 2\nwith torch.no_grad(): k = h[:2]\nk.add_(1)\nh.sum()",
         "(w * 2).sum()",
-        "torch can't tell whether the write is meant to be recorded",
+        "torch doesn't know whether the write is meant to be recorded",
     ),
     Situation(
         "an expanded tensor",

@@ -55,6 +55,12 @@ CELLS = {
     "switch": "%unclobber off now",
     "misspelt": "%unclobber onn",
     "own name": "of = 3\n%unclobber of",
+    "memory": "%%unclobber_memory\nh = w.exp()\n(h * h.sin()).sum().backward()\nnever",
+    "memory, tried": "%%unclobber_memory --try\nh = w.exp()\n(h * h.sin()).sum().backward()",
+    "memory, names": "'h' in globals()",
+    "memory, option": "%%unclobber_memory --tri\nx",
+    "memory, own": "%%unclobber_memory\n1 / 0",
+    "memory, function": "unclobber.memory(lambda: (w.exp() * 2).sum().backward())",
     "unload": "%unload_ext unclobber\n%unclobber",
 }
 
@@ -201,6 +207,43 @@ def test_wrong_use(cells):
 def test_names_are_the_notebooks(cells):
     """What the cell defines, later cells have."""
     assert "['pi', 'forward']" in text_of(cells["names"])
+
+
+def test_a_stack_ends_at_the_cell(cells):
+    """Without the line of the magic, whose own call of the cell is the shell's."""
+    stacks = re.findall(r'<ol class="uc-stack".*?</ol>', html_of(cells["refused"]), re.S)
+    assert [re.findall("<li>(.*?)</li>", stack) for stack in stacks] == [
+        ["In[2]:2 in forward", "In[3]:4 in &lt;module&gt;"],
+        ["In[2]:3 in forward", "In[3]:4 in &lt;module&gt;"],
+    ]
+
+
+def test_what_is_repaired_says_so(cells):
+    """In the plain text as in the card."""
+    assert "repaired[UC101] saved-overwritten: `y` was overwritten" in text_of(cells["guard"])
+    assert "error[" not in text_of(cells["guard"])
+    assert "<b>repaired</b>" in html_of(cells["guard"])
+
+
+@pytest.mark.parametrize("name", ["memory", "memory, tried", "memory, function"])
+def test_the_memory_of_a_cell(cells, name):
+    """By lines of the cell; as a page, and as text."""
+    (shown,) = cells[name]
+    assert re.search(r"In\[\d+\]:\d", shown["data"]["text/html"])
+    text = shown["data"]["text/plain"]
+    assert re.search(r"In\[\d+\]:\d", text)
+    assert "ipykernel" not in text + shown["data"]["text/html"]
+    assert "StepMemory(" not in text
+
+
+def test_the_memory_of_a_cell_leaves_the_notebook_as_it_was(cells):
+    """A cell's names, what is behind its backward, and a failure's traceback."""
+    assert text_of(cells["memory, names"]) == "False"
+    (answer,) = cells["memory, option"]
+    assert "there is no option --tri: %%unclobber_memory [--try] [--fake]" in str(answer)
+    name, traceback = error_of(cells["memory, own"])
+    assert name == "ZeroDivisionError"
+    assert "unclobber" not in traceback
 
 
 @pytest.mark.parametrize("name", ["audit", "finding"])

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import pickle
 import runpy
+import sys
+import traceback
 
 import pytest
+import torch
 
 import unclobber
+from unclobber.integrations._saying import show_without_traceback
 from unclobber.integrations.trainers import WatchesTraining, Wrapped
+from unclobber.model import Finding
+from unclobber.report import error_of
 
 
 class Trainer:
@@ -112,6 +119,49 @@ def test_fit_inside_of_fit():
 
     callback = Callback()
     assert Nested(callback).fit() == ((1, [True]), (1, [True]))
+
+
+class Failing(Trainer):
+    """Its training overwrites what its backward needs, some frames down."""
+
+    def fit(self):
+        return self.run(5)
+
+    def run(self, depth):
+        if depth:
+            return self.run(depth - 1)
+        gate = torch.ones(3, requires_grad=True).sigmoid()
+        gate += 1
+        return gate.sum().backward()
+
+
+def test_an_uncaught_failure_is_its_report_alone(monkeypatch, capsys):
+    """No frame of the trainer's or of unclobber's is shown; the error keeps its traceback for handlers."""
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    callback = WatchesTraining()
+    Wrapped(Failing, "fit", lambda trainer: trainer.callbacks).serve(callback)
+    with pytest.raises(unclobber.InplaceError) as caught:
+        Failing(callback).fit()
+    error = caught.value
+    assert len(traceback.extract_tb(error.__traceback__)) > 5
+    sys.excepthook(type(error), error, error.__traceback__)
+    said = capsys.readouterr().err
+    assert said.startswith("\nerror[UC101] saved-overwritten: `gate` was overwritten")
+    assert said.splitlines()[-1].startswith("SUMMARY: UC101 saved-overwritten ")
+    assert "Traceback" not in said
+    assert "trainers.py" not in said
+    assert error._render_traceback_() == said.splitlines()[1:]  # what a notebook shows
+    assert pickle.loads(pickle.dumps(error)).finding == error.finding
+    sys.excepthook(ValueError, ValueError("the program's own"), None)
+    assert "ValueError: the program's own" in capsys.readouterr().err
+
+
+def test_a_hook_of_the_programs_own_is_left_alone(monkeypatch):
+    """The message of the error has the explanation for it."""
+    own = functools.partial(print)
+    monkeypatch.setattr(sys, "excepthook", own)
+    show_without_traceback(error_of(Finding("UC101", "`y` was overwritten")), ())
+    assert sys.excepthook is own
 
 
 def test_a_wrong_mode():

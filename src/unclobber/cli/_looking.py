@@ -71,7 +71,7 @@ def looked_at(
         if os.path.abspath(path) not in parsed:
             _require_python(path)
     for folder in dict.fromkeys(map(os.path.dirname, files)):
-        settings_for(folder)  # a mistake there is told even if there is no finding
+        settings_for(folder)  # a mistake there is reported even if there is no finding
     for file in checked_files:
         _require_understood(file)
     findings = [f for file in checked_files for f in file.findings if f.confidence == "high" or not only_high]

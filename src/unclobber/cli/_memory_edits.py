@@ -67,6 +67,7 @@ def apply(
 
 
 def _line(change: Change, proof: Proof | str) -> str:
+    """Return a sentence on a change: that it is proved, and how exactly, or why it is not."""
     if isinstance(proof, str):
         return f"not proved: {change.title}: {proof}"
     how = "to the bit" if proof.exact else f"within {proof.largest_difference:.0e} of the largest element"

@@ -38,16 +38,16 @@ def leaf_hook(tensor: torch.Tensor | None, frames: Sequence[FrameType]) -> Modul
     ``enable_input_require_grads`` of transformers does; None for a parameter, or if there are several."""
     if tensor is None or isinstance(tensor, torch.nn.Parameter):
         return None
-    found = {
+    places = {
         (ProgramNames(frames).module(module), code.co_name)
         for module in objects_in(frames)
         if is_a(module, torch.nn.Module)
         for hook in module._forward_hooks.values()
         if (code := code_of(hook)) is not None and "requires_grad_" in code.co_names
     }
-    if len(found) != 1:
+    if len(places) != 1:
         return None
-    (module, name), *_ = found
+    (module, name), *_ = places
     return ModuleHook(module, name=name)
 
 

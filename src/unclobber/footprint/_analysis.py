@@ -25,7 +25,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     kept = _kept(trace, peak)
     places: dict[Location, int] = {}
     moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))
-    # A value that the program would still have read is no candidate, and nobody knows which those are.
+    # No candidate is a value that the program would still have read, which a recording cut off doesn't show.
     gains = ((), (), 0) if trace.ended_early else _inplace.gains(trace, line)
     in_place, candidates, together = gains
     # Without a backward, the whole step is forward.

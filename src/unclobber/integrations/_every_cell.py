@@ -7,53 +7,41 @@ calls `EveryCell._ran` after a cell and `EveryCell._failed` when a cell raises; 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..model import Finding, Report
 from ..session import Session
 
-Shell = Any
 
-
+@dataclass(eq=False)
 class EveryCell:
-    """The open session, and how many of its findings were shown.
+    """The open session, and how many of its findings were shown. Nothing is installed before `begin`."""
 
-    Args:
-        shell: The ``InteractiveShell``.
-        session: The session, not entered yet; it doesn't warn.
-        show: Displays a report below the cell.
-        fail: Returns an error whose traceback is one line, for a finding and the error that it came with.
-    """
-
-    def __init__(
-        self,
-        shell: Shell,
-        session: Session,
-        show: Callable[[Report], None],
-        fail: Callable[[Finding, BaseException], BaseException],
-    ) -> None:
-        """Remember the shell and the session; nothing is installed before `begin`."""
-        self._shell = shell
-        self.session = session
-        self._show = show
-        self._fail = fail
-        self._shown = 0
-        self._before: tuple[tuple[type[BaseException], ...], Any] = ((), None)
+    shell: Any
+    """The ``InteractiveShell``."""
+    session: Session
+    """The session, not entered yet; it doesn't warn."""
+    show: Callable[[Report], None]
+    """Displays a report below the cell."""
+    fail: Callable[[Finding, BaseException], BaseException]
+    """Returns an error whose traceback is one line, for a finding and the error that it came with."""
+    _shown: int = 0
+    _before: tuple[tuple[type[BaseException], ...], Any] = ((), None)
 
     def begin(self) -> None:
         self.session.__enter__()
         # IPython has no call that returns the handlers, and set_custom_exc replaces them: another extension's
         # must come back.
-        self._before = self._shell.custom_exceptions, getattr(self._shell, "CustomTB", None)
-        self._shell.set_custom_exc((Exception,), self._failed)
-        self._shell.events.register("post_run_cell", self._ran)
+        self._before = self.shell.custom_exceptions, getattr(self.shell, "CustomTB", None)
+        self.shell.set_custom_exc((Exception,), self._failed)
+        self.shell.events.register("post_run_cell", self._ran)
 
     def end(self) -> None:
-        self._shell.events.unregister("post_run_cell", self._ran)
-        self._shell.custom_exceptions, handler = self._before
+        self.shell.events.unregister("post_run_cell", self._ran)
+        self.shell.custom_exceptions, handler = self._before
         if handler is not None:
-            self._shell.CustomTB = handler
+            self.shell.CustomTB = handler
         self.session.__exit__(None, None, None)
 
     def _ran(self, result: Any) -> None:
@@ -68,18 +56,16 @@ class EveryCell:
         if missing := tuple(finding for finding in also if finding not in new):
             new = (*new, *missing)
         if new:
-            self._show(replace(self.session.report(), findings=new))
+            self.show(replace(self.session.report(), findings=new))
 
-    def _failed(
-        self, shell: Shell, kind: Any, error: BaseException, trace: Any, tb_offset: Any = None
-    ) -> None:
+    def _failed(self, shell: Any, kind: Any, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
         """Show the explanation in place of the traceback if a cell's error is a finding; else as the shell
         would.
         """
         finding = self.session.finding_for(error)
         if finding is not None:
             self._show_new(finding)
-            error = self._fail(finding, error)
+            error = self.fail(finding, error)
             shell.showtraceback((type(error), error, trace), tb_offset=tb_offset)
         # Handlers that another extension set before `on` still get their errors.
         elif self._before[0] and issubclass(kind, self._before[0]):

@@ -58,15 +58,11 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
     # with `--tb=line`, pytest itself writes the crash line
     if item.config.getoption("tbstyle", "auto") == "line":
         return PytestStory(reprtraceback=ReprTraceback([], None, "value"), reprcrash=crash)
-    lines = "\n\n".join(text_of(finding, width=_width(item.config)) for finding in findings).split("\n")
-    place = ReprFileLocation(path, line, f"{first.code} {first.name}")
-    entry = ReprEntry(lines, None, None, place, "value")
+    # A worker of xdist has none: the terminal belongs to the controller.
+    terminal = item.config.pluginmanager.get_plugin("terminalreporter")
+    width = min(item.config.get_terminal_writer().fullwidth, 120) if terminal else 80
+    lines = "\n\n".join(text_of(finding, width=width) for finding in findings).split("\n")
+    entry = ReprEntry(lines, None, None, ReprFileLocation(path, line, f"{first.code} {first.name}"), "value")
     shown = PytestStory(reprtraceback=ReprTraceback([entry], None, "value"), reprcrash=crash)
     shown.findings = tuple(findings)
     return shown
-
-
-def _width(config: pytest.Config) -> int:
-    if config.pluginmanager.get_plugin("terminalreporter") is None:
-        return 80  # a worker of xdist: the terminal belongs to the controller
-    return min(config.get_terminal_writer().fullwidth, 120)

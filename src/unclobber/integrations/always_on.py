@@ -15,12 +15,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ..model import Finding, InplaceError, Report, UnclobberError
-from ..repair import with_candidates
-from ..report import FORMATS, options_for, rendered, text_of
+from ..model import InplaceError, UnclobberError
+from ..report import text_of
 from ..session import Session, depth, is_watched_by_a_command, put_back, settings_here
 from ..settings.main_module import is_default_hook
-from ._saying import say, say_restored
+from ._saying import say, say_restored, shows_stories, story
 from ._sessions import by_settings
 
 _INSIDE = "the whole program is watched or none of it, so not inside of `with unclobber.watch():` or the like"
@@ -62,24 +61,13 @@ class _Installed:
     ) -> None:
         """Show the explanation of a finding; pass any other error to the hook that was there before."""
         finding = self.session.finding_for(error)
-        if finding is None:
-            self.before(kind, error, traceback)
-        elif is_default_hook(self.before):
-            say(self._story(finding))
-        else:
-            # An InplaceError has the explanation as its message already.
-            if not isinstance(error, InplaceError):
-                error.add_note(text_of(finding))
-            self.before(kind, error, traceback)
-
-    def _story(self, finding: Finding) -> str:
-        """Return the report of a finding and of the tensors that the same backward would have refused
-        next.
-        """
-        reported = self.session.split_suppressed()[0]
-        same = [other for other in reported if other.ahead and other.needed == finding.needed]
-        report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
-        return rendered(FORMATS["text"], with_candidates(report, _script()), options_for(sys.stderr))
+        if finding is not None and (is_default_hook(self.before) or self.before is shows_stories):
+            say("\n".join(story(finding, self.session.split_suppressed()[0])))
+            return
+        # An InplaceError has the explanation as its message already.
+        if finding is not None and not isinstance(error, InplaceError):
+            error.add_note(text_of(finding))
+        self.before(kind, error, traceback)
 
 
 _installed: list[_Installed] = []
@@ -150,12 +138,3 @@ def uninstall() -> None:
             raise UnclobberError(f"uninstall(): {_INSIDE}")
         _installed.pop().end()
     put_back()
-
-
-def _script() -> str | None:
-    """Return the absolute path of the program's script; None for ``python -m``, ``-c`` and the interactive
-    interpreter.
-    """
-    main = sys.modules.get("__main__")
-    path = getattr(main, "__file__", None)
-    return None if path is None or getattr(main, "__spec__", None) is not None else os.path.abspath(path)

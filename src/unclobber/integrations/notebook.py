@@ -8,6 +8,7 @@
 
 ``%unclobber [options] statement`` watches one line, and ``%unclobber`` alone shows the last
 report again. ``%unclobber on [options]`` watches every cell from then on, until ``%unclobber off``.
+``%%unclobber_memory [--try] [--fake]`` shows which line of a cell keeps how many bytes for backward.
 Findings are displayed with the cells' own source; a cell that fails with one shows the explanation
 in place of torch's traceback. Graphs are watched from the cell that builds them: put ``%%unclobber`` there,
 not only on the cell with the backward. ``await`` at the top level of such a cell isn't supported.
@@ -21,7 +22,7 @@ import ast
 import linecache
 import os
 import weakref
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, TypeVar
@@ -29,12 +30,12 @@ from typing import Any, TypeVar
 from IPython.core.error import UsageError
 from IPython.display import display
 
-from ..model import PACKAGE, Finding, Frame, Report, Site, or_default
+from ..footprint import StepMemory, memory
+from ..model import PACKAGE, Finding, Report, Site, or_default
 from ..repair import with_candidates
 from ..report import ReportDisplay, error_of, line_of
 from ..session import Session
-from ..settings import ProjectSettings, SettingsError
-from ..settings.pyproject import settings_for
+from ._answers import rate, settings_in
 from ._every_cell import EveryCell
 from ._sessions import by_settings
 
@@ -53,10 +54,11 @@ def load(shell: Shell) -> None:
     magics = Magics(shell)
     _magics[shell] = magics
     shell.register_magic_function(magics.run, magic_kind="line_cell", magic_name="unclobber")
+    shell.register_magic_function(magics.memory, magic_kind="cell", magic_name="unclobber_memory")
     html, text = (shell.display_formatter.formatters[kind] for kind in ("text/html", "text/plain"))
-    for kind in (Finding, Report):
-        html.for_type(kind, lambda shown: magics.shown(shown)._repr_html_())
-        text.for_type(kind, lambda shown, printer, cycle: printer.text(repr(magics.shown(shown))))
+    for kind in _SHOWN:
+        html.for_type(kind, lambda fact: magics.shown(fact)._repr_html_())
+        text.for_type(kind, lambda fact, printer, cycle: printer.text(str(magics.shown(fact))))
 
 
 def unload(shell: Shell) -> None:
@@ -64,70 +66,51 @@ def unload(shell: Shell) -> None:
     magics = _magics.pop(shell, None)
     if magics is not None:
         magics.off()
-    for kind in ("line", "cell"):
-        shell.magics_manager.magics[kind].pop("unclobber", None)
-    for kind in ("text/html", "text/plain"):
-        for shown in (Finding, Report):
-            shell.display_formatter.formatters[kind].pop(shown, None)
+    for kind, name in (("line", "unclobber"), ("cell", "unclobber"), ("cell", "unclobber_memory")):
+        shell.magics_manager.magics[kind].pop(name, None)
+    for formats in (shell.display_formatter.formatters[name] for name in ("text/html", "text/plain")):
+        for shown in _SHOWN:
+            formats.pop(shown, None)
 
+
+_SHOWN = (Finding, Report, StepMemory)
+"""The types that display themselves."""
 
 # Weak, because a test or an embedding program makes a shell and drops it.
 _magics: weakref.WeakKeyDictionary[Shell, Magics] = weakref.WeakKeyDictionary()
 """The magics of each shell that has loaded the extension."""
 
 
-@dataclass(frozen=True)
-class _Options:
-    """Options in the magic's line; None if it leaves one to the settings."""
-
-    guard: bool | None = None
-    strict: bool | None = None
-    fingerprint: float | None = None
-
-
-def parse(line: str) -> tuple[_Options, str]:
-    """Return the options in front of a line, and the text after them.
+def parse(line: str) -> tuple[dict[str, Any], str]:
+    """Return the arguments that the options in front of a line set, and the text after them.
 
     Raises:
         UsageError: There is no such option, or its value is wrong.
     Example:
         >>> parse("--guard step(x) --strict")
-        (_Options(guard=True, strict=None, fingerprint=None), 'step(x) --strict')
+        ({'guard': True}, 'step(x) --strict')
     """
-    options, code = _Options(), line.strip()
+    chosen: dict[str, Any] = {}
+    code = line.strip()
     while code.startswith("--"):
         word, _, code = code.partition(" ")
         code = code.lstrip()
-        name, _, value = word.partition("=")
+        name, given, value = word.partition("=")
         if word in ("--guard", "--strict", "--no-guard", "--no-strict"):
             switch = word[2:].removeprefix("no-")
-            options = replace(options, **{switch: word == f"--{switch}"})
+            chosen[switch] = word == f"--{switch}"
         elif name == "--fingerprint":
-            options = replace(options, fingerprint=_share(value) if "=" in word else 1.0)
+            chosen["fingerprint"] = rate(value, name, UsageError) if given else 1.0
         else:
             raise UsageError(f"there is no option {word}: {_USAGE}")
-    return options, code
+    return chosen, code
 
 
-def _settings() -> ProjectSettings:
-    """Return the settings of the working directory's project, because a notebook's kernel starts in its
-    folder.
-    """
-    try:
-        return settings_for(os.getcwd())
-    except SettingsError as error:
-        raise UsageError(str(error)) from None
-
-
-def _share(value: str) -> float:
-    """Return the rate in ``--fingerprint=RATE``; raise `UsageError` unless it is a number from 0 to 1."""
-    try:
-        share = float(value)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise UsageError(f"--fingerprint={value}: RATE is a number from 0 to 1")
-    return share
+def _session(options: dict[str, Any]) -> Session:
+    """Return a new session. The settings of the working directory decide the options that are left open."""
+    # The directory's, because a notebook's kernel starts in its folder. Silent writes are displayed below the
+    # cell, so they warn of nothing.
+    return by_settings(settings_in(os.getcwd(), UsageError), **options, warn=False)
 
 
 class Magics:
@@ -138,7 +121,7 @@ class Magics:
         self.last: Report | None = None
         self._every_cell: EveryCell | None = None
 
-    def run(self, line: str, cell: str | None = None) -> ReportDisplay | None:
+    def run(self, line: str, cell: str | None = None) -> ReportDisplay | StepMemory | None:
         """Explain overwritten saved tensors: %%unclobber [--guard] [--strict] [--fingerprint[=RATE]]
 
         --guard gives backward the values that were saved; --strict stops at writes that torch doesn't
@@ -160,14 +143,39 @@ class Magics:
                 raise UsageError("nothing has run under %unclobber yet")
             return self.shown(self.last)
         if cell is None:
-            body, raw = code, f"%unclobber {line}"
+            compiled = self._compiled(code, f"%unclobber {line}", below_the_magic=False)
         else:
-            body, raw = cell, f"%%unclobber {line}\n{cell}"
-        self._run(options, *self._compiled(body, raw, below_the_magic=cell is not None))
+            compiled = self._compiled(cell, f"%%unclobber {line}\n{cell}", below_the_magic=True)
+        self._run(options, *compiled)
         return None
 
-    def shown(self, fact: Report | Finding) -> ReportDisplay:
+    def memory(self, line: str, cell: str) -> None:
+        """Say which line of a cell keeps how many bytes for backward: %%unclobber_memory [--try] [--fake]
+
+        The cell runs up to the end of its first backward, on a copy of the notebook's names. --try runs it
+        again with each change that could save memory; --fake computes shapes only.
+        """
+        words = set(line.split())
+        if wrong := words - {"--try", "--fake"}:
+            raise UsageError(f"there is no option {', '.join(wrong)}: %%unclobber_memory [--try] [--fake]")
+        codes = self._compiled(cell, f"%%unclobber_memory {line}\n{cell}", below_the_magic=True)
+
+        def step() -> None:
+            names = dict(self.shell.user_ns)
+            for code in filter(None, codes):
+                exec(code, names)
+
+        try:
+            report = memory(step, try_changes="--try" in words, fake="--fake" in words)
+        except BaseException as error:
+            self._without_own_frames(error)
+            raise
+        display(report)
+
+    def shown(self, fact: Report | Finding | StepMemory) -> ReportDisplay | StepMemory:
         """Return what is displayed for a report or a finding; its places are cells, not temporary files."""
+        if isinstance(fact, StepMemory):
+            return self._in_cells(fact)
         report = fact if isinstance(fact, Report) else Report("refused", (fact,))
         return ReportDisplay(self._in_cells(with_candidates(report)))
 
@@ -175,8 +183,11 @@ class Magics:
         """Compile the statements, and the last expression by itself, because its value is to be displayed."""
         shell = self.shell
         source = shell.transform_cell(body)
-        if below_the_magic:  # empty lines, so that line numbers are those of the cell that the user sees
-            source = "\n" * (1 + _leading_empty_lines(body)) + source
+        if below_the_magic:
+            # The shell drops empty lines at a cell's beginning. With them, and one for the magic's line, the
+            # numbers of lines are those that the user sees.
+            dropped = body[: len(body) - len(body.lstrip())].count("\n")
+            source = "\n" * (1 + dropped) + source
         # Not `execution_count`: newer shells have incremented it by now.
         number = len(shell.user_ns.get("In", ())) - 1
         name = shell.compile.cache(source, number, raw_code=raw)
@@ -193,7 +204,7 @@ class Magics:
             raise UsageError(f"%unclobber {word}: what is {code or line!r}? {_SWITCH}")
         self.off()
         if word == "on":
-            self._every_cell = EveryCell(self.shell, self._session(options), self._show, self._refusal)
+            self._every_cell = EveryCell(self.shell, _session(options), self._show, self._refusal)
             self._every_cell.begin()
 
     def off(self) -> None:
@@ -203,18 +214,11 @@ class Magics:
             every_cell, self._every_cell = self._every_cell, None
             every_cell.end()
 
-    def _session(self, options: _Options) -> Session:
-        """Return a new session with the magic's options; the settings decide the options that it leaves
-        open.
-        """
-        # Silent writes are displayed below the cell, so they warn of nothing.
-        return by_settings(_settings(), **asdict(options), warn=False)
-
-    def _run(self, options: _Options, statements: Any, last: Any) -> None:
+    def _run(self, options: dict[str, Any], statements: Any, last: Any) -> None:
         """Run compiled statements in a session, and display its report. Raise a one-line error if a
         finding ends them.
         """
-        session = self._session(options)
+        session = _session(options)
         finding = None
         try:
             with session:
@@ -271,7 +275,18 @@ class Magics:
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
 
     def _in_cells(self, fact: T) -> T:
-        return or_default(lambda: _in_cells(fact, self._cell_name), fact)
+        return or_default(lambda: _rebuilt(fact, self._in_its_cell), fact)
+
+    def _in_its_cell(self, fact: Any) -> Any:
+        """Return a place under its cell's name, its stack without the shell and the magic's own line."""
+        if isinstance(fact, Site):
+            cells = (
+                n for n, f in enumerate(fact.stack, 1) if (f.function, f.path[:3]) == ("<module>", "In[")
+            )
+            fact = replace(fact, stack=fact.stack[: next(cells, None)])
+        if isinstance(path := getattr(fact, "path", None), str):
+            fact = replace(fact, path=self._cell_name(path) or path)
+        return fact
 
     def _cell_name(self, path: str) -> str | None:
         """``In[3]`` for the file name that a cell's code has, None for a file."""
@@ -284,19 +299,11 @@ class Magics:
         return label
 
 
-def _leading_empty_lines(body: str) -> int:
-    """Return the number of lines that the shell drops at the start of a cell."""
-    lines = body.split("\n")
-    return next((number for number, line in enumerate(lines) if line.strip()), 0)
-
-
-def _in_cells(value: T, cell_name: Any) -> T:
-    """Return a copy of a fact in which the code of cells has the cells' names, in all sites and stacks."""
-    if isinstance(value, tuple):
-        return tuple(_in_cells(item, cell_name) for item in value)  # type: ignore[return-value]
-    if not is_dataclass(value) or isinstance(value, type):
-        return value
-    changed = {field.name: _in_cells(getattr(value, field.name), cell_name) for field in fields(value)}
-    if isinstance(value, Site | Frame):
-        changed["path"] = cell_name(value.path) or value.path
-    return replace(value, **changed)
+def _rebuilt(fact: T, change: Any) -> T:
+    """Return a copy of a fact with `change` made to it and to each fact inside of it, innermost first."""
+    if isinstance(fact, tuple):
+        return tuple(_rebuilt(item, change) for item in fact)  # type: ignore[return-value]
+    if not is_dataclass(fact) or isinstance(fact, type):
+        return fact
+    parts = {field.name: _rebuilt(getattr(fact, field.name), change) for field in fields(fact)}
+    return change(replace(fact, **parts))  # type: ignore[no-any-return]

@@ -75,8 +75,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     if config.getini("unclobber"):
         _checked(config.getini("unclobber"), "the ini option unclobber")
-    if config.getini("unclobber_fingerprint"):
-        _share(config.getini("unclobber_fingerprint"), "the ini option unclobber_fingerprint")
+    if share := config.getini("unclobber_fingerprint"):
+        from ._answers import rate
+
+        rate(share, "the ini option unclobber_fingerprint", pytest.UsageError)
 
 
 def _checked(mode: Any, where: str) -> str:
@@ -85,17 +87,6 @@ def _checked(mode: Any, where: str) -> str:
         meant = f"; did you mean {close[0]!r}?" if close else ""
         raise pytest.UsageError(f"{where} is {mode!r}: the modes are {', '.join(MODES)}{meant}")
     return str(mode)
-
-
-def _share(value: Any, where: str) -> float:
-    """Return a fingerprint rate from 0 to 1; raise a `UsageError` that names `where` for anything else."""
-    try:
-        share = float(value)
-    except (TypeError, ValueError):
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise pytest.UsageError(f"{where} is {value!r}: it is a number from 0 to 1")
-    return share
 
 
 class _Wanted(NamedTuple):
@@ -119,30 +110,21 @@ def _wanted(item: pytest.Item) -> _Wanted | None:
         mode, share = _of_marker(item, marker, mode, share)
     if mode == "off":
         return None
-    settings = _settings(item)
-    return _Wanted(
-        settings.mode if mode == "on" else mode,
-        settings.fingerprint if share == "" else _share(share, f"fingerprint at {item.nodeid}"),
-        settings,
+    from ._answers import rate, settings_in
+
+    settings = settings_in(str(item.path.parent), pytest.UsageError)
+    share = (
+        settings.fingerprint
+        if share == ""
+        else rate(share, f"fingerprint at {item.nodeid}", pytest.UsageError)
     )
-
-
-def _settings(item: pytest.Item) -> ProjectSettings:
-    """Return the settings of the project that the test's file belongs to."""
-    from ..settings import SettingsError
-    from ..settings.pyproject import settings_for
-
-    try:
-        return settings_for(str(item.path.parent))
-    except SettingsError as error:
-        raise pytest.UsageError(str(error)) from None
+    return _Wanted(settings.mode if mode == "on" else mode, share, settings)
 
 
 def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) -> tuple[str, Any]:
     """Return the mode and the rate of a marker, with `mode` and `share` for what it leaves open."""
 
-    # A function with the marker's signature, because Python itself then rejects arguments that a marker
-    # doesn't take.
+    # A function with the marker's signature, because Python itself then rejects what a marker doesn't take.
     def read(mode: str | None = None, *, fingerprint: float | None = None) -> tuple[str | None, float | None]:
         return mode, fingerprint
 

@@ -13,13 +13,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 import torch
 
-from ..model import Finding, UnclobberError
+from ..model import Finding, InplaceError, UnclobberError
 from ..session import Session, Watching, settings_here
-from ._saying import say_restored
+from ._saying import say_restored, show_without_traceback
 from ._sessions import by_settings
 
 Mode = Literal["watch", "guard", "strict"]
@@ -45,15 +46,8 @@ class Training(Watching):
         )
 
     @property
-    def peak_bytes(self) -> int:
-        return 0 if self._last is None else self._last.peak_bytes
-
-    def say_restored(self) -> None:
-        """Print at the end of a guarded training what was restored; of several ranks only the first
-        prints.
-        """
-        if self._last is not None and self._last.policy == "guard" and _is_first_rank():
-            say_restored(self._last)
+    def session(self) -> Session | None:
+        return self._last
 
 
 def _is_first_rank() -> bool:
@@ -86,7 +80,8 @@ class WatchesTraining:
     @property
     def peak_bytes(self) -> int:
         """Largest number of bytes of old values that ``guard`` kept at one time in the last training."""
-        return 0 if self._training is None else self._training.peak_bytes
+        session = self._training and self._training.session
+        return session.peak_bytes if session else 0
 
     @property
     def _running(self) -> bool:
@@ -99,35 +94,32 @@ class WatchesTraining:
         self._training = training
 
     def _end(self, *error: Any) -> None:
-        """End the running training, if there is one, and print what it restored."""
-        if self._training is not None and self._training.running:
+        """End the running training, if there is one. The first of several ranks prints what it restored."""
+        training = self._training
+        if training is not None and training.running:
             # First, so that a failing exit doesn't end it twice.
-            self._training.running = False
+            training.running = False
             try:
-                self._training.__exit__(*error)
+                training.__exit__(*error)
             finally:
-                self._training.say_restored()
+                if training.session and training.session.policy == "guard" and _is_first_rank():
+                    say_restored(training.session)
 
 
+@dataclass(eq=False)
 class Wrapped:
-    """A method of a trainer class, wrapped while there are callbacks.
+    """A method of a trainer class, wrapped while there are callbacks: from the first `serve` on."""
 
-    Args:
-        owner: The class that defines the method.
-        name: The method.
-        callbacks_of: Returns all callbacks of a trainer, other libraries' too.
-    """
-
-    def __init__(self, owner: type, name: str, callbacks_of: Callable[[Any], Iterable[Any]]) -> None:
-        """Remember the method; it is wrapped at the first `serve`."""
-        self._owner = owner
-        self._name = name
-        self._callbacks_of = callbacks_of
-        self._original: Any = None
-        self._wrapper: Any = None
-        self._alive = 0
-        # Re-entrant, because a garbage collection that starts while it is held may finalize another callback.
-        self._lock = threading.RLock()
+    _owner: type
+    """The class that defines the method."""
+    _name: str
+    _callbacks_of: Callable[[Any], Iterable[Any]]
+    """Returns all callbacks of a trainer, other libraries' too."""
+    _original: Any = None
+    _wrapper: Any = None
+    _alive: int = 0
+    # Re-entrant, because a garbage collection that starts while it is held may finalize another callback.
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def serve(self, callback: WatchesTraining) -> None:
         """Wrap the method for as long as ``callback`` lives."""
@@ -155,12 +147,18 @@ class Wrapped:
         @functools.wraps(original)
         def method(trainer: Any, *args: Any, **kwargs: Any) -> Any:
             """Run the trainer's method in the sessions of its callbacks."""
-            # A stack, because a trainer may hold several callbacks, whose sessions end in the opposite order.
-            with ExitStack() as stack:
-                for callback in self._callbacks_of(trainer):
-                    if isinstance(callback, WatchesTraining) and not callback._running:
-                        callback._begin()
-                        stack.push(callback._end)
-                return original(trainer, *args, **kwargs)
+            watching = [c for c in self._callbacks_of(trainer) if isinstance(c, WatchesTraining)]
+            try:
+                # A stack, because several callbacks' sessions end in the opposite order.
+                with ExitStack() as stack:
+                    for callback in watching:
+                        if not callback._running:
+                            callback._begin()
+                            stack.push(callback._end)
+                    return original(trainer, *args, **kwargs)
+            except InplaceError as error:
+                # The trainer's own frames, some 80 lines, would push the report off the screen.
+                show_without_traceback(error, [f for callback in watching for f in callback.findings])
+                raise
 
         return method

@@ -114,7 +114,7 @@ _ABOUT_THE_LEAF = frozenset(
 )  # fmt: skip
 
 
-def _views_one_by_one(func: Any, args: Any, kwargs: Any) -> Any:
+def _views_singly(func: Any, args: Any, kwargs: Any) -> Any:
     """Call an operation; return the views that ``chunk``, ``split`` or ``unbind`` takes as separate views."""
     answer = func(*args, **kwargs)
     whole = args[0] if args else kwargs.get("input", kwargs.get("tensor"))
@@ -338,7 +338,7 @@ class _GraphsKept:
 _CONTEXTS: dict[str, Callable[[], Any]] = {
     names.NOT_RECORDED: lambda: _Calls(_write_not_recorded),
     names.RECORDED: _leaves_as_values,
-    names.ONE_BY_ONE: lambda: _Calls(_views_one_by_one),
+    names.ONE_BY_ONE: lambda: _Calls(_views_singly),
     names.VIEW_RECORDED: lambda: _Calls(_views_recorded),
     names.VIEW_DETACHED: _views_detached,
     names.COPIED_OUTPUT: _outputs_copied,

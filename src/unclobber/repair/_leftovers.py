@@ -34,6 +34,7 @@ class Files:
     """
 
     def __init__(self, copy: Copy, own: str, since: int | None, *, all_written: bool) -> None:
+        """List the files that are there now, if those that change are wanted."""
         self._copy = copy
         self._own = own
         self._since, self._until = since, time.time_ns()
@@ -56,6 +57,7 @@ class Files:
                 self._opens(os.path.abspath(os.fsdecode(arguments[0])), arguments[2])
 
     def _opens(self, path: str, flags: int) -> None:
+        """Record a file that is opened: as written, or with its digest if an earlier run left it."""
         if flags & (os.O_WRONLY | os.O_RDWR):
             self._opened.add(path)
         if self._since is None or flags & os.O_WRONLY or path in self.digests:

@@ -93,11 +93,7 @@ def _summary(report: Report) -> str:
         if report.outcome == "script-error":
             return "No findings: the program failed for reasons of its own"
         return "No findings"
-    left = [finding for finding in report.findings if not finding.repaired]
-    counts = words.severities(left)
-    if repaired := len(report.findings) - len(left):
-        counts.append(f"{repaired} repaired by guard")
-    return words.listing(counts)
+    return words.listing(words.severities(report.findings))
 
 
 def _facts(report: Report) -> list[tuple[str, str]]:

@@ -134,7 +134,7 @@ class _FindingText:
 
     def _title(self) -> list[Row]:
         finding = self.finding
-        head = f"{finding.severity}[{finding.code}]"
+        head = f"{'repaired' if finding.repaired else finding.severity}[{finding.code}]"
         lines = wrap(f"{head} {finding.name}: {finding.message}", self.width, self.width - 4)
         first: Row = [(head, finding.severity), (lines[0][len(head) :], "title")]
         return [first, *([("    " + line, "title")] for line in lines[1:])]

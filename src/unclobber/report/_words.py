@@ -75,10 +75,11 @@ def code_after(title: str, code: str | None) -> str:
 
 
 def severities(findings: Sequence[Finding]) -> list[str]:
-    """Return the number of errors and of warnings in words, without zeros."""
-    errors = sum(finding.severity == "error" for finding in findings)
-    counts = [(errors, "error"), (len(findings) - errors, "warning")]
-    return [plural(count, noun) for count, noun in counts if count]
+    """Return the number of errors, of warnings and of repaired findings in words, without zeros."""
+    left = [finding.severity for finding in findings if not finding.repaired]
+    counts = [plural(left.count(severity), severity) for severity in ("error", "warning") if severity in left]
+    repaired = len(findings) - len(left)
+    return [*counts, f"{repaired} repaired by guard"] if repaired else counts
 
 
 def tensor(sizes: Sequence[int], dtype: str) -> str:

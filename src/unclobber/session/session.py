@@ -170,6 +170,7 @@ class Session:
         return self
 
     def _enter(self) -> None:
+        """Install what the process lacks and push the hooks; release it if that is interrupted."""
         self._begin_where(installation.off())
         installation.acquire(self.ledger)
         self.backwards_before = backward_calls.count

@@ -108,6 +108,7 @@ def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("builtin", "list tuple reversed iter sorted set next")
 def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return a list of the elements of the first argument, an element for `next`, or the argument itself."""
     if not call.values:
         return sequence((), "list")
     if call.name == "next":

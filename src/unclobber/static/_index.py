@@ -27,7 +27,7 @@ class FileIndex:
         self.assigned_attributes: Counter[str] = Counter()
         """The number of assignments of each attribute in the file."""
         self.trained: set[str] = set()
-        """The dotted names whose ``parameters()`` the file asks for, as for an optimizer: networks."""
+        """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
         self._defined: Counter[str] = Counter()
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):

@@ -107,7 +107,7 @@ class FlowState:
                 self.names[name] = value
 
     def lose_history(self, prefix: str) -> None:
-        """Note that the attributes whose names begin so may be bound anew."""
+        """Note that the attributes whose names begin so may be bound again."""
         for name, value in self.attributes.items():
             if name.startswith(prefix) and (value.nodes or value.uses):
                 self.attributes[name] = replace(value, nodes=0, uses=frozenset())

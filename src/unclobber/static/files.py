@@ -79,8 +79,8 @@ def check_file(path: str, *, all_rules: bool = False) -> CheckedFile:
         return CheckedFile(path, problem=f"can't be read: {_reason(error)}")
     lines = text.count("\n") + (not text.endswith("\n"))
     try:
-        found = tuple(check_text(text, path, all_rules=all_rules))
-        return CheckedFile(path, lines, found, parsed="torch" in text, is_commented="unclobber:" in text)
+        findings = tuple(check_text(text, path, all_rules=all_rules))
+        return CheckedFile(path, lines, findings, parsed="torch" in text, is_commented="unclobber:" in text)
     except (RecursionError, MemoryError, NotParsedError):
         return CheckedFile(path, lines, problem="is nested too deeply to be followed")
     except (SyntaxError, ValueError) as error:

@@ -63,6 +63,7 @@ def _message(evidence: FreedEvidence, what: str) -> str:
 
 
 def _freed_label(evidence: FreedEvidence) -> str:
+    """Return the label of the line whose backward freed the saved tensor."""
     freed, needed = evidence.freed, evidence.needed
     assert freed is not None
     if evidence.reentrant:

@@ -20,6 +20,7 @@ class NarrowMode(SitesMode):
     """
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call, narrowed if it is at one of the sites and an operand is differentiable."""
         if site is not None:
             tensors = tensors_in((args, kwargs))
             narrow = [tensor for tensor in tensors if tensor.requires_grad]

@@ -47,6 +47,7 @@ def install(patches: Patches) -> None:
         def __init__(  # noqa: N807
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
         ) -> None:
+            """Wrap the hooks of a call while a context is entered."""
             if patches.active:
                 user_hooks, user_pre_hooks = (
                     [_watched_module_hook(hook) for hook in hooks] for hooks in (user_hooks, user_pre_hooks)
@@ -172,7 +173,7 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
         if alone is None or held_by_function is None:
             shared.append(_SharedGradient(gradient, False))
             continue
-        # asked twice, because most gradients wait nowhere else, and a call costs as much as this
+        # called twice, because most gradients wait nowhere else, and a call costs as much as this
         if compat.tensors.use_count(gradient) > alone and _has_others(gradient, alone, held_by_function):
             shared.append(_SharedGradient(gradient, True))
         elif gradient._base is not None and _is_in_shared(gradient, held_by_function):

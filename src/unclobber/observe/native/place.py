@@ -70,6 +70,6 @@ def compiled() -> Path:
     own = Path(sys.prefix) / "lib" / "unclobber" / "native" / file
     if sys.prefix == sys.base_prefix:
         return cached
-    # Environments of a container are often root's, and the user who runs them can write to the cache alone.
+    # Environments of a container are often root's, and other users of them can write to the cache alone.
     usable = own.exists() or (os.access(sys.prefix, os.W_OK) and not cached.exists())
     return own if usable else cached
