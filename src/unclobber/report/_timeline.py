@@ -194,7 +194,7 @@ def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
     if isinstance(fact, Save):
         details = _of_save(fact)
     elif isinstance(fact, Write):
-        details = _of_write(fact, refused=finding.entry.stage == "write")
+        details = _of_write(fact, refused=finding.entry.stage == "write", was_run=finding.confidence is None)
     else:
         details = [("backward", f"the {words.ordinal(fact.nth)} call", False), ("node", fact.node, True)]
     if fact.site is not None:
@@ -227,14 +227,14 @@ def _missed(write: Write) -> str:
     return {"same": "other elements only", "other": "other memory", "former": "former memory"}[write.reached]
 
 
-def _of_write(write: Write, *, refused: bool) -> list[tuple[str, str | None, bool]]:
+def _of_write(write: Write, *, refused: bool, was_run: bool) -> list[tuple[str, str | None, bool]]:
     """Return a write's details as (name, value, whether it is code)."""
     if refused:
         return [("written", write.expression, True), ("operation", write.operation, True)]
-    version = "not moved: torch does not see this write"
+    version: str | None = "not moved: torch does not see this write"
     if write.bumps_version:
         known = write.version_before is not None and write.version_after is not None
-        version = f"{write.version_before} → {write.version_after}" if known else "moved"
+        version = f"{write.version_before} → {write.version_after}" if known else "moved" if was_run else None
     return [
         ("written", write.expression, True),
         ("operation", write.operation, True),

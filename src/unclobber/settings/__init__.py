@@ -4,6 +4,7 @@ Everything here is a pure function of files and findings. A refusal of torch can
 ends the program whatever a comment says; the finding has a note if the author tried.
 """
 
+from ._added import add_comments
 from ._paths import shown_path
 from ._project import ProjectSettings
 from .baseline import Baseline
@@ -16,6 +17,7 @@ __all__ = [
     "ProjectSettings",
     "SettingsError",
     "Suppression",
+    "add_comments",
     "can_be_suppressed",
     "codes",
     "comments_in",
