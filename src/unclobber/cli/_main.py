@@ -8,7 +8,8 @@ import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from inspect import cleandoc
+from typing import Any, NamedTuple
 
 import click
 
@@ -20,18 +21,49 @@ from ._terminal import HELP
 _COMPLETE = "_UNCLOBBER_COMPLETE"
 """Environment variable that a shell's completion sets; click writes its script and its answers."""
 
-COMMANDS: dict[str, str] = {
-    "run": "Run a script or module and explain overwritten saved tensors.",
-    "check": "Look for in-place hazards in sources, without running anything.",
-    "memory": "Say which line keeps how many bytes for backward, why, and what in-place buys.",
-    "rules": "Say what operations save for backward and what may be overwritten.",
-    "fix": "Find an edit that keeps the gradients, prove it by running, and write it.",
-    "explain": "Explain a code: a program that fails, why, and the repaired program.",
-    "build-native": "Compile what runs at each save and write, for less overhead.",
+
+class CommandLine(NamedTuple):
+    """A command's line in ``unclobber --help``."""
+
+    about: str
+    example: str
+
+
+COMMANDS: dict[str, CommandLine] = {
+    "run": CommandLine(
+        "Run a script or module and explain overwritten saved tensors.", "unclobber run train.py --epochs 1"
+    ),
+    "fix": CommandLine(
+        "Find an edit that keeps the gradients, prove it by running, and write it.",
+        "unclobber fix --write train.py",
+    ),
+    "check": CommandLine(
+        "Look for in-place hazards in sources, without running anything.",
+        "unclobber check --since origin/main src",
+    ),
+    "explain": CommandLine(
+        "Explain a code: a program that fails, why, and the repaired program.",
+        "unclobber explain UC101 UC102",
+    ),
+    "rules": CommandLine(
+        "Say what operations save for backward and what may be overwritten.", "unclobber rules exp F.softmax"
+    ),
+    "memory": CommandLine(
+        "Say which line keeps how many bytes for backward, why, and what in-place buys.",
+        "unclobber memory train.py",
+    ),
+    "init": CommandLine(
+        "Write settings, a pre-commit hook or a job of CI.", "unclobber init --pre-commit --github"
+    ),
+    "settings": CommandLine("Print the settings that hold, and where each comes from.", "unclobber settings"),
+    "doctor": CommandLine(
+        "Print versions, the core, self-tests and what can't be seen here.", "unclobber doctor"
+    ),
+    "build-native": CommandLine(
+        "Compile what runs at each save and write, for less overhead.", "unclobber build-native"
+    ),
 }
-"""Commands with their line in ``unclobber --help``; ``<name>.py`` in this folder defines each as
-``command``.
-"""
+"""Commands in the order of their use; ``<name>.py`` in this folder defines each as ``command``."""
 
 
 class _Table(click.Group):
@@ -53,12 +85,21 @@ class _Table(click.Group):
         command: click.Command = import_module(f"unclobber.cli.{cmd_name.replace('-', '_')}").command
         # every file names its function `command`, which click would show in usage lines
         command.name = cmd_name
+        example = f"Example: {COMMANDS[cmd_name].example}"
+        if example not in (command.help or ""):
+            command.help = f"{cleandoc(command.help or '')}\n\n{example}"
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         # Not click's own listing, because that imports every command for its short help.
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            room = formatter.width - max(map(len, COMMANDS)) - 4
+            rows = [
+                # "\b": click keeps these lines as they are.
+                (name, f"\b\n{click.wrap_text(line.about, room)}\n$ {line.example}")
+                for name, line in COMMANDS.items()
+            ]
+            formatter.write_dl(rows)
 
 
 def _no_command(given: str) -> str:
@@ -86,6 +127,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.command(cls=_Table, no_args_is_help=True, context_settings={"help_option_names": HELP})
 @click.option(
     "--version",
+    "-V",
     is_flag=True,
     is_eager=True,
     expose_value=False,
@@ -110,7 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return shell_complete(group, {}, "unclobber", _COMPLETE, instruction)
     try:
         # Not `group.main`: it turns a KeyboardInterrupt, which here is the watched program's, into its own.
-        with group.make_context("unclobber", list(sys.argv[1:] if argv is None else argv)) as context:
+        with group.make_context("unclobber", _words(sys.argv[1:] if argv is None else argv)) as context:
             code: Any = group.invoke(context)
     except click.exceptions.Exit as done:  # --help and --version
         return done.exit_code
@@ -143,6 +185,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         wrapped.__cause__ = error
         return _confess(wrapped)
     return code if isinstance(code, int) else 0
+
+
+def _words(argv: Sequence[str]) -> list[str]:
+    """Return the command line; ``help`` and ``version`` are words for the options."""
+    if argv[:1] == ["help"]:
+        return [*argv[1:2], "--help"]
+    return ["--version"] if list(argv) == ["version"] else list(argv)
 
 
 def _usage_text(error: click.UsageError) -> str:

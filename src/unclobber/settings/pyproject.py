@@ -171,6 +171,8 @@ class Setting(NamedTuple):
     read: Callable[[Any, str], Any]
     """The function that checks and converts its value; its second argument says where that stands."""
     schema: dict[str, Any]
+    example: str
+    """A value as TOML."""
     about: str
     """One sentence on what the key does."""
     commands: str
@@ -188,38 +190,47 @@ _CODES: dict[str, Any] = {
     },
 }
 _GLOBS = {"type": "array", "items": {"type": "string"}}
-_ALL = "all"
+_SWITCH = {"type": "boolean", "default": False}
 
 SETTINGS: dict[str, Setting] = {
-    "select": Setting(_codes, _CODES, "Report only these codes, or codes that begin so.", _ALL),
-    "ignore": Setting(_codes, _CODES, "Don't report these codes, or codes that begin so.", _ALL),
+    "select": Setting(
+        _codes, _CODES, '["UC1", "UC301"]', "Report only these codes, or codes that begin so.", "all commands"
+    ),
+    "ignore": Setting(
+        _codes, _CODES, '["UC104"]', "Don't report these codes, or codes that begin so.", "all commands"
+    ),
     "per-file-ignores": Setting(
         _per_file,
         {"type": "object", "additionalProperties": _CODES},
+        '{"tests/*" = ["UC102"]}',
         "Don't report these codes in files that match a glob.",
-        _ALL,
+        "all commands",
     ),
-    "strict": Setting(
-        _switch, {"type": "boolean", "default": False}, "Stop at writes that torch doesn't see, too.", "runs"
-    ),
+    "strict": Setting(_switch, _SWITCH, "true", "Stop at writes that torch doesn't see, too.", "runs"),
     "fingerprint": Setting(
         _share,
         {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "boolean"}], "default": 0},
+        "0.1",
         "Compare the values of this share of saved tensors at backward; true is 1.",
         "runs",
     ),
-    "guard": Setting(
-        _switch, {"type": "boolean", "default": False}, "Give backward the values that were saved.", "runs"
+    "guard": Setting(_switch, _SWITCH, "true", "Give backward the values that were saved.", "runs"),
+    "exclude": Setting(
+        _texts, _GLOBS, '["vendored/"]', "Leave out files and folders that match a glob.", "check"
     ),
-    "exclude": Setting(_texts, _GLOBS, "Leave out files and folders that match a glob.", "check"),
     "confidence": Setting(
         _confidence,
         {"enum": ["high", "medium"], "default": "medium"},
+        '"high"',
         "Report only findings of at least this confidence.",
         "check",
     ),
     "baseline": Setting(
-        _file, {"type": "string"}, "Don't fail for the findings that this file knows.", "check"
+        _file,
+        {"type": "string"},
+        '"known.json"',
+        "Don't fail for the findings that this file knows.",
+        "check",
     ),
 }
 """Every key; the one definition of the settings."""
