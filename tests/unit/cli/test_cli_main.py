@@ -76,9 +76,7 @@ def test_explain_by_number(given, capsys):
     assert capsys.readouterr().out.startswith("# UC101 saved-overwritten\n")
 
 
-@pytest.mark.parametrize(
-    ("given", "meant"), [("saved-overwriten", "UC101"), ("302", "UC301"), ("UC10", "UC101")]
-)
+@pytest.mark.parametrize(("given", "meant"), [("saved-overwriten", "UC101"), ("302", "UC301")])
 def test_explain_what_is_no_code(capsys, given, meant):
     """The code that was probably meant is named, and no page is printed."""
     assert main(["explain", "UC101", given]) == 2
