@@ -10,6 +10,7 @@ VENV ?= .venv
 PY := $(VENV)/bin/python
 # The stamp lies in the environment itself: deleting the environment deletes it too.
 STAMP := $(VENV)/.unclobber-installed
+DEMO_STAMP := $(VENV)/.unclobber-demo-installed
 REALWORLD := .venv-realworld
 REALWORLD_STAMP := $(REALWORLD)/.unclobber-installed
 # Two workers: a watched torch program already uses several threads.
@@ -17,14 +18,14 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test compat gpu lint ratchets demo bench sweep soak realworld torchtests peers docs dist clean
+.PHONY: help setup test compat gpu lint ratchets demo bench sweep soak realworld torchtests peers pages docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
 # PYTHON says which one .venv is made with: a version (3.12) or a path.
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3
-$(STAMP): PYTHONS := $(if $(PYTHON),python$(PYTHON) $(PYTHON),$(PYTHONS))
+$(STAMP) $(DEMO_STAMP): PYTHONS := $(if $(PYTHON),python$(PYTHON) $(PYTHON),$(PYTHONS))
 
 # Sets `found` in a recipe to the first Python that is new enough and can make environments.
 define FIND_PYTHON
@@ -40,17 +41,29 @@ endef
 
 setup: $(STAMP)  ## Make .venv with the package and everything for developing it
 
+# Makes the environment in a recipe.
+define MAKE_VENV
+if ! [ -x $(PY) ]; then \
+  $(FIND_PYTHON); \
+  echo "Making $(VENV) with $$($$found --version)"; \
+  $$found -m venv $(VENV); \
+fi
+endef
+
 # constraints.txt pins torch. Nothing may resolve torch without it: the newest release is another torch.
 # `--group` needs pip 25.1, so pip comes first.
 $(STAMP): pyproject.toml constraints.txt
-	@if ! [ -x $(PY) ]; then \
-	  $(FIND_PYTHON); \
-	  echo "Making $(VENV) with $$($$found --version)"; \
-	  $$found -m venv $(VENV); \
-	fi
+	@$(MAKE_VENV)
 	$(PY) -m pip install --quiet --upgrade 'pip>=25.1'
 	$(PY) -m pip install --quiet --constraint constraints.txt --group dev --editable .
 	@$(PY) -m unclobber build-native || echo "make: goes on without the native core"
+	@touch $@
+
+# The package and a torch, so that the demo waits for no trainers, type checkers or compilers. Without NumPy, which a
+# torch brings no longer, it warns in the midst of the report.
+$(DEMO_STAMP): pyproject.toml constraints.txt
+	@$(MAKE_VENV)
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[torch]' numpy
 	@touch $@
 
 # Each worker begins with half of the files, so that what the tests of one file share is made once, and then takes over
@@ -82,7 +95,7 @@ lint: $(STAMP)  ## Check style and types
 ratchets: $(STAMP)  ## Write down what the package's counts are now, where they are better
 	$(PY) tests/meta/ratchets.py
 
-demo: $(STAMP)  ## Watch a training script fail: torch's message, then ours
+demo: $(or $(wildcard $(STAMP)),$(DEMO_STAMP))  ## Watch a training script fail: torch's message, then ours
 	$(PY) demo/run_demo.py
 
 bench: $(REALWORLD_STAMP)  ## Measure what watching costs; writes benchmarks/RESULTS.md
@@ -136,7 +149,11 @@ $(PEERS_STAMP): $(STAMP) realworld/peers-requirements.txt realworld/peers-constr
 	  --requirement realworld/peers-requirements.txt --editable .
 	@touch $@
 
-docs: $(DOCS_STAMP)  ## Build the documentation into docs/_build/html; warnings are errors
+# Committed, because a forge shows the pages of a clone as they are. A test tells when this is due.
+pages: $(STAMP)  ## Write the generated parts of the documentation: codes, tables, programs, references
+	$(PY) docs/_ext/generate.py
+
+docs: pages $(DOCS_STAMP)  ## Build the documentation into docs/_build/html; warnings are errors
 	$(PY) -m sphinx --fail-on-warning --keep-going --nitpicky --quiet -b html docs docs/_build/html
 	@echo "built: docs/_build/html/index.html"
 
@@ -150,5 +167,5 @@ dist: $(STAMP)  ## Build sdist and wheel, and test the wheel in an environment o
 	$(PY) tools/check_dist.py dist
 
 clean:  ## Delete what the other targets made
-	rm -rf $(VENV) $(REALWORLD) $(PEERS) .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build docs/codes docs/tables
+	rm -rf $(VENV) $(REALWORLD) $(PEERS) .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

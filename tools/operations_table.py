@@ -24,6 +24,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch_signatures
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.testing._internal.common_methods_invocations import op_db
@@ -31,7 +32,6 @@ from torch.testing._internal.common_modules import module_db
 
 from unclobber.derivatives import Rule, table
 from unclobber.derivatives._rule import Argument
-from unclobber.torch_internals import inplace, views
 
 FILE = Path(__file__).parents[1] / "src" / "unclobber" / "syntax" / "operations.json"
 BY_HAND = tomllib.loads(Path(__file__).with_name("operations_by_hand.toml").read_text(encoding="utf-8"))
@@ -56,9 +56,11 @@ def whole() -> Object:
         "makes_no_history": sorted(set(factories()) - set(operations)),
         "writes_self": sorted(writes()),
         "writes_expanded": sorted(spread()),
-        "returns_several_views": sorted(views.several()),
-        "view_attributes": sorted(views.attributes()),
-        "inplace": dict(sorted({**inplace.module_positions(), **inplace.function_positions()}.items())),
+        "returns_views": sorted(torch_signatures.view_methods(BY_HAND["may_return_view"].split())),
+        "returns_several_views": sorted(torch_signatures.several_views()),
+        "returns_tied_views": sorted(torch_signatures.tied_views()),
+        "view_attributes": sorted(torch_signatures.view_attributes()),
+        "inplace": dict(sorted(torch_signatures.inplace_positions().items())),
         "modules": dict(sorted(modules())),
         **by_hand(),
     }

@@ -53,7 +53,7 @@ def main() -> int:
         env = {
             **os.environ,
             **options,
-            "XDG_CACHE_HOME": folder,
+            "UNCLOBBER_NATIVE_FOLDER": folder,
             "CXXFLAGS": f"{flags} -g -fno-omit-frame-pointer -DUNCLOBBER_NO_POOLS",
             "UNCLOBBER_NATIVE": "1",
             "OMP_NUM_THREADS": "1",  # torch's own threads are not looked into

@@ -1,18 +1,25 @@
-"""A headless Chromium over its DevTools protocol: sizes, schemes, keys, and what a page complains of."""
+"""A headless Chromium over its DevTools protocol: sizes, schemes, keys, and what a page complains of.
+
+``python tests/browser/chromium.py PAGE.html…`` writes pictures beside the pages: all widths, both schemes.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tornado.websocket import WebSocketClientConnection, websocket_connect
 
+WIDTHS = (400, 800, 1600)
+"""A telephone, a part of a window, a whole screen."""
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -120,3 +127,35 @@ class Chromium:
             if name == "Network.requestWillBeSent" and event["documentURL"] != event["request"]["url"]:
                 told.append(f"request: {event['request']['url']}")
         return told
+
+    def picture(self, width: int) -> bytes:
+        """The whole page that is open, as PNG."""
+        height = self.ask("document.documentElement.scrollHeight")
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+        return base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+
+
+def main(pages: list[str]) -> None:
+    """Write ``page-400-light.png`` and so on for each page."""
+    executable = found()
+    if executable is None:
+        sys.exit(f"there is no Chromium here: {', '.join(NAMES)}")
+    browser = Chromium(executable)
+    for page in map(Path, pages):
+        for width in WIDTHS:
+            for scheme in ("light", "dark"):
+                browser.open(page.resolve(), width=width, dark=scheme == "dark")
+                picture = page.with_name(f"{page.stem}-{width}-{scheme}.png")
+                picture.write_bytes(browser.picture(width))
+                print(picture)
+    browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -30,12 +30,14 @@ out.sum().backward()
 MEMORY = """\
 import torch
 w = torch.ones(30, 30, requires_grad=True)
-y = (w @ w).tanh() @ w.exp()
-y.sum().backward()
+a_name_that_is_longer_than_a_narrow_window = (w @ w).tanh() @ w.exp()  # a comment
+for _ in range(20):
+    w = (w.sin() * w.exp()).tanh()
+(a_name_that_is_longer_than_a_narrow_window + w).sum().backward()
 """
 SIZES = [
     pytest.param(width, dark, id=f"{width}-{'dark' if dark else 'light'}")
-    for width in (400, 1400)
+    for width in chromium.WIDTHS
     for dark in (False, True)
 ]
 
@@ -75,6 +77,41 @@ def test_page(browser, pages, name, width, dark):
     background = browser.ask(f"getComputedStyle({painted}).backgroundColor")
     assert (int(background.removeprefix("rgb(").partition(",")[0]) < 60) == dark
     assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("width", chromium.WIDTHS)
+def test_memory_page_has_no_holes(browser, pages, width):
+    """Columns end at about the same height, source comes before proposals, and long lines scroll in place."""
+    browser.open(pages.memory, width=width, dark=False)
+    ends = browser.ask(
+        "Object.values([...document.querySelectorAll('.cards > *')].map(e => e.getBoundingClientRect())"
+        ".reduce((ends, r) => ({...ends, [r.left]: Math.max(ends[r.left] || 0, r.bottom)}), {}))"
+    )
+    assert len(ends) == (2 if width == 1600 else 1)
+    assert max(ends) - min(ends) < 300
+    titles = browser.ask("[...document.querySelectorAll('.cards h2')].map(e => e.textContent)")
+    before = browser.ask("[...document.querySelectorAll('.cards > *')].findIndex(e => e.matches('.source'))")
+    assert 0 < before <= titles.index("What would save memory")
+    scrolls = browser.ask(
+        "(e => [e.scrollWidth > e.clientWidth, getComputedStyle(e).overflowX])"
+        "(document.querySelector('.source .scroll'))"
+    )
+    assert scrolls[1] == "auto"
+    assert scrolls[0] or width > 400
+
+
+def test_memory_page_draws_each_peak_as_a_bar(browser, pages):
+    """Each proposal and each step of the curve has a bar as long as its peak, and code stands there once."""
+    browser.open(pages.memory, width=1600, dark=False)
+    bars = browser.ask(
+        "[...document.querySelectorAll('.peak')].map(e => [parseFloat(e.children[0].style.getPropertyValue("
+        "'--share')), parseFloat(getComputedStyle(e.children[0], '::before').width)])"
+    )
+    assert bars
+    longest = max(width for _, width in bars)
+    assert all(abs(width / longest - share / 100) < 0.02 for share, width in bars)
+    codes = browser.ask("[...document.querySelectorAll('.list code')].map(e => e.textContent)")
+    assert len(codes) == len(set(codes))
 
 
 def test_complaints_are_heard(browser, tmp_path):

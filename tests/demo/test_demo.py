@@ -1,6 +1,7 @@
 """The demo shows torch's message, our story, and the program running on under guard."""
 
 import importlib.util
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -54,3 +55,26 @@ def test_fits_a_page(shown):
 
 def test_runs_on_under_guard(shown):
     assert "epoch 3" in shown.stdout.rsplit("3. ", 1)[1]
+
+
+def planned(target: str, environment: Path) -> list[str]:
+    """Return the commands with which ``make`` would reach a target with an environment that isn't there."""
+    command = ["make", "-n", f"VENV={environment}", target]
+    done = subprocess.run(command, cwd=DEMO.parent, capture_output=True, text=True, timeout=60, check=True)
+    return done.stdout.splitlines()
+
+
+def test_make_demo_installs_the_package_and_a_torch_alone(tmp_path):
+    """Where nothing is set up yet; where the environment for developing is there, it is used."""
+    (install,) = [line for line in planned("demo", tmp_path) if "pip install" in line]
+    assert install.endswith("--constraint constraints.txt --editable '.[torch]' numpy")
+    assert "build-native" not in "\n".join(planned("demo", tmp_path))
+    (tmp_path / ".unclobber-installed").touch()
+    assert not [line for line in planned("demo", tmp_path) if "pip install" in line]
+
+
+def test_make_test_sets_up_everything(tmp_path):
+    """The development tools, and the native core."""
+    commands = "\n".join(planned("test", tmp_path))
+    assert "--group dev --editable ." in commands
+    assert "build-native" in commands

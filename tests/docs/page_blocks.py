@@ -3,7 +3,8 @@
 A ``python`` block is a program of its own. A ``console`` block is one or more commands after ``$``,
 each with its output; the commands of a page run one after the other in one folder, which begins
 with a copy of ``examples`` and ``docs/programs``. A ``text`` block is what the program before it
-prints, with the error that ends it, if one does. ``[...]`` in either stands for anything.
+prints, with the error that ends it, if one does. ``[...]`` in either stands for anything. A generated part
+of a page is not run: it shows files and docstrings, which other tests run.
 
     python tests/docs/page_blocks.py docs/tutorial.md    # write down what is printed now
 
@@ -26,9 +27,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import warm
-
 DOCS = Path(__file__).parents[2] / "docs"
+# For a run as a script, where no conftest has added them.
+sys.path[:0] = [str(DOCS / "_ext"), str(Path(__file__).parents[1])]
+
+import generate  # noqa: E402
+
+import warm  # noqa: E402
+
 FENCE = re.compile(r"^(?P<ticks>`{3,}|:{3,})(?P<kind>[^\n]*)\n(?P<text>.*?)^(?P=ticks)$", re.M | re.S)
 ANYTHING = "[...]"
 MEASURED = (
@@ -55,13 +61,19 @@ class Step:
 
 def pages() -> list[Path]:
     """Every page that is written by hand."""
-    made = {DOCS / "codes", DOCS / "tables", DOCS / "_build"}
-    return sorted(path for path in DOCS.rglob("*.md") if not made & set(path.parents))
+    return generate.hand_written()
 
 
 def kinds(page: str) -> set[str]:
     """The kinds of all blocks on a page."""
-    return {match["kind"] for match in FENCE.finditer(page)}
+    return {match["kind"] for match in _blocks(page)}
+
+
+def _blocks(page: str) -> list[re.Match[str]]:
+    """Return the blocks outside of generated parts."""
+    generated = [part.span() for part in generate.REGION.finditer(page)]
+    blocks = FENCE.finditer(page)
+    return [block for block in blocks if not any(a <= block.start() < b for a, b in generated)]
 
 
 def steps(page: str) -> list[Step]:
@@ -71,7 +83,7 @@ def steps(page: str) -> list[Step]:
         ValueError: a block of text that belongs to no program.
     """
     found: list[Step] = []
-    for match in FENCE.finditer(page):
+    for match in _blocks(page):
         line = page.count("\n", 0, match.start()) + 1
         if match["kind"] == "python":
             found.append(Step(line, "python", match["text"], "", (match.end(), match.end())))

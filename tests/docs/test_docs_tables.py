@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 from comparison import PROGRAMS, TOOLS
-from generate import linked, measured, write_codes
+from generate import code_pages, linked
 from operations import OPERATIONS, operand_program, result_program
 from situations import SITUATIONS
 from verdicts import Program, code_of, run, saved_by
@@ -69,14 +69,6 @@ def test_strict_makes_errors_of_warnings():
         assert run(program, partial(unclobber.watch, strict=True)).verdict == "refused at backward"
 
 
-def test_figures_are_taken_from_the_report_of_the_benchmarks(tmp_path):
-    """With headings one level down; without a report the page says how to get one."""
-    report = tmp_path / "RESULTS.md"
-    assert "make bench" in measured(report)
-    report.write_text("# What it costs\n\n## MLP\n\n| a |\n|---|\n")
-    assert measured(report) == "## What it costs\n\n### MLP\n\n| a |\n|---|\n"
-
-
 def test_every_verdict_can_come_out():
     """A wrong twin makes a right program wrong, and errors are told apart by where they are raised."""
     assert run(Program("(w * 2).sum()", "(w * 2).sum()")).verdict == "right"
@@ -86,13 +78,12 @@ def test_every_verdict_can_come_out():
     assert run(Program("y = w.exp()\ny.zero_()\ny.sum()", "w.sum()")).verdict == "refused at backward"
 
 
-def test_pages_of_codes_are_the_packages_own(tmp_path):
+def test_pages_of_codes_are_the_packages_own():
     """Word for word, with links to other codes, and none inside programs."""
-    write_codes(tmp_path)
-    assert {path.stem for path in tmp_path.iterdir()} == {"index", *(one.code for one in pages())}
+    made = {path.stem: text for path, text in code_pages().items()}
+    assert set(made) == {"index", *(one.code for one in pages())}
     for one in pages():
-        text = (tmp_path / f"{one.code}.md").read_text(encoding="utf-8")
-        unlinked = text
+        unlinked = made[one.code]
         for other in pages():
             unlinked = unlinked.replace(f"[{other.code}]({other.code}.md)", other.code)
         assert unlinked.strip() == one.text.strip()

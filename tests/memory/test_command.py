@@ -101,6 +101,69 @@ def test_the_program_fails(tmp_path, capsys):
     assert "Recording ended early: the program failed: RuntimeError" in capsys.readouterr().err
 
 
+TOO_LARGE = """
+import sys
+import torch
+torch.manual_seed(0)
+w = torch.randn(100, 100, requires_grad=True)
+x = torch.randn(1000, 100)
+h = (x @ w).tanh()
+CAUGHT
+y = (h * int(sys.argv[1])).exp()[:, :, None].expand(-1, -1, 10**9).contiguous()
+y.sum().backward()
+"""
+
+
+def test_out_of_memory(tmp_path, capsys):
+    """What was being allocated, by which line, what held the rest, and the command that needs no memory."""
+    script = tmp_path / "too large.py"
+    script.write_text(TOO_LARGE.replace("CAUGHT", ""))
+    assert main(["memory", "--step", "1", str(script), "2"]) == 1
+    err = " ".join(capsys.readouterr().err.split("Peak: ")[1].split())
+    assert "out of memory: contiguous at too large.py:9 asked for 363.8 TiB more" in err
+    assert f"unclobber memory --fake '{script}' 2" in err
+    # What the graph so far keeps has its reasons, though no backward ran.
+    assert "tanh result" in err
+    assert "exp result" in err
+    assert "grad of input = grad * (1 - result ** 2)" in err
+    for wrong in (
+        "was kept and not used",
+        "were kept and not used",
+        "is not freed",
+        "could safely be in-place",
+    ):
+        assert wrong not in err
+    assert main(["memory", "--fake", str(script), "2"]) == 0
+    assert "ended early" not in capsys.readouterr().err
+
+
+def test_out_of_memory_that_the_program_handles(tmp_path, capsys):
+    """A batch that was too large and is tried again smaller is no end of the recording."""
+    script = tmp_path / "train.py"
+    caught = "try:\n    torch.empty(10**15)\nexcept RuntimeError:\n    pass"
+    script.write_text(TOO_LARGE.replace("CAUGHT", caught).replace("10**9", "2"))
+    assert main(["memory", str(script), "2"]) == 0
+    err = capsys.readouterr().err
+    assert "out of memory" not in err
+    assert "in the backward of" in err
+
+
+def test_figures_in_words(tmp_path, capsys):
+    """One gradient is no plural, a footnote explains only what is there, and names are the program's."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\nw = torch.ones(3, 300, requires_grad=True)\n"
+        "lin = torch.nn.Linear(300, 300)\nlin(w * 2).pow(2).backward(torch.ones(3, 300))"
+    )
+    assert main(["memory", str(script)]) == 0
+    err = " ".join(capsys.readouterr().err.split())
+    assert " 1 gradients" not in err
+    assert "stands for numbers" not in err
+    assert "linear input" in err
+    for name in ("addmm", "addmv", "mat1", "_backward", "grad of self"):
+        assert name not in err
+
+
 def test_no_backward(tmp_path, capsys):
     """A program without backward is recorded to its end."""
     script = tmp_path / "forward.py"

@@ -63,7 +63,7 @@ def test_no_row_is_cut():
     for width in (60, 80, 200):
         text = texts.to_text(found, width)
         assert "…" not in text
-        assert "native_layer_norm result2 ×3" in " ".join(text.split())
+        assert "layer_norm result ×6" in " ".join(text.split())
         assert "functional.gelu(self.up(self.norm_2(x)))" in text.replace("\n", "").replace(" ", "")
         assert max(map(len, text.splitlines())) <= width
 
@@ -115,3 +115,13 @@ def test_what_notebooks_and_rich_show():
     assert "* (Block)" in stream.getvalue()
     assert [one["path"] for one in found.to_dict()["by_module"]][:2] == ["", "words"]
     assert "by module" in str(found)
+
+
+def test_repr_is_a_table():
+    """About ten lines that fit a terminal: the peak, the lines that keep most, the best changes."""
+    found = report()
+    rows = repr(found).splitlines()
+    assert rows[0].startswith("peak ")
+    assert 5 < len(rows) <= 10
+    assert max(map(len, rows)) <= 80
+    assert any("checkpoint" in row for row in rows)

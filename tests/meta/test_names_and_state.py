@@ -22,7 +22,7 @@ SHARED_NAMES = {
 STATE = {
     "one a process, because torch is patched once a process": {
         "observe.hooks.installation.installation", "observe.hooks.kernels.running",
-        "observe.hooks.saves._frozen", "observe.hooks.backward._calls",
+        "observe.hooks.saves._frozen", "observe.hooks.backward.backward_calls",
         "observe.hooks.write_log._follower", "session.freezing._keeper",
         "torch_internals.engine.engine", "torch_internals.patches.installed",
         "observe.hooks.functions._classes", "lightning._fits", "transformers._train",
@@ -51,7 +51,7 @@ STATE = {
         "session._warning._first_texts", "session._warning._registries",
     },
     "functions of torch's and of the platform, found by name": {
-        "torch_internals.libraries.loads",
+        "observe.hooks._libraries.loads",
         "torch_internals.compat.dispatcher._set_included", "torch_internals.compat.dispatcher._is_included",
     },
     "a lock": {

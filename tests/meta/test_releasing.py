@@ -1,11 +1,9 @@
-"""What a release needs is there: fragments that can be assembled, and a check of the wheel that can fail."""
+"""What a release needs is there: a changelog in order, and a check of the wheel that can fail."""
 
 from __future__ import annotations
 
 import importlib.util
 import re
-import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -15,7 +13,6 @@ import pytest
 import unclobber
 
 ROOT = Path(__file__).parents[2]
-FRAGMENTS = sorted(path for path in (ROOT / "changelog.d").glob("*.*.md"))
 
 
 def load_check_dist():
@@ -112,38 +109,38 @@ def test_another_exit_code_is_an_error(tmp_path):
         check_dist.run(sys.executable, "-c", "raise SystemExit(3)", cwd=tmp_path)
 
 
-def test_a_release_collects_every_fragment(tmp_path):
-    """Into ``CHANGELOG.md``, word for word, newest release first; the fragments are gone then."""
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
-    shutil.copytree(ROOT / "changelog.d", tmp_path / "changelog.d")
-    shutil.copy(ROOT / "CHANGELOG.md", tmp_path)
-    texts = [" ".join(path.read_text(encoding="utf-8").split()) for path in FRAGMENTS]
-    build(tmp_path, "1.0.0")
-    (tmp_path / "changelog.d" / "later.fixed.md").write_text("Something later.\n")
-    build(tmp_path, "1.1.0")
-    changelog = (tmp_path / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.findall(r"^## (.*) \(", changelog, re.M)[:2] == ["unclobber 1.1.0", "unclobber 1.0.0"]
-    assert "### Fixed\n\n- Something later.\n" in changelog
-    assert all(text in " ".join(changelog.split()) for text in texts)
-    assert {path.name for path in (tmp_path / "changelog.d").iterdir()} == {"README.md", "template.md.jinja"}
+HEADING = re.compile(r"^## (\d+\.\d+\.\d+), (not released yet|\d{4}-\d\d-\d\d)$", re.M)
 
 
-def build(folder: Path, version: str) -> None:
-    """Assemble the changelog, as RELEASING.md says, but for git."""
-    settings = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["towncrier"]
-    assert settings["directory"] == "changelog.d"
-    for words in (("init", "-q"), ("add", ".")):  # towncrier removes fragments by git
-        subprocess.run(["git", *words], cwd=folder, check=True, timeout=60)
-    subprocess.run(
-        [sys.executable, "-m", "towncrier", "build", "--yes", "--version", version],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        timeout=60,
+def wrong_headings(changelog: str) -> list[str]:
+    """Return what is wrong with the sections of a changelog."""
+    sections = HEADING.findall(changelog)
+    versions = [tuple(map(int, version.split("."))) for version, _ in sections]
+    problems = [line for line in re.findall(r"^## .*", changelog, re.M) if not HEADING.fullmatch(line)]
+    problems += ["not newest first"] * (versions != sorted(set(versions), reverse=True))
+    problems += [f"{version} is not released" for version, date in sections[1:] if date.startswith("not")]
+    return problems
+
+
+def test_the_changelog_begins_with_this_version():
+    """Or, after its release, with the next one, which is not released yet."""
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert wrong_headings(changelog) == []
+    (version, date), *others = HEADING.findall(changelog)
+    assert version == unclobber.__version__ or (
+        date == "not released yet" and others[0][0] == unclobber.__version__
     )
 
 
-@pytest.mark.parametrize("path", FRAGMENTS, ids=lambda path: path.name)
-def test_names_of_fragments(path):
-    """``<short-name>.<kind>.md``, with a kind that a release has a heading for."""
-    assert re.fullmatch(r"[a-z0-9-]+\.(added|changed|fixed|removed)\.md", path.name)
+@pytest.mark.parametrize(
+    "changelog",
+    [
+        "## 0.2.0\n\n## 0.1.0, 2026-01-01\n",
+        "## 0.1.0, 2026-01-01\n\n## 0.2.0, 2026-02-01\n",
+        "## 0.2.0, 2026-02-01\n\n## 0.1.0, not released yet\n",
+    ],
+)
+def test_a_wrong_changelog_is_noticed(changelog):
+    """A heading without a date, a wrong order, a section that no release took."""
+    assert wrong_headings("## 0.2.0, not released yet\n\n## 0.1.0, 2026-01-01\n") == []
+    assert len(wrong_headings(changelog)) == 1

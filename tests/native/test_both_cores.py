@@ -11,7 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
-from unclobber.observe.hooks import backward, saves
+from unclobber.observe.hooks import saves
+from unclobber.observe.hooks.backward import marker
 from unclobber.observe.native import core, place, selftest
 from unclobber.observe.record import SavedTensor
 from unclobber.source import frames, sites
@@ -258,7 +259,7 @@ def test_what_a_hook_raises(native):
     def need(saved):
         raise KeyError(saved)
 
-    unpack = native.Unpack(need, backward.marker, compat.graph.current_node, lambda *note: None)
+    unpack = native.Unpack(need, marker, compat.graph.current_node, lambda *note: None)
     with pytest.raises(TypeError):
         unpack(X)
     with pytest.raises(AttributeError):
@@ -276,7 +277,7 @@ def test_nothing_is_leaked(native):
         ledger = Ledger()
         pack = native.Pack(ledger, False)
         unpack = native.Unpack(
-            lambda saved: saved.alias, backward.marker, compat.graph.current_node, lambda *note: None
+            lambda saved: saved.alias, marker, compat.graph.current_node, lambda *note: None
         )
         ledger.pack, pack.itself, unpack.itself = pack, pack, unpack
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
@@ -372,7 +373,7 @@ def called_from(file, depth, then):
     return then()
 
 
-LIBRARY, OURS = torch.__file__, frames.OURS + "observe/hooks/kernels.py"
+LIBRARY, OURS = torch.__file__, frames._OURS + "observe/hooks/kernels.py"
 
 
 @pytest.mark.parametrize(

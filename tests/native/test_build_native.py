@@ -14,8 +14,10 @@ from unclobber.observe.native import build, core, place
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """An empty cache."""
+    """An empty cache, used by a Python without a virtual environment."""
+    monkeypatch.delenv(place.FOLDER, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(sys, "base_prefix", sys.prefix)
     monkeypatch.delenv(core.SWITCH, raising=False)
     return tmp_path
 
@@ -34,6 +36,24 @@ def test_the_key_is_of_torch_python_and_source(cache, monkeypatch, tmp_path):
         keys.add(place.key.__wrapped__())
     assert len(keys) == 4
     assert place.key.__wrapped__() == place.key()
+
+
+def test_a_virtual_environment_has_its_own_core(cache, monkeypatch, tmp_path):
+    """Unless it can't be written to, or the user's cache has one already."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    own = Path(sys.prefix, "lib", "unclobber", "native", place.key())
+    assert place.compiled().parent == cache / "unclobber" / "native" / place.key()  # there is no such folder
+    own.mkdir(parents=True)
+    file = place.compiled()
+    assert file.parent == own
+    cached = cache / "unclobber" / "native" / place.key() / file.name
+    cached.parent.mkdir(parents=True)
+    cached.touch()
+    assert place.compiled() == cached
+    file.touch()
+    assert place.compiled() == file
+    monkeypatch.setenv(place.FOLDER, str(tmp_path / "named"))
+    assert place.compiled().parent == tmp_path / "named" / place.key()
 
 
 def test_torchs_build_is_known_without_torch():

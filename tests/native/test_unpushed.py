@@ -15,7 +15,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 import unclobber
-from unclobber.observe.hooks import backward, kernels, saves
+from unclobber.observe.hooks import backward_calls, kernels, saves
 from unclobber.observe.native import core, place
 from unclobber.observe.record import overlap, region_of
 from unclobber.session import Session
@@ -192,7 +192,7 @@ def test_what_a_node_keeps(native):
         assert kept.origin() is y
         assert compat.tensors.use_count(kept.alias) == 1
         y.sum().backward()
-        assert backward.marker.note_of(y.grad_fn)[0] is kept.stack
+        assert backward_calls.note_of(y.grad_fn)[0] is kept.stack
 
 
 def test_sessions_in_sessions():
@@ -305,7 +305,7 @@ def test_notes_are_bounded(native):
             y.backward(retain_graph=True)
             ends.append(y)
         assert native.known()[1] <= 256
-        assert backward.marker.note_of(ends[-1].grad_fn)[1].nth > 0
+        assert backward_calls.note_of(ends[-1].grad_fn)[1].nth > 0
     assert native.known()[0] < 5000
 
 

@@ -68,6 +68,19 @@ def test_bad_input(inputs, words, parts):
     assert not (inputs.directory / "ran").exists()
 
 
+@pytest.mark.parametrize("path", ["notes.txt", "syntax.py", "null.py", "cells.ipynb"])
+def test_no_python(inputs, path):
+    """A file that isn't Python is told in the same words and with the same place by all commands that run or
+    read it. A notebook is none to those that run it; `check` reads its cells."""
+    inputs.write("notes.txt", "\nhello world, this\n")
+    inputs.write("cells.ipynb", '{"cells": []}')
+    commands = ("run", "memory", "fix", *(("check",) if path != "cells.ipynb" else ()))
+    told = {command: inputs.unclobber(command, path) for command in commands}
+    for result in told.values():
+        check(result, [path])
+    assert len({result.stderr for result in told.values()}) == 1
+
+
 def check(result, parts):
     """One paragraph on stderr with these parts, exit code 2, nothing on stdout.
 

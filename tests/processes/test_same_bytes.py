@@ -98,7 +98,7 @@ import ast, os, sys
 import torch
 from unclobber.cli import main
 for words in ast.literal_eval(sys.argv[1]):
-    print("==", *words, flush=True)
+    print("<<<", *words, flush=True)
     if os.fork() == 0:
         code = main(words)
         sys.stdout.flush()
@@ -129,7 +129,7 @@ def outputs(folder: Path, seed: int, commands: list[list[str]]) -> list[str]:
         timeout=250,
         check=True,
     )
-    return [text.partition("\n")[2] for text in done.stdout.split("== ")[1:]]
+    return [text.partition("\n")[2] for text in done.stdout.split("<<< ")[1:]]
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,24 @@ def test_script(seed):
     assert not judgement.faults, f"{judgement}\n\n{smallest(script)}"
 
 
+NAMED = {
+    "a hook that a mode of functions has registered writes to its gradient": Script(
+        (
+            "x0 = leaf(0, (3,), torch.float64)",
+            "x0.register_hook(halve)",
+            "keep('main', *torch.autograd.grad(x0.sigmoid().mean(), [x0]))",
+        )
+    )
+}
+"""Scripts that the sweep once found, as small as they get, each with the name of what was wrong."""
+
+
+@pytest.mark.parametrize("script", NAMED.values(), ids=NAMED)
+def test_named_script(script):
+    """Nothing is wrong in any mode."""
+    assert not judge(script).faults
+
+
 @pytest.mark.sweep
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", PARTS)

@@ -11,7 +11,7 @@ import unclobber
 from grammar import random_script
 from oracles.scripts import Script, run
 from unclobber.explain import ahead, reads, sentence
-from unclobber.observe.hooks import backward
+from unclobber.observe.hooks import backward_calls
 from unclobber.session import Session, session
 from unclobber.source import sites
 from unclobber.torch_internals import compat
@@ -32,7 +32,7 @@ class _GoesOn(Session):
     def _followed(self, verdict: Any) -> Any:
         if not verdict.refused:
             return super()._followed(verdict)
-        state, node, call = verdict.state, compat.graph.current_node(), backward.current()
+        state, node, call = verdict.state, compat.graph.current_node(), backward_calls.current()
         self.call = self.call or (call and call.nth)
         if call is None or call.nth != self.call:
             return super()._followed(verdict)

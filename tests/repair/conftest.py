@@ -83,13 +83,17 @@ def fix_process(tmp_path: Path) -> Fix:
 
 def _fixing(folder: Path, call: Callable[[list[str]], tuple[int, str, str]]) -> Fix:
     def run(
-        text: str, *options: str, arguments: tuple[str, ...] = (), files: dict[str, str] | None = None
+        text: str,
+        *options: str,
+        arguments: tuple[str, ...] = (),
+        files: dict[str, str] | None = None,
+        words: tuple[str, ...] = ("train.py",),
     ) -> Fixed:
         (folder / "pyproject.toml").touch()
         script = folder / "train.py"
         script.write_text(dedent(text).lstrip("\n"))
         for name, content in (files or {}).items():
             (folder / name).write_text(dedent(content).lstrip("\n"))
-        return Fixed(*call(["fix", *options, "train.py", *arguments]), script)
+        return Fixed(*call(["fix", *options, *words, *arguments]), script)
 
     return run

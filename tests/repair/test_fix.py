@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -197,7 +198,34 @@ def test_no_script(tmp_path):
         check=False,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("unclobber: there is no script missing.py")
+    assert done.stderr.startswith("unclobber: can't read the script missing.py")
+
+
+def test_a_module(fix, tmp_path, monkeypatch):
+    """``-m`` runs a module of a package as ``python -m`` does, imports and all. What is left to do is a whole
+    command, and done as said it writes the fix."""
+    text = """
+    import sys
+
+    import torch
+
+    from . import net
+
+    assert sys.argv[1:] == ["--by", "a b"] and __package__ == "pkg"
+    w = torch.ones(3, requires_grad=True)
+    y = w.exp()
+    y *= 2
+    net.loss(y).backward()
+    """
+    (tmp_path / "pkg").mkdir()
+    files = {"pkg/__init__.py": "", "pkg/net.py": "loss = sum", "pkg/main.py": text}
+    done = fix("", "--all", "-m", "pkg.main", "--by", "a b", files=files, words=())
+    command = "unclobber fix --write --all -m pkg.main --by 'a b'"
+    assert done.out.endswith(f"nothing written yet: `{command}` writes it\n")
+    assert "proved to the end" in done.out
+    monkeypatch.chdir(tmp_path)
+    assert fix("", *shlex.split(command)[2:], files=files, words=()).code == 0
+    assert "y = y * 2" in (tmp_path / "pkg/main.py").read_text()
 
 
 def test_a_leafs_write_says_what_it_was_taken_for(fix):

@@ -30,7 +30,7 @@ SCHEMA = json.loads((files("unclobber.report") / "schema.json").read_text(encodi
 TEXTS = {**{name: text for name, (_, text) in PROGRAMS.items()}, "past torch": PAST_TORCH}
 OF_THE_SENTENCE = (
     "unclobber.explain.sentence", "unclobber.explain.reads", "unclobber.torch_internals.compat",
-    "unclobber.session.session:Session._need", "unclobber.source.frames:ran_below",
+    "unclobber.session.session:Session._need", "unclobber.torch_internals.engine:Engine.ran_below",
     "unclobber.observe.record.ledger:SaveState",
 )  # fmt: skip
 """What makes torch's own sentence: a fault there leaves its beginning."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ..model import UnclobberError
-from ..settings import shown_path
 
 
 class UsageError(UnclobberError):
@@ -29,16 +28,17 @@ def not_python(error: SyntaxError, name: str) -> UsageError:
 
     Args:
         error: What ``compile`` raised.
-        name: The file as the user named it, if the error doesn't name it.
+        name: The file as the user named it.
     """
     place = "".join(
         f", {word} {number}" for word, number in (("line", error.lineno), ("column", error.offset)) if number
     )
     said = UsageError(
-        f"{shown_path(error.filename or name)}{place}: {error.msg}",
+        f"{name}{place}: {error.msg}",
         "This is not valid Python, so nothing was run; correct it and run again.",
     )
     # The line with its caret comes last, because all before it is one line for `grep`.
+    # A longer line would wrap, and its caret would stand below another part of it.
     source = (error.text or "").rstrip("\n")
     if source.strip() and error.offset and len(source) <= _LONGEST:
         code = source.lstrip()

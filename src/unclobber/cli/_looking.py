@@ -98,6 +98,7 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
 
 
 def _files(paths: Sequence[str], options: CheckOptions) -> list[str]:
+    """Return the files to check; that of standard input need not be there."""
     from ..static import python_files
 
     if options.stdin is not None:
@@ -113,7 +114,7 @@ def _require_python(file: CheckedFile, named: Collection[str]) -> None:
     if file.path not in named:
         return
     if file.error is not None:
-        raise not_python(file.error, file.path)
+        raise not_python(file.error, shown_path(file.error.filename or file.path))
     if file.problem and file.lines == 0:
         raise UsageError(f"{shown_path(file.path)} {file.problem}")
 
@@ -132,6 +133,7 @@ def _stale(checked_files: Sequence[CheckedFile], options: CheckOptions) -> Itera
     from ..static import check_file
 
     commented = [file for file in checked_files if file.commented]
+    # An editor checks at each key, and a branch is not to blame for comments on lines that it left alone.
     if options.stdin is not None or options.since is not None:
         return
     every = [finding for file in commented for finding in check_file(file.path, all_rules=True).findings]

@@ -75,22 +75,26 @@ class _Table(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; for no command, say which one may be meant."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             ctx.fail(_no_command(args[0]))
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the imported command, with its example at the end of its help; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"unclobber.cli.{cmd_name.replace('-', '_')}").command
         # every file names its function `command`, which click would show in usage lines
         command.name = cmd_name
+        # Appended once: click asks for a command several times in one process.
         example = f"Example: {COMMANDS[cmd_name].example}"
         if example not in (command.help or ""):
             command.help = f"{cleandoc(command.help or '')}\n\n{example}"
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command with its line and its example."""
         # Not click's own listing, because that imports every command for its short help.
         with formatter.section("Commands"):
             room = formatter.width - max(map(len, COMMANDS)) - 4

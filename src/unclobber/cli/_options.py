@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ..report import FORMATS
 from ._completion import a_file, choices
@@ -69,3 +71,16 @@ def _with(options: Sequence[Callable[..., Any]], command: Callable[..., Any]) ->
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def repeated(*more: str) -> str:
+    """Return the running command with further options, as one line that can be pasted into a shell."""
+    context = click.get_current_context()
+    words = ["unclobber", context.info_name or "", *more]
+    for parameter in context.command.params:
+        value = context.params[parameter.name or ""]
+        if isinstance(parameter, click.Argument):
+            words += value
+        elif context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
+            words += parameter.opts[:1] if value is True else (parameter.opts[0], str(value))
+    return shlex.join(words)

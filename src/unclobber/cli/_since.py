@@ -38,6 +38,7 @@ def changed_lines(commit: str) -> ChangedLines:
         UsageError: This is no repository, or git knows no such commit.
     """
     root = _git("rev-parse", "--show-toplevel").rstrip("\n")
+    # Not the commit itself: what its branch changed meanwhile is no change of this one.
     base = _git("merge-base", commit, "HEAD").strip()
     changed = ChangedLines()
     diff = _git(
@@ -47,6 +48,7 @@ def changed_lines(commit: str) -> ChangedLines:
         lines = changed.setdefault(os.path.join(root, path), set())
         assert lines is not None, "a diff names lines"
         lines.update(range(line, line + count))
+    # `git diff` leaves out what was never added.
     new = _git("-C", root, "ls-files", "-z", "--others", "--exclude-standard")
     changed.update({os.path.join(root, path): None for path in new.split("\0") if path})
     return changed

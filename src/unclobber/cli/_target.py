@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType
 from typing import Any, Protocol
 
@@ -30,6 +30,13 @@ class Target(Protocol):
 
         Raises:
             UsageError: There is no such program, or it can't be compiled.
+        """
+
+    def file(self) -> str:
+        """Return the path of the program's file, which compiles; nothing is imported or run.
+
+        Raises:
+            UsageError: There is no such file, or it can't be compiled.
         """
 
     def run(self) -> None:
@@ -54,34 +61,19 @@ class Script:
 
     def prepare(self) -> None:
         """Read and compile the script, and put its folder first on `sys.path`."""
-        if os.path.isdir(self.path):
-            raise UsageError(
-                f"{self.path} is a directory",
-                "Name the script in it, or run a package with `unclobber run -m PACKAGE`.",
-            )
-        try:
-            with io.open_code(os.path.abspath(self.path)) as file:
-                source = file.read()
-        except OSError as error:
-            raise UsageError(
-                f"can't read the script {self.path}: {error.strerror}",
-                f"Paths are relative to {os.getcwd()}; give the path of a Python file that you may read.",
-            ) from None
-        # dont_inherit keeps future imports of this file out of the script (test_as_without_us.py,
-        # test_future_imports_of_ours_stay_ours).
-        self._code = _compiled(lambda: compile(source, self._file(), "exec", dont_inherit=True), self.path)
+        self._code = _compiled_script(self.path)
         # The real folder of a link, as in the interpreter (test_as_without_us.py, test_script_by_a_link).
         first_on_path(os.path.dirname(os.path.realpath(self.path)))
+
+    def file(self) -> str:
+        _compiled_script(self.path)
+        return self.path
 
     def run(self) -> None:
         assert self._code is not None, "prepare() comes first"
         sys.argv = [self.path, *self.arguments]
-        file = self._file()
+        file = _joined(self.path)
         run_as_main(self._code, file=file, loader=SourceFileLoader("__main__", file))
-
-    def _file(self) -> str:
-        # Joined and not normalised, because that is what the interpreter does with `__file__`.
-        return os.path.join(os.getcwd(), self.path)
 
 
 @dataclass
@@ -115,6 +107,14 @@ class Module:
             raise self._missing(str(error)) from None
         if spec is None:
             raise self._missing(f"No module named '{top}'")
+
+    def file(self) -> str:
+        self.prepare()
+        file = file_of_module(self.name)
+        if file is None:
+            raise self._missing("it has no Python source, or only an import of its package could find it")
+        _compiled_script(file)
+        return file
 
     def run(self) -> None:
         """Find the module under the watch, importing its packages, and run it."""
@@ -155,7 +155,11 @@ class Module:
                 raise self._missing(f"'{name}' is a package without a __main__ module")
             return self._find(f"{name}.__main__")
         loader: Any = spec.loader
-        code = _compiled(lambda: loader.get_code(name), name) if hasattr(loader, "get_code") else None
+        code = (
+            _compiled(lambda: loader.get_code(name), spec.origin or name)
+            if hasattr(loader, "get_code")
+            else None
+        )
         if code is None or spec.origin is None:
             raise self._missing(f"'{name}' has no Python source to run")
         return spec, code
@@ -192,6 +196,47 @@ def program_and_arguments(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
     """Split a command line at the program's name; one ``--`` may stand after it."""
     name, *arguments = words
     return name, tuple(arguments[1:] if arguments[:1] == ["--"] else arguments)
+
+
+def file_of_module(name: str) -> str | None:
+    """Return the file that ``python -m name`` runs, without importing the packages above it; None if they
+    would have to be imported to find it.
+    """
+    top, *inner = name.split(".")
+    spec = importlib.util.find_spec(top)
+    for part in inner:
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        spec = PathFinder.find_spec(f"{spec.name}.{part}", spec.submodule_search_locations)
+    if spec is not None and spec.submodule_search_locations is not None:
+        return file_of_module(f"{name}.__main__")
+    return None if spec is None or spec.cached is None else spec.origin
+
+
+def _joined(path: str) -> str:
+    # Joined and not normalised, because that is what the interpreter does with `__file__`.
+    return os.path.join(os.getcwd(), path)
+
+
+def _compiled_script(path: str) -> CodeType:
+    """Return the code of a script; raise a `UsageError` if it can't be read, or isn't Python."""
+    if os.path.isdir(path):
+        hint = "Name the script in it, or a package by `-m PACKAGE`; `check` and `fix --no-run` take folders."
+        raise UsageError(f"{path} is a directory", hint)
+    if path.endswith(".ipynb"):
+        hint = "`%load_ext unclobber` in the notebook watches its cells."
+        raise UsageError(f"{path} is a notebook, which is no script", hint)
+    try:
+        with io.open_code(os.path.abspath(path)) as file:
+            source = file.read()
+    except OSError as error:
+        raise UsageError(
+            f"can't read the script {path}: {error.strerror}",
+            f"Paths are relative to {os.getcwd()}; give the path of a Python file that you may read.",
+        ) from None
+    # dont_inherit keeps future imports of this file out of the script (test_as_without_us.py,
+    # test_future_imports_of_ours_stay_ours).
+    return _compiled(lambda: compile(source, _joined(path), "exec", dont_inherit=True), path)
 
 
 def _compiled(compiled: Any, name: str) -> CodeType:

@@ -14,9 +14,9 @@ from ._torch import require_torch
 def command(*, force: bool) -> int:
     """Compile the native core for the torch and the Python that run this.
 
-    It is kept in the user's cache, and watched programs of this torch and Python run it unless
-    UNCLOBBER_NATIVE=0 is set. Needs a C++ compiler and Python's headers, and takes about half a minute of one
-    processor.
+    It is kept in the virtual environment, or in the user's cache without one (UNCLOBBER_NATIVE_FOLDER names
+    another folder). Watched programs of this torch and Python run it unless UNCLOBBER_NATIVE=0 is set. Needs
+    a C++ compiler and Python's headers, and takes about half a minute of one processor.
 
     Exit code: 0; 2 where it can't be compiled here, which the message explains.
     """

@@ -96,6 +96,7 @@ def command(
     _checked_words(confidence, paths)
     if (statistics or quiet) and format_ != "text":
         raise UsageError("--statistics and --quiet are for the text format", f"Leave --format {format_} out.")
+    # Read now for its errors alone, before files are checked.
     if baseline is not None:
         Baseline.read(baseline)
     options = CheckOptions(
@@ -139,6 +140,7 @@ def _stdin(name: str | None) -> tuple[str, str]:
     except UnicodeDecodeError as error:
         raise UsageError(f"standard input is no UTF-8: {error}") from None
     path = "<stdin>" if name is None else os.path.abspath(name)
+    # linecache, because all parts of a report read sources there.
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     return path, text
 
@@ -150,5 +152,6 @@ def _summaries(report: Report) -> str:
 def _statistics(report: Report) -> str:
     """Return one line for each code, the most frequent first."""
     counts = Counter((finding.code, finding.name) for finding in report.findings)
+    # By code where counts are equal, so that the order is the same in each run.
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return "".join(f"{count:5}  {code}  {name}\n" for (code, name), count in ordered)

@@ -53,6 +53,7 @@ def _torch() -> bool:
     click.echo(f"torch: {torch.__version__}, {devices} CUDA devices")
     saves, why = choose()
     click.echo(f"core: saves are seen by the {saves}{f', because {why}' if why else ''}")
+    # A session runs the self-tests, and a refused backward shows that all parts of it work together.
     session = Session("watch", warn=False)
     with session:
         leaf = torch.ones(3, requires_grad=True)
@@ -81,14 +82,15 @@ def _versions(names: tuple[str, ...]) -> Iterator[str]:
 
 def _settings() -> str:
     try:
-        found = pyproject.settings_for(os.getcwd())
+        project = pyproject.settings_for(os.getcwd())
     except SettingsError as error:
         return str(error)
-    return shown_path(os.path.join(found.folder, pyproject.NAME)) if found.given else "the defaults"
+    return shown_path(os.path.join(project.folder, pyproject.NAME)) if project.given else "the defaults"
 
 
 def _environment() -> Iterator[str]:
     """Yield the variables that matter, with their values."""
+    # Sorted, so that two reports can be compared.
     for name, value in sorted(os.environ.items()):
         if name.startswith(_VARIABLES):
             yield f"{name}={value}"

@@ -7,7 +7,7 @@ import sys
 import click
 
 from ..model import CODES
-from ..model.pages import page, pages, to_plain
+from ..model.pages import Page, page, pages
 from ..report import options_for
 from ..settings import codes
 from ._completion import choices
@@ -27,7 +27,7 @@ def command(*, given: tuple[str, ...]) -> int:
     CODE is such as UC101 or 101, or its name, such as saved-overwritten. Without it all codes are listed.
     """
     known = [_known(code) for code in given]  # all of them, before a page is printed
-    write_text(sys.stdout, "\n".join(_rendered(page(code).text) for code in known) or _listed())
+    write_text(sys.stdout, "\n".join(_rendered(page(code)) for code in known) or _listed())
     return 0
 
 
@@ -49,17 +49,17 @@ def _listed() -> str:
     return "".join(f"{entry.code}  {entry.name:<{longest}}  {entry.gist}\n" for entry in pages())
 
 
-def _rendered(markdown: str) -> str:
-    """Return a page's Markdown as plain text, or styled by rich for a colour terminal."""
+def _rendered(shown: Page) -> str:
+    """Return a page as plain text, or styled by rich for a colour terminal."""
     options = options_for(sys.stdout)
     width = min(options.width, _WIDEST)
     if not options.colour:
-        return f"{to_plain(markdown, width)}\n"
+        return f"{shown.plain(width)}\n"
     from rich.console import Console
     from rich.markdown import Markdown
 
     # "ansi_dark" takes the terminal's own sixteen colours, which suit its background.
     console = Console(width=width, force_terminal=True)
     with console.capture() as captured:
-        console.print(Markdown(markdown, code_theme="ansi_dark", hyperlinks=False))
+        console.print(Markdown(shown.text, code_theme="ansi_dark", hyperlinks=False))
     return captured.get()

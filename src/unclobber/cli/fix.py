@@ -15,11 +15,11 @@ import click
 from ..model import UnclobberError, require_installed_torch
 from ..report import options_for
 from . import _unrun
-from ._completion import a_file
-from ._errors import UsageError, not_python
+from ._errors import UsageError
+from ._options import of_a_program, repeated
 from ._output import write_document
 from ._progress import said
-from ._target import program_and_arguments
+from ._target import target_of
 from ._terminal import PROGRAM
 from ._torch import require_torch
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..repair import Proof, Repair, Rounds
 
 
-_NAME = "Name a script: `unclobber fix train.py`; see `unclobber fix --help`."
+_NO_RUN = "Name files and folders: `unclobber fix --no-run src`."
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
 
 
@@ -77,13 +77,7 @@ IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in 
 @click.option(
     "--format", "format_", default="text", metavar="text|json", help="How to report; text is the default."
 )
-@click.argument(
-    "words",
-    nargs=-1,
-    metavar="SCRIPT.py [--] [ARGS]... | --no-run PATH...",
-    type=click.UNPROCESSED,
-    shell_complete=a_file,
-)
+@of_a_program
 def command(
     *,
     unrun: bool,
@@ -94,21 +88,23 @@ def command(
     timeout: float,
     to_end: float,
     format_: str,
+    as_module: bool,
     words: tuple[str, ...],
 ) -> int:
-    """Find an edit of a script that keeps what it computes, and prove it.
+    """Find an edit of a program that keeps what it computes, and prove it.
 
-    Everything after the script's name goes to the script. With --no-run files and folders are read, not run.
+    Everything after the program's name goes to the program. With --no-run, files and folders are only read.
     """
     if format_ not in ("text", "json"):
         raise UsageError(f"fix has no report format {format_!r}", "The formats are text, json.")
     if unrun:
         if write or check:
-            raise UsageError("--no-run proves nothing, and --write and --check are for proved fixes", _NAME)
+            raise UsageError("--no-run proves nothing, and --write and --check are for proved fixes", _NO_RUN)
         if not words:
-            raise UsageError("nothing to look at", "Name files and folders: `unclobber fix --no-run src`.")
+            raise UsageError("nothing to look at", _NO_RUN)
         return _unrun.show(words, only_diff=only_diff, format_=format_, print_diff=_print_diff)
-    script, arguments = _script(words)
+    target = target_of(words, as_module, "fix")
+    script = target.file()
     if write and check:
         raise UsageError("--write and --check exclude each other", "Use one of them.")
     require_installed_torch()
@@ -119,7 +115,8 @@ def command(
             require_torch()
             rounds = fix(
                 script,
-                arguments,
+                target.arguments,
+                module=words[0] if as_module else "",
                 timeout=timeout,
                 fix_all=fix_all,
                 first_only=check,
@@ -137,7 +134,7 @@ def command(
     if format_ == "text" and not (only_diff or check):
         stories, proofs = _stories(rounds), _fix_sentences(rounds)
     # Before the files are written, because both quote the lines as they were.
-    report, diff = rounds.report((script, *arguments)), rounds.diff
+    report, diff = rounds.report(("-m", *words) if as_module else words), rounds.diff
     written = rounds.write() if write and rounds.proved else []
     if only_diff:
         write_document(sys.stdout, diff)
@@ -149,31 +146,6 @@ def command(
         return int(bool(rounds.proved))
     fixed = bool(written) and (rounds.clean or not fix_all)
     return 0 if fixed or (rounds.clean and not rounds.proved) else 1
-
-
-def _script(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the script and its arguments, without one ``--`` between them. Raise `UsageError` if it is no
-    Python file.
-    """
-    if not words:
-        raise UsageError("nothing to fix", _NAME)
-    script, arguments = program_and_arguments(words)
-    if os.path.isdir(script):
-        shown = f"`unclobber fix --no-run {script}` shows candidates for what `unclobber check` finds there."
-        raise UsageError(f"{script} is a folder, which can't be run", shown)
-    if not os.path.isfile(script):
-        raise UsageError(
-            f"there is no script {script}",
-            f"Paths are relative to {os.getcwd()}; give the path of a Python file.",
-        )
-    try:
-        with open(script, "rb") as stream:
-            compile(stream.read(), script, "exec", dont_inherit=True)
-    except SyntaxError as error:
-        raise not_python(error, script) from None
-    except (OSError, ValueError) as error:
-        raise UsageError(f"can't read {script}: {error}", "Name a Python file that you may read.") from None
-    return script, arguments
 
 
 def _print(stories: str, rounds: Rounds, diff: str, proofs: str, written: list[str], *, check: bool) -> None:
@@ -196,7 +168,7 @@ def _print(stories: str, rounds: Rounds, diff: str, proofs: str, written: list[s
     if written:
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif rounds.proved:
-        click.echo("nothing written yet: `unclobber fix --write` writes it")
+        click.echo(f"nothing written yet: `{repeated('--write')}` writes it")
 
 
 def _fix_sentences(rounds: Rounds) -> str:

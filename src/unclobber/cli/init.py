@@ -43,7 +43,7 @@ def _write(path: str, changed: Callable[[str], str]) -> None:
         with open(path, encoding="utf-8") as stream:
             before = stream.read()
     except FileNotFoundError:
-        before = ""
+        before = ""  # an empty file and none get the same text
     text = changed(before)
     if text != before:
         OutputFile.at(path).write(text)
@@ -52,6 +52,7 @@ def _write(path: str, changed: Callable[[str], str]) -> None:
 
 
 def _with_settings(before: str) -> str:
+    """Return the text of pyproject.toml with a table of settings, each in a comment."""
     try:
         tool = tomllib.loads(before).get("tool", {})
     except tomllib.TOMLDecodeError as error:
@@ -63,6 +64,7 @@ def _with_settings(before: str) -> str:
 
 
 def _with_hook(before: str) -> str:
+    """Return the text of pre-commit's settings with the hook, pinned to this version."""
     if "id: unclobber-check" in before:
         return before
     hook = f"  - repo: {_repository()}\n    rev: v{VERSION}\n    hooks:\n      - id: unclobber-check\n"
@@ -81,6 +83,7 @@ def _with_hook(before: str) -> str:
 
 
 def _with_job(before: str) -> str:
+    """Return the text of a workflow, or the one that is there."""
     action = _repository().removeprefix("https://github.com/")
     return before or (
         "name: unclobber\non: [push, pull_request]\n"
@@ -92,5 +95,5 @@ def _with_job(before: str) -> str:
 
 def _repository() -> str:
     """Return the address of the repository, which the package's metadata has."""
-    urls = dict(url.split(", ", 1) for url in metadata("unclobber").get_all("Project-URL") or ())
-    return urls["Repository"]
+    urls = metadata("unclobber").get_all("Project-URL") or []
+    return next(str(url).removeprefix("Repository, ") for url in urls if url.startswith("Repository, "))

@@ -174,6 +174,9 @@ class _Until:
     def prepare(self) -> None:
         self.target.prepare()
 
+    def file(self) -> str:
+        return self.target.file()
+
     def run(self) -> None:
         from ..footprint import EnoughError
 

@@ -15,7 +15,7 @@ from ._errors import InternalError
 from ._options import of_a_program, reporting
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._suppression import RunSuppression
-from ._target import target_of
+from ._target import file_of_module, target_of
 from ._terminal import PROGRAM
 from ._torch import require_torch
 from ._verdict import complete
@@ -114,7 +114,7 @@ def command(
         warn=False,
         suppression=suppression.suppression(),
     )
-    script = None if as_module else os.path.abspath(words[0])
+    script = file_of_module(words[0]) if as_module else os.path.abspath(words[0])
     process = os.getpid()
     children = Children(session, suppression, text_on_stderr=delivery.on_stderr)
     loaded = LoadedFiles()

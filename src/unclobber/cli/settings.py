@@ -28,10 +28,11 @@ def command(*, schema: bool, folder: str) -> int:
     if not os.path.exists(folder):
         raise UsageError(f"there is no folder {folder}")
     # a file stands for its folder
-    found = pyproject.settings_for(folder if os.path.isdir(folder) else os.path.dirname(folder))
-    file = shown_path(os.path.join(found.folder, pyproject.NAME))
+    project = pyproject.settings_for(folder if os.path.isdir(folder) else os.path.dirname(folder))
+    file = shown_path(os.path.join(project.folder, pyproject.NAME))
+    # Whether the file has the key decides, because a key may have its default's value there.
     rows = [
-        (key, _value(getattr(found, key.replace("-", "_"))), file if key in found.given else "default")
+        (key, _value(getattr(project, key.replace("-", "_"))), file if key in project.given else "default")
         for key in pyproject.SETTINGS
     ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]

@@ -71,7 +71,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class ModuleHook:
-    """A full backward hook that made a view."""
+    """A full backward hook that made a view, or a forward hook that made a leaf."""
 
     module: str | None = None
     """The module's label, ``trunk.2 (Dropout)``; None if it isn't known."""
@@ -101,7 +101,8 @@ class RefusalEvidence:
     leaf_shown: bool = False
     """Whether ``made`` is the leaf itself, because the refused line makes the view."""
     module_hook: ModuleHook | None = None
-    """UC205: set if the Function is torch's own, for a module's full backward hooks."""
+    """UC203, UC205: set if the views are made by torch's own Function, for a module's full backward hooks;
+    UC201: the hook that makes what its module returns a leaf."""
     used: Need | None = None
     """The line that only used a view whose memory had been written before; None if the line itself writes."""
     saver: Save | None = None
@@ -128,6 +129,9 @@ class FreedEvidence:
     """The backward that freed it."""
     needed: Need | None
     """The backward that failed; None if the user's line read a node's attribute."""
+    reentrant: bool = False
+    """Whether two checkpoints with ``use_reentrant=True`` ran both backwards, inside one call of the
+    program's."""
     same_root: bool = False
     """Whether both backwards began at the same tensor."""
     joined: Save | None = None

@@ -39,7 +39,7 @@ def stack_of(way: Sequence[Any], live_frames: Sequence[LiveFrame], depth: int) -
     Returns:
         None unless every step of the way matches a part of the expression.
     """
-    located = live_frames[depth].located()
+    located = live_frames[depth].at.located()
     if located is None or not isinstance(located.node, ast.Call):
         return None
     function = located.node.func

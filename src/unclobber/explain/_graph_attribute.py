@@ -12,8 +12,7 @@ import torch
 
 from ..model import Frame
 from ..observe.hooks import BackwardCall
-from ..observe.hooks.graph import node_of, reachable
-from ..source import code_of, contents, is_a, object_name, path_of, source_of
+from ..source import ProgramNames, code_of, contents, is_a, path_of, source_of
 from ..torch_internals import compat
 from .assignments import assignments
 
@@ -44,7 +43,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
         call: The backward that failed.
         frames: The user's live frames, innermost first.
     """
-    graph = reachable(call)
+    graph = call.of_engine.graph()
     fresh = call.fresh_from
     if graph is None or fresh is None:
         return None
@@ -56,7 +55,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
         for child, _ in node.next_functions
         if id(child) in old
     }
-    roots = {id(node_of(root)) for root in call.roots}
+    roots = set(map(id, call.of_engine.starts))
     freed: list[tuple[Any, str]] = []
     read_before: list[tuple[Any, str]] = []
     for owner in objects_in(frames):
@@ -72,7 +71,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
     if len(holders) != 1:
         return None
     owner, name = holders[0]
-    way = object_name(owner, frames)
+    way = ProgramNames(frames).way_to(owner)
     if way is None:
         return None
     value = contents(owner)[name]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from ..observe.hooks import backward
-from ..source import Located, Stack, is_library, locate
+from ..observe.hooks import backward_calls
+from ..source import Instruction, Stack, is_library
 
 
 class LiveFrame(NamedTuple):
@@ -22,9 +22,10 @@ class LiveFrame(NamedTuple):
         """The frame's code."""
         return self.frame.f_code
 
-    def located(self) -> Located | None:
-        """Return the node of the last instruction; None if it isn't certain."""
-        return locate(self.frame.f_code, self.lasti)
+    @property
+    def at(self) -> Instruction:
+        """The last instruction."""
+        return Instruction(self.code, self.lasti)
 
 
 def user_frames(*, of_forward: bool = False) -> list[FrameType]:
@@ -37,7 +38,7 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
     frames: list[FrameType] = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        if of_forward and backward.call_in(frame) is not None:
+        if of_forward and backward_calls.in_frame(frame) is not None:
             frames.clear()
         if not is_library(frame.f_code):
             frames.append(frame)

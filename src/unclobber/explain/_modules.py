@@ -1,13 +1,15 @@
-"""The line that made a parameter, found from the modules that hold it."""
+"""The line that made a parameter, and the hook that made a leaf, found from the modules that hold them."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from types import FrameType
 
 import torch
 
-from ..source import is_a, is_library
+from ..source import ProgramNames, code_of, is_a, is_library
+from ._evidence import ModuleHook
 from ._graph_attribute import objects_in
 from .assignments import assignments
 from .origins import Finder, Origin
@@ -29,6 +31,24 @@ def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
         (module, name) for module in modules for name, own in module._parameters.items() if own is tensor
     ]
     return _set_at(*owners[0], modules, finder) if len(owners) == 1 else None
+
+
+def leaf_hook(tensor: torch.Tensor | None, frames: Sequence[FrameType]) -> ModuleHook | None:
+    """Return the one forward hook that makes what its module returns require grad, as
+    ``enable_input_require_grads`` of transformers does; None for a parameter, or if there are several."""
+    if tensor is None or isinstance(tensor, torch.nn.Parameter):
+        return None
+    found = {
+        (ProgramNames(frames).module(module), code.co_name)
+        for module in objects_in(frames)
+        if is_a(module, torch.nn.Module)
+        for hook in module._forward_hooks.values()
+        if (code := code_of(hook)) is not None and "requires_grad_" in code.co_names
+    }
+    if len(found) != 1:
+        return None
+    (module, name), *_ = found
+    return ModuleHook(module, name=name)
 
 
 def _set_at(

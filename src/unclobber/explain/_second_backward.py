@@ -11,15 +11,14 @@ from typing import Any, NamedTuple
 import torch
 
 from ..model import Frame, Save
-from ..observe.hooks import BackwardCall, BackwardMark, backward
-from ..observe.hooks.graph import node_of, reachable
+from ..observe.hooks import BackwardCall, BackwardMark, NodeNote, backward_calls
 from ..source import (
+    Instruction,
+    ProgramNames,
+    code_of,
     contents,
     is_a,
     is_library,
-    line_of,
-    locate,
-    object_name,
     path_of,
     source_of,
     user_expression,
@@ -52,6 +51,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
         saved=failure.saved(),
         freed=None if mark is None else need.of(mark, backwards_before),
         needed=need.failed(live_frames, backwards_before, halted.node if halted and halted.certain else None),
+        reentrant=failure.reentrant(mark),
         same_root=failure.again is not None,
         joined=None if joined is None else joined.save,
         hidden_state=tuple(hidden_state),
@@ -68,7 +68,7 @@ class _Joined(NamedTuple):
 
     save: Save
     """The node's operation."""
-    note: freed.Note
+    note: NodeNote
 
 
 class _SecondBackward:
@@ -83,7 +83,7 @@ class _SecondBackward:
         """The node at which the engine stopped."""
         self.freed = self.halted if self.halted is None else self.halted.beyond or self.halted
         """The freed node. An earlier backward freed it, whether or not this one reached it."""
-        self.note = None if self.freed is None else freed.note_of(self.freed.node)
+        self.note = None if self.freed is None else backward_calls.note_of(self.freed.node)
         self.again = self._again()
         """The earlier backward that began at the same tensor, or None."""
         self.joined = self._joined()
@@ -93,7 +93,7 @@ class _SecondBackward:
         read."""
         reader = _reader(self.live_frames)
         if reader is not None:
-            return freed.freed_function(reader, () if self.call is None else self.call.roots)
+            return freed.freed_function(reader, () if self.call is None else self.call.of_engine.roots)
         variables = (value for frame in self.frames for value in frame.f_locals.values())
         held = (value for value in variables if is_a(value, torch.Tensor))
         return None if self.call is None else freed.first_freed(self.call, held)
@@ -101,7 +101,7 @@ class _SecondBackward:
     def _again(self) -> BackwardMark | None:
         """Return the latest earlier backward that began at one of this call's roots and freed its graph."""
         call = self.call
-        nodes = [] if call is None else [node_of(root) for root in call.roots]
+        nodes = [] if call is None else call.of_engine.starts
         earlier = [
             mark
             for node in nodes
@@ -115,7 +115,7 @@ class _SecondBackward:
         if self.again is not None or self.freed is None or self.call is None:
             return None
         for node in reversed(self.freed.way[:-1]):
-            note = freed.note_of(node)
+            note = backward_calls.note_of(node)
             if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
                 return _Joined(of_node(node, note.stack), note)
         return None
@@ -134,7 +134,15 @@ class _SecondBackward:
         if self.freed is None or self.call is None:
             return None
         mark = self.freed.by or freed.freed_below(self.freed.node, self.call)
-        return mark or backward.only_earlier(self.call, reachable(self.call) or {})
+        return mark or backward_calls.only_earlier(self.call)
+
+    def reentrant(self, mark: BackwardMark | None) -> bool:
+        """Return whether a checkpoint's own backward failed at what another one's has freed."""
+        call = self.call
+        if call is None or call.outer is None or mark is None or mark.nth <= call.outer.nth:
+            return False
+        home = torch.utils.checkpoint.CheckpointFunction.backward
+        return any(code_of(home) is live_frame.code for live_frame in self.live_frames)
 
     def saved(self) -> Save | None:
         """Return the freed operation; None if its line isn't certain."""
@@ -176,16 +184,16 @@ class _SecondBackward:
         for live_frame in self.live_frames[user_depth(self.live_frames) or 0 :] if state else ():
             if all(_value(name, live_frame.frame) is value for name, value in state.items()):
                 code = live_frame.code
-                located = locate(code, live_frame.lasti)
+                located = live_frame.at.located()
                 line = None if located is None else located.statement.end_lineno
-                return Frame(path_of(code), line or line_of(code, live_frame.lasti), code.co_qualname)
+                return Frame(path_of(code), line or live_frame.at.line, code.co_qualname)
         return None
 
 
 def _reader(live_frames: Sequence[LiveFrame]) -> Any:
     """Return the node whose attribute the failing line read: ``ctx.saved_tensors``. None for other lines."""
     live_frame = live_frames[0]
-    located = live_frame.located()
+    located = live_frame.at.located()
     if located is None or not isinstance(located.node, ast.Attribute):
         return None
     node = value_of(located.node.value, live_frame.frame)
@@ -196,7 +204,7 @@ HiddenState = Mapping[str, Any]
 """State that one run of the program leaves to the next: names, with their current values."""
 
 
-def _set_by_statement(note: freed.Note | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
+def _set_by_statement(note: NodeNote | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
     """Return the variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
 
     If it sets none, return those of the nearest statement that called it, if they hold tensors with a graph.
@@ -206,11 +214,11 @@ def _set_by_statement(note: freed.Note | None, live_frames: Sequence[LiveFrame])
     own = None if note is None else user_frame(note.stack)
     for code, lasti in zip(stack[::2], stack[1::2], strict=True):
         live_frame = next((running for running in live_frames if running.code is code), None)
-        located = None if live_frame is None or is_library(code) else locate(code, lasti)
+        located = None if live_frame is None or is_library(code) else Instruction(code, lasti).located()
         if live_frame is None or located is None:
             continue
         state = {name: _value(name, live_frame.frame) for name in _read_and_set(located.statement)}
-        if own is None or code is not own[0]:
+        if own is None or code is not own.code:
             state = {name: value for name, value in state.items() if _graph_attribute.tensors(value)}
         if state:
             return state
@@ -223,12 +231,12 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     Only if its tensor, or one of a tuple, belongs to the graph.
     """
     depth = user_depth(live_frames)
-    graph = None if call is None else reachable(call)
+    graph = None if call is None else call.of_engine.graph()
     if depth is None or graph is None:
         return {}
     live_frame = live_frames[depth]
     source = source_of(live_frame.code)
-    line = line_of(live_frame.code, live_frame.lasti)
+    line = live_frame.at.line
     loops = [
         loop
         for loop in (ast.walk(source.tree) if source is not None else ())
@@ -257,7 +265,7 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
 
 
 def _set_by_method(
-    joined: freed.Note | None, of_freed: freed.Note | None, frames: Sequence[FrameType]
+    joined: NodeNote | None, of_freed: NodeNote | None, frames: Sequence[FrameType]
 ) -> HiddenState:
     """Return the attributes that a method's statement both reads and sets, if it made both the freed node and
     the node that references it.
@@ -270,7 +278,7 @@ def _set_by_method(
     # tests/programs/UC301/tied_an_input_that_was_computed_once.py.
     if place is None or of_freed is None or place != user_frame(of_freed.stack):
         return {}
-    code, located = place[0], locate(*place)
+    code, located = place.code, place.located()
     if located is None or not code.co_argcount:
         return {}
     receiver = code.co_varnames[0]
@@ -284,7 +292,7 @@ def _set_by_method(
     if not names or len(owners) != 1:
         return {}
     own = contents(owners[0])
-    way = object_name(owners[0], frames) or receiver
+    way = ProgramNames(frames).way_to(owners[0]) or receiver
     return {f"{way}.{name}": own[name] for name in names if _graph_attribute.tensors(own.get(name))}
 
 
@@ -351,7 +359,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 def _root(call: BackwardCall | None) -> str | None:
     """Return the expression of the root: ``loss`` in ``loss.backward()``. None if there are several roots or
     another call."""
-    if call is None or len(call.roots) != 1:
+    if call is None or len(call.of_engine.roots) != 1:
         return None
     expression = user_expression(call.stack)
     if expression is None or not isinstance(expression[0].node, ast.Call):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..source import UNKNOWN, Located, inlined_names, is_library, value_of
+from ..source import UNKNOWN, Located, is_library, value_of
 from ..syntax import OPERATORS, is_in_place, last_name
 from ._live import LiveFrame, user_depth
 from .operands import out_argument
@@ -50,7 +50,7 @@ def find(live_frames: Sequence[LiveFrame]) -> WriteTarget | None:
 
 def written_at(live_frame: LiveFrame) -> WriteTarget | None:
     """Return the target of the failed instruction of one frame."""
-    located = live_frame.located()
+    located = live_frame.at.located()
     return None if located is None else _written(located, live_frame)
 
 
@@ -59,7 +59,7 @@ def _from_outside(
 ) -> WriteTarget | None:
     """Return the user's expression for a tensor that a library was about to write."""
     live_frame = live_frames[depth]
-    located = live_frame.located()
+    located = live_frame.at.located()
     if inner is None or located is None:
         return None
     unknown = WriteTarget(inner.operation)
@@ -164,7 +164,7 @@ def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation:
 
 def _value(node: ast.expr, located: Located, live_frame: LiveFrame) -> Any:
     """Return the expression's value when the line ran; ``UNKNOWN`` if the frame no longer has it."""
-    gone = inlined_names(located)
+    gone = located.inlined_names()
     if gone and any(isinstance(part, ast.Name) and part.id in gone for part in ast.walk(node)):
         return UNKNOWN
     return value_of(node, live_frame.frame)

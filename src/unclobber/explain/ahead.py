@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..observe.hooks import backward
-from ..observe.hooks.graph import needed, reachable
+from ..observe.hooks import BackwardCall, backward_calls
 from ..observe.record import Ledger, SavedTensor
 from ..torch_internals import compat
 
@@ -35,15 +34,19 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
         ledger: The ledger with that save.
     """
     moved = {id(kept) for kept in ledger.saves() if kept is not first and _is_refused(kept)}
-    call = backward.current()
+    call = backward_calls.current()
     if not moved or call is None:
         return
-    every = reachable(call)
+    every = call.of_engine.graph()
     if every is None:
         return
-    wanted = needed(every, call.inputs) if call.inputs else every.keys()
+    wanted = call.of_engine.runs_of(every)
     running = compat.graph.current_node()
-    nodes = [node for key, node in every.items() if key in wanted and (node is running or not _has_run(node))]
+    nodes = [
+        node
+        for key, node in every.items()
+        if key in wanted and (node is running or not backward_calls.has_unpacked(node))
+    ]
     for node in sorted(nodes, key=compat.graph.sequence_number, reverse=True):
         if _is_freed(node, call):
             return  # torch stops at a freed node
@@ -61,15 +64,9 @@ def _is_refused(saved: SavedTensor) -> bool:
     return saved.alias._version != saved.version
 
 
-def _has_run(node: Any) -> bool:
-    """Return whether the running backward has unpacked a node's saves."""
-    note = backward.marker.note_of(node)
-    return note is not None and note[1] is not None and note[1] is backward.marker.now
-
-
-def _is_freed(node: Any, call: backward.BackwardCall) -> bool:
+def _is_freed(node: Any, call: BackwardCall) -> bool:
     """Return whether an earlier backward has run a node and freed its saves."""
-    note = backward.marker.note_of(node)
-    if note is None or note[1] is None or note[1].nth >= call.nth:
+    note = backward_calls.note_of(node)
+    if note is None or note.mark is None or note.mark.nth >= call.nth:
         return False
     return any(compat.kept.is_freed(node, name) for name in compat.kept.raw_attributes(node))

@@ -11,10 +11,9 @@ from types import FrameType
 from typing import Any, Literal
 
 from ..model import Save, Site, Write
-from ..observe.hooks import backward
-from ..observe.hooks.graph import reachable
+from ..observe.hooks import backward_calls
 from ..observe.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
-from ..source import Stack, gradient_owner, of_program, resolve, user_place
+from ..source import ProgramNames, Stack, of_program, resolve, user_place
 from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
 from ._evidence import Evidence, GradientMemory
@@ -102,7 +101,7 @@ def _evidence(
     saved = state.saved
     written = write.writes(state, ledger, frames)
     by_backward = state.unseen or any(write.by == "backward" for write in written)
-    gradient = gradient_owner(saved.alias, frames) if by_backward else None
+    gradient = ProgramNames(frames).gradient(saved.alias) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
     return Evidence(
         save=save,
@@ -130,9 +129,9 @@ def _evidence(
 def _went_before(node: Any) -> bool:
     """Return whether the line that runs backward also ran the one before and kept the graph that contains
     ``node``: ``loss.backward(retain_graph=True)`` in a loop, over a state that is never detached."""
-    if node is None or len(backward.last_two()) < 2:
+    if node is None or len(backward_calls.last_two()) < 2:
         return False
-    before, now = backward.last_two()
+    before, now = backward_calls.last_two()
     same = before.keeps_graph and user_place(before.stack) == user_place(now.stack)
     return same and compat.graph.sequence_number(node) < before.before
 
@@ -158,8 +157,8 @@ def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | Non
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
     """Return the save sites of the other tensors that have changed and that the running backward has yet to
     read."""
-    call = backward.current()
-    graph = None if call is None else reachable(call)
+    call = backward_calls.current()
+    graph = None if call is None else call.of_engine.graph()
     return tuple(
         resolve(kept.stack)
         for node in (graph or {}).values()

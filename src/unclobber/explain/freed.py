@@ -10,21 +10,12 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
-from ..observe.hooks import BackwardCall, BackwardMark, backward
-from ..observe.hooks.graph import MOST, children, needed, node_of, reachable_from
-from ..source import Stack
+from ..observe.hooks import BackwardCall, BackwardMark, backward_calls
 from ..torch_internals import compat
-
-
-class Note(NamedTuple):
-    """Note left on a node: where its operation ran, and the last backward that unpacked it."""
-
-    stack: Stack
-    mark: BackwardMark | None
 
 
 @dataclass
@@ -42,16 +33,10 @@ class FreedNode:
     """The first later node that is certainly freed and has a note, if ``node`` is not certain."""
 
 
-def note_of(node: Any) -> Note | None:
-    """Return the node's note; None if no backward unpacked it under watch."""
-    note = backward.marker.note_of(node)
-    return None if note is None else Note(*note)
-
-
 def latest_before(node: Any, call: BackwardCall) -> BackwardMark | None:
     """Return the latest earlier backward that began at the node and freed its graph; None if there is
     none."""
-    marks = backward.started_at.of(node) or ()
+    marks = backward_calls.started_at(node)
     earlier = [mark for mark in marks if mark.nth < call.nth and not mark.keeps_graph]
     return earlier[-1] if earlier else None
 
@@ -66,13 +51,13 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
     Returns:
         None if no node is freed, or the graph is too large.
     """
-    starts = [node for node in map(node_of, call.roots) if node is not None]
+    starts = [node for node in call.of_engine.starts if node is not None]
     again = any(latest_before(node, call) is not None for node in starts)
-    every = reachable_from(starts)
+    every = compat.graph.reachable(starts)
     if every is None:
         return None
     # `autograd.grad(y, v)` runs only the nodes on the way to `v`.
-    chosen = needed(every, call.inputs) if call.inputs else every
+    chosen = call.of_engine.runs_of(every)
     order = _EngineOrder(starts, every)
     doubtful: list[Any] = []
     """Released nodes of which it isn't known whether an earlier call ran them, or this one."""
@@ -86,7 +71,7 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
         if spent is not False:
             doubtful.append(node)
         if spent:
-            beyond = None if note_of(node) is None else FreedNode(node, order.way(node))
+            beyond = None if backward_calls.note_of(node) is None else FreedNode(node, order.way(node))
             break
         if _ran(node, call):
             doubtful.clear()  # This call has passed the candidates, so it did not stop there.
@@ -111,7 +96,7 @@ class _EngineOrder:
         """Yield the nodes in the engine's order, and note for each the node that led to it."""
         waiting = dict.fromkeys(self._every, 0)
         for node in self._every.values():
-            for child in children(node):
+            for child in compat.graph.children(node):
                 waiting[id(child)] += 1
         first = {id(node): node for node in self._starts if not waiting[id(node)]}
         queue = [(-compat.graph.sequence_number(node), key) for key, node in first.items()]
@@ -119,7 +104,7 @@ class _EngineOrder:
         while queue:
             node = self._every[heapq.heappop(queue)[1]]
             yield node
-            for child in children(node):
+            for child in compat.graph.children(node):
                 waiting[id(child)] -= 1
                 self._came_from.setdefault(id(child), node)
                 if not waiting[id(child)]:
@@ -132,7 +117,7 @@ class _EngineOrder:
 
 def _ran(node: Any, call: BackwardCall) -> bool:
     """Return whether ``call`` was the last backward that unpacked the node's saves."""
-    note = note_of(node)
+    note = backward_calls.note_of(node)
     return note is not None and note.mark is not None and note.mark.nth == call.nth
 
 
@@ -142,7 +127,7 @@ def _gone_through(node: Any, call: BackwardCall, tensors: Iterable[torch.Tensor]
         start = compat.graph.grad_fn(tensor)
         mark = None if start is None else latest_before(start, call)
         if mark is not None:
-            every = reachable_from([start])
+            every = compat.graph.reachable([start])
             if every is not None and id(node) in every and not mark.chosen:
                 return mark
     return None
@@ -153,11 +138,11 @@ def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
 
     A call that ran the node ran its inputs' nodes as well, and only once.
     """
-    every = reachable_from([node])
+    every = compat.graph.reachable([node])
     notes = (
         []
         if every is None
-        else [note for reached in every.values() if (note := note_of(reached)) is not None]
+        else [note for reached in every.values() if (note := backward_calls.note_of(reached)) is not None]
     )
     marks = {note.mark for note in notes}
     if len(marks) != 1:
@@ -169,16 +154,16 @@ def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
 def freed_function(ctx: Any, roots: Sequence[Any]) -> FreedNode:
     """Return the custom Function whose own ``backward`` failed to read ``ctx.saved_tensors``, as a freed
     node: tests/programs/UC301/custom_function.py."""
-    starts = [node for node in map(node_of, roots) if node is not None]
+    starts = [node for node in map(compat.graph.node_of, roots) if node is not None]
     came_from: dict[int, Any] = {}
     todo = list(starts)
     seen = {id(node) for node in todo}
     keep = list(todo)
-    while todo and len(keep) < MOST:
+    while todo and len(keep) < compat.graph.MOST_NODES:
         node = todo.pop()
         if node is ctx:
             break
-        for child in children(node):
+        for child in compat.graph.children(node):
             if id(child) not in seen:
                 seen.add(id(child))
                 keep.append(child)
@@ -192,7 +177,7 @@ def _was_freed(node: Any, call: BackwardCall) -> bool | None:
 
     Nodes that ``call`` itself ran are released by now too, so being released is not enough.
     """
-    note = note_of(node)
+    note = backward_calls.note_of(node)
     if note is not None:
         if note.mark is None:
             return None

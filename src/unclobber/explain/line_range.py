@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..model import Site, Write
 from ..observe.record import ProgramPoint
-from ..source import ParsedSource, Stack, lines_of, locate, resolve, source_of, user_frame
+from ..source import Instruction, ParsedSource, Stack, resolve, source_of, user_frame
 from ..syntax import last_name, parse
 from . import write
 
@@ -21,7 +21,7 @@ _REACHES_MEMORY = re.compile(
 
 def write_at(stack: Stack) -> Write:
     """Return the write by a statement that ran alone while the content changed."""
-    located = locate(stack[0], stack[1])
+    located = Instruction(*stack[:2]).located()
     called = last_name(located.node.func) if located and isinstance(located.node, ast.Call) else ""
     return replace(
         write.at(resolve(stack), called or "no operation of torch"),
@@ -123,12 +123,12 @@ def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[i
 def _source(stack: Stack) -> ParsedSource | None:
     """Return the source of the stack's innermost user code."""
     place = user_frame(stack)
-    return None if place is None else source_of(place[0])
+    return None if place is None else source_of(place.code)
 
 
 def _line_text(stack: Stack, line: int) -> str:
     place = user_frame(stack)
-    lines = () if place is None else lines_of(place[0])
+    lines = () if place is None else place.lines
     return lines[line - 1] if line <= len(lines) else ""
 
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import torch
 
 from ..source import UNKNOWN
-from ..syntax import is_in_place, last_name
-from ..torch_internals import views
+from ..syntax import is_in_place, last_name, torch_table
 from .places import LiveValues, Place
 
 Accepts = Callable[[ast.expr, LiveValues, Place], str | None]
@@ -28,13 +27,13 @@ def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
             return "[]"
         return None
     if isinstance(node, ast.Attribute):
-        is_view = node.attr in views.attributes() and values.is_tensor(node.value, place)
+        is_view = node.attr in torch_table().view_attributes and values.is_tensor(node.value, place)
         return node.attr if is_view else None
     name = multi_view_name(node)
     if name is not None:
         return name
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in views.methods() | views.SOMETIMES:
+        if node.func.attr in torch_table().returns_views | torch_table().may_return_view:
             return node.func.attr
         function = custom_function(node, values, place)
         if function is not None:
@@ -79,7 +78,7 @@ def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     others."""
     if isinstance(node, ast.Call):
         name = last_name(node.func)
-        return name if name in views.EXPANDING | views.EXPANDING_SEVERAL else None
+        return name if name in torch_table().expands | torch_table().expands_several else None
     return None
 
 
@@ -140,7 +139,7 @@ def multi_view_name(node: ast.expr) -> str | None:
     if not isinstance(node, ast.Call):
         return None
     name = last_name(node.func)
-    return name if name in views.tied() else None
+    return name if name in torch_table().returns_tied_views else None
 
 
 def _only_tensors_take(index: ast.expr) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..model import Need
-from ..observe.hooks import BackwardCall, BackwardMark, backward
+from ..observe.hooks import BackwardCall, BackwardMark, backward_calls
 from ..source import Stack, of_program, resolve
 from . import reads
 from ._live import LiveFrame, stack_of
@@ -32,7 +32,7 @@ def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = Non
 
 def running(node: Any, backwards_before: int) -> Need:
     """Return the Need of the running backward call, or of the program's current line if none runs."""
-    call = backward.current()
+    call = backward_calls.current()
     return at(of_program(), node) if call is None else of(call, backwards_before, node)
 
 
@@ -45,6 +45,5 @@ def failed(live_frames: Sequence[LiveFrame], backwards_before: int, node: Any = 
 
 def call_of(live_frames: Sequence[LiveFrame]) -> BackwardCall | None:
     """Return the innermost backward call on the stack of a failure, or None."""
-    return next(
-        (call for live_frame in live_frames if (call := backward.call_in(live_frame.frame)) is not None), None
-    )
+    calls = (backward_calls.in_frame(live_frame.frame) for live_frame in live_frames)
+    return next((call for call in calls if call is not None), None)

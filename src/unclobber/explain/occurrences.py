@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, Literal, Protocol
 
 import torch
@@ -13,7 +14,7 @@ from ..model import Finding, Save, Write, or_default
 from ..observe.hooks import conflicts
 from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
-from ..source import Stack, frame_key, of_program, resolve, right_side, user_place
+from ..source import Stack, frame_key, of_program, resolve, user_place
 from . import describe, need, reads, refused, save, sentence, spelling, write
 from .boundary import KnownFacts, finding_or_fallback
 from .refusals import kind_of
@@ -263,7 +264,7 @@ def _self_overlap(conflict: conflicts.SelfOverlap, session: SessionView) -> Occu
     message = "a tensor is overwritten by an operation that still reads the old values"
     return Occurrence(
         lambda: ("UC102", "self-overlap", user_place(stack)),
-        lambda: judge_self_overlap(write.by(operation, stack), resolve(stack, right_side)),
+        lambda: judge_self_overlap(write.by(operation, stack), resolve(stack, attrgetter("right_side"))),
         lambda: KnownFacts("UC102", message=message, variant="self-overlap"),
     )
 

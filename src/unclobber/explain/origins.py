@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..source import UNKNOWN, Stack, function_of, is_library, is_plumbing, locate, source_of, value_of
+from ..source import UNKNOWN, Stack, function_of, is_library, is_plumbing, source_of, value_of
 from ..syntax import is_in_place
 from ._containers import only_read, taken_from
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
@@ -328,7 +328,7 @@ def _of_parameter(finder: Finder, name: str, place: Place, element: tuple[int, .
         if is_plumbing(code) or code.co_filename.endswith("_contextlib.py"):
             continue
         caller = finder.place(depth)
-        located = locate(code, finder.live_frames[depth].lasti)
+        located = finder.live_frames[depth].at.located()
         if caller is None or located is None or not isinstance(located.node, ast.Call):
             return None
         passed = _passed(finder, located.node, mine, caller)

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from ..source import UNKNOWN, ParsedSource, inlined_names, locate, span_of, value_of
-from ..syntax import node_span
+from ..source import UNKNOWN, Instruction, ParsedSource, value_of
+from ..syntax import Span
 from ._definitions import Definition, is_local, reaching, scope_of
 from ._live import LiveFrame
 from .operands import bind_code
@@ -48,11 +48,10 @@ class LiveValues:
     def place(self, depth: int) -> Place | None:
         """Return the statement that a live frame had reached; None if its source isn't certain."""
         live_frame = self.live_frames[depth]
-        code = live_frame.code
-        located = locate(code, live_frame.lasti)
+        located = live_frame.at.located()
         if located is None:
             return None
-        return Place(code, located.source, located.statement, depth, inner=inlined_names(located))
+        return Place(live_frame.code, located.source, located.statement, depth, inner=located.inlined_names())
 
     def value(self, node: ast.expr, place: Place) -> Any:
         """Return the expression's current value; ``UNKNOWN`` if its frame is gone or it uses a
@@ -131,15 +130,15 @@ def instructions(code: CodeType, node: ast.expr) -> tuple[Any, ...]:
 
 def instruction_of(code: CodeType, node: ast.expr) -> int | None:
     """Return the offset of an instruction of ``code`` whose span is the expression; None if there is none."""
-    span = node_span(node)
+    span = Span.of(node)
     for index, (line, end_line, column, end_column) in enumerate(code.co_positions()):
         if (end_line, end_column) != (span.end_line, span.end_column) or line is None or column is None:
             continue
-        instruction_span = span_of(code, 2 * index)
-        if instruction_span == span:
+        instruction = Instruction(code, 2 * index)
+        if instruction.span == span:
             return 2 * index
         # Python places a method call over several lines at its attribute, so its span differs.
-        located = locate(code, 2 * index) if isinstance(node, ast.Call) else None
+        located = instruction.located() if isinstance(node, ast.Call) else None
         if located is not None and located.node is node:
             return 2 * index
     return None

@@ -14,7 +14,7 @@ import torch
 from ..model import CODES, Save, Subject, Write
 from ..observe.hooks import module_hooks
 from ..observe.record import ViewWrites
-from ..source import ParsedSource, Stack, module_label, owner_name, resolve, variable_name
+from ..source import ParsedSource, ProgramNames, Stack, resolve
 from ..syntax import ATOMS, OPERATORS, last_name, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, save, write
@@ -60,9 +60,9 @@ class _Refused:
         self.frames = user_frames_of(live_frames)
         self.depth = user_depth(live_frames)
         """Index of the user's frame among the live frames; None if all are a library's."""
-        self.located = None if self.depth is None else live_frames[self.depth].located()
+        self.located = None if self.depth is None else live_frames[self.depth].at.located()
         """The user's expression that was refused."""
-        self.inner = live_frames[0].located() if live_frames else None
+        self.inner = live_frames[0].at.located() if live_frames else None
         """The innermost expression, a library's or the user's."""
         self.view_writes = view_writes
 
@@ -81,7 +81,9 @@ class _Refused:
         tensor = None if target is None else target.tensor
         made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
         module_hook = None
-        if self.kind.subject == "view of a Function":
+        if self.kind.subject == "leaf":
+            module_hook = _modules.leaf_hook(tensor, self.frames)
+        elif self.kind.subject in ("view of a Function", "one of several views"):
             tensor = self._written_by_library() if tensor is None else tensor
             call = None if tensor is None else module_hooks.of(tensor)
             # A module's full backward hooks add a Function of torch's: tests/programs/UC205/hooked_conv.py.
@@ -285,7 +287,7 @@ class _Refused:
         if call is None or module is None:
             return ModuleHook()
         name = None if call.hook is None or call.hook.co_name == "<lambda>" else call.hook.co_name
-        return ModuleHook(module_label(module, self.frames), call.given, name)
+        return ModuleHook(ProgramNames(self.frames).module(module), call.given, name)
 
     def _made(
         self, stack: Stack, how: str | None, target: WriteTarget | None, tensor: torch.Tensor | None
@@ -295,7 +297,7 @@ class _Refused:
         if site is None or tensor is None:
             return None
         is_owned = not tensor._is_view() and not compat.graph.has_history(tensor)
-        name = owner_name(tensor, self.frames) if is_owned else None
+        name = ProgramNames(self.frames).parameter(tensor) if is_owned else None
         expression = None
         if target is not None and target.base is not None and self.located is not None:
             expression = self.located.source.text(target.base)
@@ -321,7 +323,7 @@ class _Refused:
         leaf = tensor._base if tensor._is_view() else tensor
         if leaf is None:
             return None
-        return owner_name(leaf, self.frames) or variable_name(leaf, self.frames)
+        return ProgramNames(self.frames).parameter(leaf) or ProgramNames(self.frames).variable(leaf)
 
 
 def _read_after(name: str, loop: ast.AST, statement: ast.stmt) -> bool:

@@ -11,7 +11,7 @@ import torch
 
 from ..model import Extent, Save
 from ..observe.record import SavedTensor
-from ..source import Stack, is_own, owner_name, resolve, variable_name
+from ..source import ProgramNames, Stack, is_own, resolve
 from ..torch_internals import compat
 from . import freed, reads, spelling
 from ._live import user_frames
@@ -47,7 +47,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     """Return the facts of a tensor that autograd saved for ``node``."""
     site = resolve(saved.stack)
     shape = tuple(saved.alias.shape)
-    name = owner_name(_as_it_is(saved), frames)
+    name = ProgramNames(frames).parameter(_as_it_is(saved))
     # The first node that runs unpacks a checkpoint's inputs, but did not save them itself:
     # tests/silent/test_recompute.py.
     not_own = [code for code in saved.stack[::2] if not is_own(code)]
@@ -56,7 +56,7 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     spelled = spelling.spell(node_name, role, saved.stack, shape=shape, name=name)
     expression, extent = spelled.expression, spelled.extent
     if expression is None:
-        expression = variable_name(saved.alias, user_frames(of_forward=True))
+        expression = ProgramNames(user_frames(of_forward=True)).variable(saved.alias)
         # A result doesn't exist yet while its expression runs: `h` in `h = h.exp()` is another tensor.
         extent = None if role == "result" else _mention(saved, expression)
     entry = saved.entry
@@ -91,7 +91,7 @@ class HeldTensor:
 def of_held(saved: SavedTensor, held: HeldTensor, frames: list[FrameType]) -> Save:
     """Return the facts of a tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
     site = resolve(saved.stack)
-    expression = variable_name(saved.alias, frames)
+    expression = ProgramNames(frames).variable(saved.alias)
     if held.role is not None and site is not None and site.source == held.role:
         expression = held.role
     return replace(
@@ -102,7 +102,7 @@ def of_held(saved: SavedTensor, held: HeldTensor, frames: list[FrameType]) -> Sa
         role=held.role,
         expression=expression,
         extent=_mention(saved, expression),
-        name=owner_name(_as_it_is(saved), frames),
+        name=ProgramNames(frames).parameter(_as_it_is(saved)),
     )
 
 

@@ -17,12 +17,12 @@ import torch
 
 from ..derivatives import by_operation, may_save_result_again
 from ..model import or_default
-from ..observe.hooks import backward
-from ..observe.hooks.graph import reachable
+from ..observe.hooks import backward_calls
 from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
-from ..source import Located, Stack, is_own, is_plumbing, locate, ran_below
+from ..source import Instruction, Located, Stack, is_own, is_plumbing
 from ..syntax import last_name
 from ..torch_internals import compat
+from ..torch_internals.engine import engine
 from . import reads
 
 _WHAT = "one of the variables needed for gradient computation has been modified by an inplace operation"
@@ -113,7 +113,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     the save, which stays as it is when the input is written to. Held by tests/unit/explain/test_sentence.py.
     """
     log = None if saved.entry is None else saved.entry.log
-    if unpacked is None or log is None or not ran_below(saved.stack):
+    if unpacked is None or log is None or not engine.ran_below(saved.stack):
         return saved
     node = compat.graph.grad_fn(unpacked)
     alike = [other for other in log.saves() if _is_same(other, saved)]
@@ -172,7 +172,7 @@ def _innermost_call(stack: Stack) -> Located | None:
     fingerprints."""
     for code, lasti in zip(stack[::2], stack[1::2], strict=False):
         if not is_plumbing(code) and not is_own(code):
-            return locate(code, lasti)
+            return Instruction(code, lasti).located()
     return None
 
 
@@ -181,8 +181,8 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
     entry = saved.entry
     if entry is not None and entry.history is not None:
         return entry.history.life() is not None
-    call = backward.current()
-    graph = {} if call is None else reachable(call) or {}
+    call = backward_calls.current()
+    graph = {} if call is None else call.of_engine.graph() or {}
     return any(
         edge is node and forward_name(other) == "AsStrided" and compat.graph.is_view_of(other, saved.alias)
         for other in graph.values()
@@ -193,7 +193,7 @@ def _view_is_followed(saved: SavedTensor, node: Any) -> bool:
 def _stands_for_view(tensor: torch.Tensor, saved: SavedTensor) -> bool:
     """Return whether torch made the tensor of what an unpack hook returned for a view, and a backward saved
     it again: it has the view's history and is no view. Only the Python core's saves hold one."""
-    if tensor._is_view() or not ran_below(saved.stack):
+    if tensor._is_view() or not engine.ran_below(saved.stack):
         return False
     return _VIEWS.fullmatch(forward_name(compat.graph.grad_fn(tensor)) or "") is not None
 
@@ -206,7 +206,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     """
     node = None if unpacked is None else compat.graph.grad_fn(unpacked)
     producer = _said(node)
-    handed_on = ran_below(saved.stack) and _VIEWS.fullmatch(forward_name(node) or "") is not None
+    handed_on = engine.ran_below(saved.stack) and _VIEWS.fullmatch(forward_name(node) or "") is not None
     if saved.base is None and not handed_on:
         return producer
     if unpacked is None or producer is None:

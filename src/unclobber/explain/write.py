@@ -11,9 +11,8 @@ import torch
 from ..model import PastCounter, Site, Write
 from ..observe.hooks import kernels as _writes_table
 from ..observe.record import METADATA_ONLY, Ledger, SaveState, WriteEvent
-from ..source import Stack, module_label, owner_name, resolve, user_place
+from ..source import ProgramNames, Stack, resolve, user_place
 from ..torch_internals import compat
-from ..torch_internals.own_writes import adds_gradients, syncs_buffers
 from . import spelling
 
 
@@ -98,7 +97,7 @@ def _write(
         and site is not None
         and site.below
     ):
-        module = module_label(actor, frames)
+        module = ProgramNames(frames).module(actor)
     return replace(
         at(site, event.operation, spelling.spell_write(event.operation, event.stack)),
         bumps_version=bumped,
@@ -133,7 +132,7 @@ def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> t
             other.actor == event.actor and user_place(other.stack) == line
             for other, _ in ledger.history(saved)
         ):
-            name = owner_name(saved.alias, frames)
+            name = ProgramNames(frames).parameter(saved.alias)
             if name is not None:
                 names[name] = None
     return tuple(sorted(names))
@@ -142,9 +141,29 @@ def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> t
 def _by_itself(event: WriteEvent, site: Site | None) -> Literal["backward", "buffer broadcast"] | None:
     """Return the part of torch that wrote by itself, judged by the frames below the user's line; None for the
     program's writes."""
-    if adds_gradients(site):
+    if _adds_gradients(site):
         return "backward"
-    return "buffer broadcast" if event.operation == "broadcast_" and syncs_buffers(site) else None
+    return "buffer broadcast" if event.operation == "broadcast_" and _syncs_buffers(site) else None
+
+
+_ENGINE = ("torch/autograd/graph.py", "torch\\autograd\\graph.py")
+_PARALLEL = ("torch/nn/parallel/distributed.py", "torch\\nn\\parallel\\distributed.py")
+
+
+def _syncs_buffers(site: Site | None) -> bool:
+    """Return whether the user's line ran the broadcast of DistributedDataParallel's buffers."""
+    return site is not None and any(
+        frame.path.endswith(_PARALLEL) and frame.function == "DistributedDataParallel._sync_buffers"
+        for frame in site.below
+    )
+
+
+def _adds_gradients(site: Site | None) -> bool:
+    """Return whether the user's line ran backward itself, which accumulates gradients in place."""
+    # Only the innermost frame below the line: deeper code in backward is a hook's, whose write is its own.
+    return site is not None and any(
+        frame.path.endswith(_ENGINE) and frame.function == "_engine_run_backward" for frame in site.below[-1:]
+    )
 
 
 def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
@@ -159,7 +178,7 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
         return "undeclared"
     if _writes_table.is_undeclared(event.operation):
         return "statistics"
-    if syncs_buffers(site) and compat.behaviour.broadcasts_unseen:
+    if _syncs_buffers(site) and compat.behaviour.broadcasts_unseen:
         return "broadcast"
     return "data" if site is not None and ".data" in site.statement else "alias"
 

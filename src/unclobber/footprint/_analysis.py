@@ -20,11 +20,14 @@ _POINTS = 600
 def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> StepMemory:
     """Return the report of a trace: which line keeps what, for how long and why."""
     line = timeline(trace)
-    peak = line.peak()
+    # What was alive when an allocation failed is the question, even if more had been alive before.
+    peak = line.peak() if trace.refused is None else trace.tick
     kept = _kept(trace, peak)
     places: dict[Location, int] = {}
     moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))
-    in_place, candidates, together = _inplace.gains(trace, line)
+    # A value that the program would still have read is no candidate, and nobody knows which those are.
+    gains = ((), (), 0) if trace.ended_early else _inplace.gains(trace, line)
+    in_place, candidates, together = gains
     # Without a backward, the whole step is forward.
     began = trace.tick if trace.backward_began is None else trace.backward_began
     return StepMemory(
@@ -95,6 +98,7 @@ def _role(save: PackedSave) -> Role:
         place=_places.place(save.stack),
         module=save.module,
         shape=save.shape,
+        function=save.function,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..model.text import shape, size, times
-from ._facts import KeptStorage, LiveBytes, MemoryReport, short
+from ..model.text import size
+from . import _sentences
+from ._facts import LiveBytes, MemoryReport, short
 
 WIDTH = 760
 HEIGHT = 260
@@ -137,27 +138,11 @@ def lives(report: MemoryReport) -> Lives:
                 weight=storage.bytes / most if most else 0.0,
                 # A tensor that isn't kept at the peak is charged to no line.
                 line=charged.get(position, -1),
-                text=_life_text(storage),
+                text=_sentences.life(storage),
             )
         )
     left_out = every[_BARS:]
     return Lives(tuple(bars), len(shown) * ROW, len(left_out), sum(storage.bytes for _, storage in left_out))
-
-
-def _life_text(storage: KeptStorage) -> str:
-    """Return the text of a kept tensor's bar."""
-    role = storage.roles[0]
-    text = (
-        f"{size(storage.bytes)}, {shape(storage.shape)} {storage.dtype}, at {short(role.place)}: "
-        f"{role.operation or 'an operation'} keeps {role.role or 'it'}"
-    )
-    if role.why:
-        text += f" — {role.why}"
-    if len(storage.roles) > 1:
-        text += f". Saved {times(len(storage.roles))}, counted once"
-    if not storage.needed:
-        text += ". Not used by backward"
-    return f"{text}. From operation {storage.since} to {storage.until}."
 
 
 def _moment_text(report: MemoryReport, moment: LiveBytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -37,6 +38,16 @@ def short(place: Location | None) -> str:
     return f"{name}:{place.line}"
 
 
+_PUBLIC = {
+    **dict.fromkeys(("self", "mat1", "batch1", "tensor1"), "input"),
+    **dict.fromkeys(("mat2", "batch2", "tensor2", "vec2"), "other"),
+    "output": "result",
+}
+"""Names of arguments in torch's derivative table, as functions that the program calls have them."""
+_OTHER: dict[str | None, str] = {"linear": "weight", "dropout": "mask"}
+"""Names of the second operand in functions that are products underneath."""
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """A use that backward has for a storage."""
@@ -49,6 +60,28 @@ class Role:
     place: Location | None
     module: str | None
     shape: tuple[int, ...]
+    function: str | None = None
+    """The torch function that the program called: ``linear`` for the operation ``addmm``."""
+
+    @property
+    def by(self) -> str:
+        """The name of the operation as the program calls it."""
+        return self.function or self.operation or "an operation"
+
+    @property
+    def what(self) -> str:
+        """The saved argument or result, as torch's functions name it: ``input`` for ``mat1``."""
+        role = self.role or "a tensor"
+        return "result" if role.startswith("result") else self._public(role)
+
+    @property
+    def reason(self) -> str:
+        """The derivative that reads it, with the same names."""
+        return re.sub(r"[a-z]+\d?", lambda name: self._public(name[0]), self.why or "")
+
+    def _public(self, name: str) -> str:
+        public = _PUBLIC.get(name, name)
+        return _OTHER.get(self.function, public) if public == "other" else public
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +370,9 @@ class MemoryReport:
 
     @property
     def unneeded(self) -> tuple[KeptStorage, ...]:
-        """Activations kept for a backward that never unpacked them."""
+        """Activations kept for a backward that never unpacked them; none if it didn't run to its end."""
+        if self.ended_early or not self.backward:
+            return ()
         return tuple(kept for kept in self.kept if kept.kind == "activation" and not kept.needed)
 
     @property

@@ -6,23 +6,17 @@ Jinja's autoescape: source is private and may hold anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
-from ..model.text import listing, plural, shape, size, times
+from ..model.text import size
 from ..syntax import text_of
-from . import _modules
-from ._chart import Chart, Lives, chart, lives
-from ._facts import KeptStorage, LineTotal, MemoryReport, short
-from ._savings_text import in_place, measured, outcome
+from . import _modules, _sentences
+from ._chart import chart, lives
+from ._facts import MemoryReport
 
 _AROUND = 2
 """Source lines shown before and after each line that keeps something."""
-
-_FOLD = 200
-"""Characters of a source line that are shown."""
 
 
 @dataclass(frozen=True)
@@ -56,24 +50,22 @@ def to_html(report: MemoryReport) -> str:
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters.update(size=size, short=short, shape=shape, listing=listing, times=times)
+    environment.filters["size"] = size
     template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
-    drawn: Chart | None = chart(report) if report.timeline else None
-    alive: Lives | None = lives(report) if report.timeline else None
-    context: dict[str, Any] = {
-        "report": report,
-        "files": _files(report),
-        "modules": _modules.rows(report.by_module),
-        "kept": sum(module.own for module in report.by_module),
-        "unplaced": [line for line in report.by_line if line.place is None],
-        "chart": drawn,
-        "lives": alive,
-        "outcome": outcome,
-        "measured": measured,
-        "in_place": in_place,
-        "useful": [candidate for candidate in report.candidates if candidate.peak_drop > 0],
-    }
-    return environment.from_string(template).render(context)
+    steps = _sentences.curve(report)
+    return environment.from_string(template).render(
+        report=report,
+        said=_sentences,
+        files=_files(report),
+        modules=_modules.rows(report.by_module),
+        kept=sum(module.own for module in report.by_module),
+        unplaced=[line for line in report.by_line if line.place is None],
+        chart=chart(report) if report.timeline and report.peak else None,
+        lives=lives(report) if report.timeline else None,
+        changes=list(zip(report.changes, _sentences.code(report.changes), strict=True)),
+        curve=steps,
+        before=steps[0].bytes if steps else report.peak and report.peak.moment.step,
+    )
 
 
 def _files(report: MemoryReport) -> list[SourceFile]:
@@ -103,7 +95,7 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
         if previous is not None and number > previous + 1:
             shown.append(SourceLine(None))
         previous = number
-        content = text[number - 1].rstrip("\n")[:_FOLD] if number <= len(text) else ""
+        content = text[number - 1].rstrip("\n") if number <= len(text) else ""
         position = marked.get(number)
         if position is None:
             shown.append(SourceLine(number, content))
@@ -117,25 +109,9 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
                 bytes=line.bytes,
                 share=line.bytes / most if most else 0.0,
                 label=size(line.bytes),
-                about=about(line, report.kept),
+                about=_sentences.reasons(line, report),
                 line=position,
             )
         )
     total = sum(report.by_line[position].bytes for position in marked.values())
     return SourceFile(path, path.replace("\\", "/").rpartition("/")[2], total, tuple(shown))
-
-
-def about(line: LineTotal, kept: Sequence[KeptStorage]) -> str:
-    """Return what a line keeps and why, as a sentence for each role."""
-    counts: dict[tuple[str, str], list[KeptStorage]] = {}
-    for position in line.kept:
-        role = kept[position].roles[0]
-        key = (f"{role.operation or 'an operation'} keeps {role.role or 'a tensor'}", role.why or "")
-        counts.setdefault(key, []).append(kept[position])
-    texts = []
-    for (what, why), members in counts.items():
-        total = size(sum(storage.bytes for storage in members))
-        often = "" if len(members) == 1 else f" ({plural(len(members), 'tensor')})"
-        texts.append(f"{total}: {what}{often}{f' — {why}' if why else ''}.")
-    where = f" In {listing(line.modules, limit=1)}." if line.modules else ""
-    return " ".join(texts) + where

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..source import named_tensors
+from ..source import ProgramNames
 from ..torch_internals import compat
 
 
@@ -38,7 +38,7 @@ def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> li
         freed: The nodes of the graph whose backward begins.
     """
     names = []
-    for name, tensor in named_tensors():
+    for name, tensor in ProgramNames().tensors():
         number = number_of(tensor)
         if number is not None:
             names.append(HeldName(name, number, frozenset(_kept_by(tensor, freed))))

@@ -6,6 +6,7 @@ saved-tensor hooks see what backward keeps; one tick is one dispatched operation
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,13 +19,14 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ..model.text import size
 from ..source import of_program
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
 from ._functions import FunctionCalls, name_of
 from ._names import held_names
-from ._trace import FunctionCall, ModuleCall, Operand, Operation, PackedSave, Storage, Trace, Value
+from ._trace import FunctionCall, ModuleCall, Operand, Operation, PackedSave, Refused, Storage, Trace, Value
 
 
 class EnoughError(BaseException):
@@ -187,7 +189,14 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
         if trace.forward_began is None and (differentiable or call is not None):
             trace.forward_began = tick - 1
-        out = func(*args, **kwargs)
+        try:
+            out = func(*args, **kwargs)
+        except Exception as error:
+            # Ticks number the operations that ran.
+            trace.tick -= 1
+            self._note_refused(error, func, inputs, stack, module)
+            raise
+        trace.refused = None
         made: list[int] = []
         outputs = _tensors(out)
         for tensor in outputs:
@@ -210,6 +219,24 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             self._describe(operation, func, args, kwargs, outputs)
         trace.operations.append(operation)
         return out
+
+    def _note_refused(
+        self, error: Exception, func: Any, inputs: list[Tensor], stack: tuple[Any, ...], module: str | None
+    ) -> None:
+        """Note the allocation that failed, if an operation ran out of memory, and what the graph so far
+        keeps."""
+        wanted = wanted_memory(error)
+        if wanted is not None:
+            function = self._function or func.name().rpartition("::")[2].partition(".")[0]
+            self.trace.refused = Refused(stack, module, function, wanted, self._depth > 0)
+            self._name_saves(inputs)
+
+    @property
+    def _function(self) -> str | None:
+        """Name of the torch function that the program is calling, or None."""
+        functions = self.trace.functions
+        number = self._open_calls[-1][2] if self._open_calls else len(functions)
+        return functions[number].name if number < len(functions) else None
 
     def _describe(
         self,
@@ -354,6 +381,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             call=self.call,
             shape=tuple(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),
+            function=self._function,
         )
         self.trace.saves.append(save)
         # `detach` is an operation, too, which the recorder must not count.
@@ -613,6 +641,27 @@ class _Named:
     path: str
     kind: str
     tree: int
+
+
+def wanted_memory(error: BaseException) -> str | None:
+    """Return how much memory an allocation wanted, in words; None if the error is another one.
+
+    The CPU's allocator raises a RuntimeError, which only its message tells from others.
+
+    Example:
+        >>> wanted_memory(RuntimeError("DefaultCPUAllocator: … you tried to allocate 4096 bytes. …"))
+        '4.0 KiB'
+        >>> wanted_memory(RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has …"))
+        '20.00 MiB'
+        >>> wanted_memory(RuntimeError("shapes differ"))
+    """
+    message = str(error)
+    if not (isinstance(error, MemoryError) or "DefaultCPUAllocator" in message or "out of memory" in message):
+        return None
+    amount = re.search(r"tried to allocate ([\d.]+) (\w+)", message, re.IGNORECASE)
+    if amount is None:
+        return "memory"
+    return size(int(amount[1])) if amount[2] == "bytes" else amount[0].partition("allocate ")[2]
 
 
 def _tensors(tree: Any) -> list[Tensor]:

@@ -13,10 +13,12 @@ import torch
 
 from ..model import UnclobberError
 from ..torch_internals import compat
+from . import _places
 from ._analysis import analyse
+from ._facts import short
 from ._recorder import EnoughError, MemoryRecorder
 from ._shown import StepMemory
-from ._trace import Trace
+from ._trace import Refused, Trace
 from .savings import advise
 from .savings._attempts import Attempts
 
@@ -135,18 +137,28 @@ def record_program(
         failure = run()
     if progress is not None:
         progress(0)
-    if failure is not None:
-        recorder.trace.ended_early = _explained(failure, fake)
-    report = analyse(recorder.trace, command=command, fake=fake, step=step)
+    trace = recorder.trace
+    if failure is None:
+        trace.refused = None
+    else:
+        trace.ended_early = _explained(failure, trace.refused, fake)
+    report = analyse(trace, command=command, fake=fake, step=step)
     # A program that failed has no gradients to compare a change with.
     if not try_changes or failure is not None:
-        return advise.predicted(recorder.trace, report)
-    attempts = Attempts(run, randomness.restore, recorder.trace, step)
+        return advise.predicted(trace, report)
+    attempts = Attempts(run, randomness.restore, trace, step)
     report = dataclasses.replace(report, trial=attempts.in_place(report.candidates))
     return advise.tried(report, attempts)
 
 
-def _explained(failure: str, fake: bool) -> str:
+def _explained(failure: str, refused: Refused | None, fake: bool) -> str:
+    """Return why a program's failure ended the recording, as a clause."""
+    if refused is not None:
+        place = _places.place(refused.stack)
+        source = f", `{place.source}`" if place is not None and place.source else ""
+        inside = f" in {refused.module}" if refused.module else ""
+        what = f"the backward of {refused.function}" if refused.backward else refused.function
+        return f"out of memory: {what} at {short(place)}{inside} asked for {refused.wanted} more{source}"
     names = tuple(error.__name__ for error in compat.compilers.fake_errors())
     if fake and failure.startswith(names):
         return f"the program looked at a value, and under --fake there are none ({failure})"

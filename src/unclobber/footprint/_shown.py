@@ -54,6 +54,12 @@ class StepMemory(MemoryReport):
     def __str__(self) -> str:
         return self.shown("text")
 
+    def __repr__(self) -> str:
+        """Return a table of about ten lines: the peak, the lines that keep most, the best changes."""
+        from ._text import to_table
+
+        return to_table(self)
+
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         from rich.text import Text
 

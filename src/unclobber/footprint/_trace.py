@@ -83,6 +83,8 @@ class PackedSave:
     node: str | None = None
     role: str | None = None
     edges: tuple[bool, ...] | None = None
+    function: str | None = None
+    """The torch function whose call made it: ``linear`` for ``addmm``."""
 
 
 @dataclass(slots=True)
@@ -125,6 +127,19 @@ class FunctionCall:
     """The tensors among its arguments, in their order."""
     result: int | None = None
     """Number of its result's storage; None if it returned no single tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An allocation that failed."""
+
+    stack: Stack
+    module: str | None
+    function: str
+    """The torch function that the program called, or the operation."""
+    wanted: str
+    """Size of the memory, in words."""
+    backward: bool
 
 
 Value = tuple[int, int, tuple[int, ...], tuple[int, ...]]
@@ -171,6 +186,8 @@ class Trace:
     backward_began: int | None = None
     backwards: int = 0
     ended_early: str | None = None
+    refused: Refused | None = None
+    """The allocation that failed, until an operation runs again: a program may catch the error."""
     origin: dict[int, tuple[Stack, str | None]] = field(default_factory=dict)
     """Line and module of each forward operation, by the sequence number of its backward node."""
     results: list[Any] = field(default_factory=list)
@@ -186,6 +203,11 @@ class Trace:
     def start(self) -> int:
         """The tick before the first one of forward; what ran earlier made the model and its data."""
         return self.began if self.forward_began is None else max(self.began, self.forward_began)
+
+    @property
+    def complete(self) -> bool:
+        """Whether the recorded step went on to the end of a backward: what backward reads is known."""
+        return self.ended_early is None and self.backward_began is not None
 
     def forward(self) -> list[Operation]:
         """Return the operations of the step's forward."""

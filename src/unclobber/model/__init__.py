@@ -9,7 +9,7 @@ from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
 from ._need import Need
-from ._overwriting import culprit, overwrites, touching, written_at
+from ._overwriting import culprit, overwrites, touching
 from ._ranks import ProcessEnd, RankEnd
 from ._report import CheckedSources, Outcome, Report, Totals, outcome
 from ._save import Save
@@ -19,6 +19,7 @@ from ._torch import require_installed_torch
 from ._write import PastCounter, Reached, Write
 from .codes import CODES, Code, Interpretation, Severity, Stage, Subject, Variant
 from .faults import internal_error_in, or_default
+from .helps import Help
 
 __all__ = [
     "CODES",
@@ -32,6 +33,7 @@ __all__ = [
     "Finding",
     "Fix",
     "Frame",
+    "Help",
     "InplaceError",
     "Interpretation",
     "Need",
@@ -65,5 +67,4 @@ __all__ = [
     "shown_name",
     "text",
     "touching",
-    "written_at",
 ]

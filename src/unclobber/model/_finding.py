@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ._need import Need
+from ._overwriting import touching
 from ._save import Save
+from ._site import Site
 from ._write import Write
 from .codes import CODES, Code, Severity, Variant
 
@@ -140,6 +142,19 @@ class Finding:
     def name(self) -> str:
         """The code's name: ``saved-overwritten``."""
         return self.entry.name
+
+    @property
+    def blamed(self) -> tuple[Site, ...]:
+        """The lines to blame, the one that reports point at first.
+
+        They are the known lines of all writes that overwrote needed elements. If there are none, it is the
+        line of the first known write, else the line that needs or saved the tensor.
+        """
+        known = [write for write in self.writes if write.site]
+        sites = [write.site for write in (touching(tuple(known)) or known[:1]) if write.site]
+        if not sites:
+            sites = [place.site for place in (self.needed, self.saved) if place and place.site][:1]
+        return tuple(sites)
 
     @property
     def severity(self) -> Severity:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from ._finding import Finding
-from ._site import Site
 from ._write import Write
 
 
@@ -23,16 +21,3 @@ def touching(writes: tuple[Write, ...]) -> tuple[Write, ...]:
     """Return the writes that touched a needed element. If torch compares no counter, all other writes did no
     harm."""
     return tuple(write for write in writes if write.overlaps_needed)
-
-
-def written_at(finding: Finding) -> tuple[Site, ...]:
-    """Return the lines to blame, the one that reports point at first.
-
-    They are the known lines of all writes that overwrote needed elements. If there are none, it is the line
-    of the first known write, else the line that needs or saved the tensor.
-    """
-    known = [write for write in finding.writes if write.site]
-    sites = [write.site for write in (touching(tuple(known)) or known[:1]) if write.site]
-    if not sites:
-        sites = [place.site for place in (finding.needed, finding.saved) if place and place.site][:1]
-    return tuple(sites)

@@ -25,19 +25,6 @@ def times(count: int) -> str:
     return "once" if count == 1 else plural(count, "time")
 
 
-def ordinal(number: int) -> str:
-    """Return the ordinal of a 1-based number.
-
-    Example:
-        >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 102, 113)]
-        ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '102nd', '113th']
-    """
-    if number % 100 in (11, 12, 13):
-        return f"{number}th"
-    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{suffix}"
-
-
 def size(count: int) -> str:
     """Return a number of bytes, from 1024 on in the largest binary unit that leaves at least 1.
 

@@ -17,13 +17,15 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ..observe.record import same_bits
-from ..torch_internals import compat, views
+from ..syntax import torch_table
+from ..torch_internals import compat
 from ..torch_internals.compat.compilers import tree_map
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
 from . import _candidate as names
 
-Context = Callable[[], Any]
+Call = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+"""Function that makes one of the program's calls of torch: the operation, its arguments, its keywords."""
 
 
 def enter(interpretations: frozenset[str], stack: ExitStack) -> None:
@@ -33,20 +35,27 @@ def enter(interpretations: frozenset[str], stack: ExitStack) -> None:
             stack.enter_context(_CONTEXTS[interpretation]())
 
 
-class _WritesNotRecorded(TorchFunctionMode):
-    """Mode in which a write to a leaf or its view, which torch refuses, runs under ``no_grad``."""
+class _Calls(TorchFunctionMode):
+    """Mode in which a function makes all of the program's calls of torch."""
+
+    def __init__(self, call: Call) -> None:
+        super().__init__()
+        self._call = call
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the operation, again under ``no_grad`` if torch refuses its write to a leaf."""
-        kwargs = kwargs or {}
-        try:
-            return func(*args, **kwargs)
-        except RuntimeError as error:
-            if not _refuses_a_leaf(str(error), args):
-                raise
-        # torch refuses before anything is written
-        with torch.no_grad():
-            return func(*args, **kwargs)
+        return self._call(func, args, kwargs or {})
+
+
+def _write_not_recorded(func: Any, args: Any, kwargs: Any) -> Any:
+    """Call an operation, again under ``no_grad`` if torch refuses its write to a leaf or to its view."""
+    try:
+        return func(*args, **kwargs)
+    except RuntimeError as error:
+        if not _refuses_a_leaf(str(error), args):
+            raise
+    # torch refuses before anything is written
+    with torch.no_grad():
+        return func(*args, **kwargs)
 
 
 def _refuses_a_leaf(message: str, args: Any) -> bool:
@@ -62,38 +71,32 @@ def _refuses_a_leaf(message: str, args: Any) -> bool:
     return leaf and "is a view and is being modified inplace" in message
 
 
-class _LeavesAsValues(TorchFunctionMode):
-    """Mode in which every leaf is read through a copy that autograd records, so that writes to it can be
-    recorded.
+def _leaves_as_values() -> _Calls:
+    """Read every leaf through a copy that autograd records, so that writes to it can be recorded.
 
     The copy lives until the leaf itself is written (by an optimizer's step); then a new one is made.
     """
+    copies: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._copies: dict[int, tuple[torch.Tensor, torch.Tensor, int]] = {}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if not torch.is_grad_enabled() or _is_about_the_leaf(func):
-            return func(*args, **kwargs)
-        return func(*map(self._value, args), **{name: self._value(value) for name, value in kwargs.items()})
-
-    def _value(self, argument: Any) -> Any:
+    def value(argument: Any) -> Any:
         """Return the copy of a leaf that requires grad; any other argument unchanged."""
-        # Exact types only, because the constructor of a named tuple takes other arguments.
-        if isinstance(argument, (tuple, list)) and type(argument) in (tuple, list):
-            return type(argument)(map(self._value, argument))
         if not isinstance(argument, torch.Tensor) or not argument.requires_grad:
             return argument
         if compat.graph.has_history(argument):
             return argument
-        known = self._copies.get(id(argument))
+        known = copies.get(id(argument))
         # An optimizer's step writes the leaf itself (test_interpretations.py,
         # test_a_step_between_two_forwards_is_seen).
         if known is None or known[2] != argument._version:
-            known = self._copies[id(argument)] = argument, argument.clone(), argument._version
+            known = copies[id(argument)] = argument, argument.clone(), argument._version
         return known[1]
+
+    def call(func: Any, args: Any, kwargs: Any) -> Any:
+        if not torch.is_grad_enabled() or _is_about_the_leaf(func):
+            return func(*args, **kwargs)
+        return func(*tree_map(value, args), **tree_map(value, kwargs))
+
+    return _Calls(call)
 
 
 def _is_about_the_leaf(func: Any) -> bool:
@@ -112,18 +115,17 @@ _ABOUT_THE_LEAF = frozenset(
 )  # fmt: skip
 
 
-class _ViewsOneByOne(TorchFunctionMode):
-    """Mode in which ``chunk``, ``split`` and ``unbind`` return independent views."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Return the views of a multi-view function as separate views of their base."""
-        answer = func(*args, **(kwargs or {}))
-        whole = args[0] if args else (kwargs or {}).get("input", (kwargs or {}).get("tensor"))
-        if getattr(func, "__name__", "") not in views.several() or not isinstance(whole, torch.Tensor):
-            return answer
-        if not isinstance(answer, (tuple, list)) or not torch.is_grad_enabled():
-            return answer
-        return type(answer)([_alone(part, whole) for part in answer])
+def _views_one_by_one(func: Any, args: Any, kwargs: Any) -> Any:
+    """Call an operation; return the views that ``chunk``, ``split`` or ``unbind`` takes as separate views."""
+    answer = func(*args, **kwargs)
+    whole = args[0] if args else kwargs.get("input", kwargs.get("tensor"))
+    if getattr(func, "__name__", "") not in torch_table().returns_several_views or not isinstance(
+        whole, torch.Tensor
+    ):
+        return answer
+    if not isinstance(answer, (tuple, list)) or not torch.is_grad_enabled():
+        return answer
+    return type(answer)([_alone(part, whole) for part in answer])
 
 
 def _alone(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
@@ -132,62 +134,51 @@ def _alone(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
     return whole.as_strided(part.size(), part.stride(), part.storage_offset())
 
 
-class _ViewsRecorded(TorchFunctionMode):
-    """Mode in which views are taken in normal mode, whatever the current mode is."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if torch.is_grad_enabled() or getattr(func, "__name__", "") not in _views():
-            return func(*args, **(kwargs or {}))
-        with torch.inference_mode(False), torch.enable_grad():
-            return func(*args, **(kwargs or {}))
+def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:
+    """Call an operation; take a view in normal mode, whatever the current mode is."""
+    if torch.is_grad_enabled() or getattr(func, "__name__", "") not in _views():
+        return func(*args, **kwargs)
+    with torch.inference_mode(False), torch.enable_grad():
+        return func(*args, **kwargs)
 
 
 @cache
 def _views() -> frozenset[str]:
     """Return the functions and methods that return views, without ``detach``, which the program itself uses
     to stop recording."""
-    single = views.methods() | views.SOMETIMES | views.attributes() | {"__getitem__"}
-    return (single | views.several()) - {"detach", "numpy"}
+    table = torch_table()
+    single = table.returns_views | table.may_return_view | table.view_attributes | {"__getitem__"}
+    return (single | table.returns_several_views) - {"detach", "numpy"}
 
 
-class _ViewsDetached(TorchFunctionMode):
-    """Mode in which ``view.detach_()``, which torch refuses, replaces the view by a detached one for all
-    later reads."""
+def _views_detached() -> _Calls:
+    """Let ``view.detach_()``, which torch refuses, replace the view by a detached one for all later reads."""
+    detached: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._detached: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def call(func: Any, args: Any, kwargs: Any) -> Any:
         if getattr(func, "__name__", "") == "detach_" and args and args[0]._is_view():
-            self._detached[id(args[0])] = args[0], args[0].detach()
+            detached[id(args[0])] = args[0], args[0].detach()
             return args[0]
-        return func(*tree_map(self._now, args), **tree_map(self._now, kwargs or {}))
+        args, kwargs = tree_map(lambda argument: detached.get(id(argument), (0, argument))[1], (args, kwargs))
+        return func(*args, **kwargs)
 
-    def _now(self, argument: Any) -> Any:
-        known = self._detached.get(id(argument))
-        return argument if known is None else known[1]
+    return _Calls(call)
 
 
-class _OwnMemory(TorchFunctionMode):
-    """Mode in which ``expand`` returns memory of its own, and an operand that overlaps the written tensor is
-    read from a copy."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Call the operation, again with copied operands if torch refuses their overlap, and copy an expanded
-        result."""
-        kwargs = kwargs or {}
-        try:
-            answer = func(*args, **kwargs)
-        except RuntimeError as error:
-            # torch refuses before anything is written
-            if _READS_WHAT_IT_WRITES not in str(error):
-                raise
-            return func(args[0], *tree_map(_clone, args[1:]), **kwargs)
-        if getattr(func, "__name__", "") not in _EXPANDS or not isinstance(answer, torch.Tensor):
-            return answer
-        repeats = any(not step and size > 1 for size, step in zip(answer.shape, answer.stride(), strict=True))
-        return answer.clone() if repeats else answer
+def _own_memory(func: Any, args: Any, kwargs: Any) -> Any:
+    """Call an operation, again with copied operands if torch refuses that they overlap with the written
+    tensor; copy an expanded result."""
+    try:
+        answer = func(*args, **kwargs)
+    except RuntimeError as error:
+        # torch refuses before anything is written
+        if _READS_WHAT_IT_WRITES not in str(error):
+            raise
+        return func(args[0], *tree_map(_clone, args[1:]), **kwargs)
+    if getattr(func, "__name__", "") not in _EXPANDS or not isinstance(answer, torch.Tensor):
+        return answer
+    repeats = any(not step and size > 1 for size, step in zip(answer.shape, answer.stride(), strict=True))
+    return answer.clone() if repeats else answer
 
 
 _EXPANDS = frozenset({"expand", "expand_as", "broadcast_to"})
@@ -199,20 +190,33 @@ def _clone(argument: Any) -> Any:
 
 
 @contextmanager
+def _applied(apply: Call) -> Iterator[Patches]:
+    """Let a function apply every custom Function. Its arguments are those of ``Function.apply``, after the
+    bound original."""
+    function: Any = torch.autograd.Function
+    # From the class's dict, because the attribute would be bound to Function itself.
+    original = function.__dict__["apply"]
+
+    def applied(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return apply(original.__get__(None, cls), args, kwargs)
+
+    with Patches() as patches:
+        patches.replace(function, "apply", classmethod(applied))
+        yield patches
+
+
+@contextmanager
 def _outputs_copied() -> Iterator[None]:
     """Copy each view that a custom Function returns, as torch's own message advises.
 
     The same holds for a view of torch's own Function for a module's full backward hooks, which look for its
     node first.
     """
-    function: Any = torch.autograd.Function
     hooks: Any = torch.utils.hooks.BackwardHook
-    # From the class's dict, because the attribute would be bound to Function itself.
-    original = function.__dict__["apply"]
     within: list[Any] = []
 
-    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        answer = original.__get__(None, cls)(*args, **kwargs)
+    def apply(run: Any, args: Any, kwargs: Any) -> Any:
+        answer = run(*args, **kwargs)
         return answer if within else _all_copied(answer)
 
     def copying(setup: Callable[..., Any]) -> Callable[..., Any]:
@@ -228,8 +232,7 @@ def _outputs_copied() -> Iterator[None]:
 
         return setup_copied
 
-    with Patches() as patches:
-        patches.replace(function, "apply", classmethod(apply))
+    with _applied(apply) as patches:
         for name in ("setup_input_hook", "setup_output_hook"):
             patches.replace(hooks, name, copying(hooks.__dict__[name]))
         yield
@@ -256,31 +259,19 @@ def _kept_on_ctx() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _results_written_back() -> Iterator[None]:
-    """Run a custom Function that overwrites an input and returns it on a copy, and then copy its result into
+def _result_written_back(run: Any, args: Any, kwargs: Any) -> Any:
+    """Apply a custom Function that overwrites an input and returns it to a copy, then copy its result into
     the input.
 
     Autograd records that copy as any other write.
     """
-    function: Any = torch.autograd.Function
-    # From the class's dict, because the attribute would be bound to Function itself.
-    original = function.__dict__["apply"]
-
-    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        """Apply the Function to copies of its inputs and write overwritten ones back."""
-        run = original.__get__(None, cls)
-        copies = _copies(args) if torch.is_grad_enabled() else {}
-        answer = run(*(copies.get(id(arg), arg) for arg in args), **kwargs)
-        for arg in args:
-            copy = copies.pop(id(arg), None)
-            if copy is not None:
-                answer = _written_back(cls, answer, arg, copy)
-        return answer
-
-    with Patches() as patches:
-        patches.replace(function, "apply", classmethod(apply))
-        yield
+    copies = _copies(args) if torch.is_grad_enabled() else {}
+    answer = run(*(copies.get(id(arg), arg) for arg in args), **kwargs)
+    for arg in args:
+        copy = copies.pop(id(arg), None)
+        if copy is not None:
+            answer = _written_back(run.__self__, answer, arg, copy)
+    return answer
 
 
 def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
@@ -342,16 +333,16 @@ class _GraphsKept:
     def end(self, running: None, call: EngineCall) -> None: ...
 
 
-_CONTEXTS: dict[str, Context] = {
-    names.NOT_RECORDED: _WritesNotRecorded,
-    names.RECORDED: _LeavesAsValues,
-    names.ONE_BY_ONE: _ViewsOneByOne,
-    names.VIEW_RECORDED: _ViewsRecorded,
-    names.VIEW_DETACHED: _ViewsDetached,
+_CONTEXTS: dict[str, Callable[[], Any]] = {
+    names.NOT_RECORDED: lambda: _Calls(_write_not_recorded),
+    names.RECORDED: _leaves_as_values,
+    names.ONE_BY_ONE: lambda: _Calls(_views_one_by_one),
+    names.VIEW_RECORDED: lambda: _Calls(_views_recorded),
+    names.VIEW_DETACHED: _views_detached,
     names.COPIED_OUTPUT: _outputs_copied,
     names.KEPT_ON_CTX: _kept_on_ctx,
-    names.WRITTEN_BACK: _results_written_back,
+    names.WRITTEN_BACK: lambda: _applied(_result_written_back),
     names.KEPT: _GraphsKept,
-    names.OWN_MEMORY: _OwnMemory,
+    names.OWN_MEMORY: lambda: _Calls(_own_memory),
     names.NO_GRAD: _no_grad_for_inference_mode,
 }

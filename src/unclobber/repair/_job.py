@@ -43,10 +43,13 @@ class HeldBy:
 
 @dataclass(frozen=True, slots=True)
 class CommandLine:
-    """A script and its arguments."""
+    """A program and its arguments."""
 
     script: str
+    """Path of the program's file, from the working directory."""
     arguments: tuple[str, ...] = ()
+    module: str = ""
+    """Name of the module that runs, as with ``python -m``; empty for a script."""
 
 
 @dataclass(frozen=True, slots=True)

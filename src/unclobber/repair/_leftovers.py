@@ -1,4 +1,4 @@
-"""Files that a run reads although an earlier run of the same search has written them.
+"""Files that a run reads and writes, among them those that an earlier run of the same search has written.
 
 Every run starts the program afresh, but in the same folder. A program that resumes from its own checkpoint
 does not do the same thing twice, and no seed would change that. tests/repair/test_fix.py has such a script.
@@ -7,52 +7,76 @@ Python's audit events show reads; a library's reads below Python stay unseen.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from ._copies import Copy, marks
+
 _MOST_BYTES = 64 * 2**20
 """Size in bytes above which files are compared by size and time alone."""
 _CODE = (".py", ".pyc")
 
 
-class Reads:
-    """Audit hook that records the program's reads, from ``sys.addaudithook`` to the end of the process.
+class Files:
+    """Audit hook that records effects that show nowhere else: files that the program reads as an earlier run
+    left them, files that it opens for writing, and calls of ``input``.
 
     Args:
+        copy: The copied folders.
+        own: Start of the paths of unclobber's own files.
         since: Start of the search, as ``time.time_ns`` counts; a file written between then and now is an
-            earlier run's.
+            earlier run's. None: reads are not recorded.
+        all_written: Whether to look for files in the copies that other processes write.
     """
 
-    def __init__(self, since: int) -> None:
-        self.since = since
-        self.until = time.time_ns()
+    def __init__(self, copy: Copy, own: str, since: int | None, *, all_written: bool) -> None:
+        self._copy = copy
+        self._own = own
+        self._since, self._until = since, time.time_ns()
+        self._before = {path: marks(path) for path in copy.files()} if all_written else {}
+        self._opened: set[str] = set()
         self.digests: dict[str, str] = {}
-        """Absolute path to a digest of the file's content at its first read."""
-        self._busy = False
+        """Absolute path of a file that an earlier run left to a digest of its content at its first read."""
+        self.called_input = False
+        self.off = False
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Record the file of an ``open`` event, unless it is opened for writing only."""
-        if event != "open" or self._busy:
+        """Record an ``input`` call, or a file that is opened."""
+        if self.off:
             return
-        self._busy = True  # looking at a file raises the event, too
-        try:
-            path, _, flags = arguments
-            if isinstance(path, (str, bytes)) and isinstance(flags, int) and not flags & os.O_WRONLY:
-                self._note(os.path.abspath(os.fsdecode(path)))
-        except (OSError, ValueError):
-            pass  # the program's own call will fail in the same way
-        finally:
-            self._busy = False
+        if event == "builtins.input":
+            self.called_input = True
+        elif event == "open" and isinstance(arguments[0], (str, bytes)) and isinstance(arguments[2], int):
+            # The program's own call will fail in the same way.
+            with contextlib.suppress(OSError, ValueError):
+                self._opens(os.path.abspath(os.fsdecode(arguments[0])), arguments[2])
 
-    def _note(self, path: str) -> None:
-        if path in self.digests or path.endswith(_CODE) or not os.path.isfile(path):
+    def _opens(self, path: str, flags: int) -> None:
+        if flags & (os.O_WRONLY | os.O_RDWR):
+            self._opened.add(path)
+        if self._since is None or flags & os.O_WRONLY or path in self.digests:
+            return
+        if path.endswith(_CODE) or not os.path.isfile(path):
             return
         facts = os.stat(path)
-        if self.since <= facts.st_mtime_ns < self.until:
+        if self._since <= facts.st_mtime_ns < self._until:
+            self.digests[path] = ""  # known from now on, because a digest opens the file, too
             self.digests[path] = _digest(path, facts)
+
+    def written(self) -> list[str]:
+        """Return the files that are new, changed or gone; no files of unclobber's and no devices."""
+        new = [path for path in self._copy.files() if self._before.get(path) != marks(path)]
+        gone = [path for path in self._before if not os.path.exists(path)]
+        outside = [
+            path
+            for path in self._opened
+            if not path.startswith(("/dev/", "/proc/", self._own)) and os.path.isfile(path)
+        ]
+        return sorted({*new, *gone, *outside})
 
 
 def _digest(path: str, facts: os.stat_result) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import io
 import linecache
 import os
+import runpy
 import sys
+from collections.abc import Iterable
 from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
@@ -54,12 +56,16 @@ class Overlay:
             _show(path, text)
 
     def run(self) -> None:
-        """Run the script to the end of its body; its exceptions pass through.
+        """Run the program to the end of its body; its exceptions pass through.
 
         Arguments that are paths into a copied folder are mapped to the copy.
         """
-        at, script = self._job.at, self._job.program.script
-        path = os.path.join(at.folder or os.getcwd(), script)
+        at, program = self._job.at, self._job.program
+        arguments = map(at.copy.there, program.arguments)
+        if program.module:
+            self._run_module(program.module, arguments)
+            return
+        path = os.path.join(at.folder or os.getcwd(), program.script)
         real = os.path.realpath(path)
         if real in self._job.texts:
             source: str | bytes = self._job.texts[real]
@@ -69,9 +75,20 @@ class Overlay:
                 source = stream.read()
         code = self._code(source, path)
         first_on_path(at.copy.there(os.path.dirname(real)))
-        sys.argv = [at.copy.there(script), *map(at.copy.there, self._job.program.arguments)]
+        sys.argv = [at.copy.there(program.script), *arguments]
         file = at.copy.there(os.path.abspath(path))
         run_as_main(code, file=file, loader=SourceFileLoader("__main__", file))
+
+    def _run_module(self, name: str, arguments: Iterable[str]) -> None:
+        """Run a module as ``python -m`` does, which imports the packages above it."""
+        first_on_path(os.getcwd())
+        sys.argv = ["-m", *arguments]
+        finder: Any = runpy  # its private function finds a module as `python -m` does, and runs nothing else
+        _, spec, code = finder._get_module_details(name)
+        sys.argv[0] = spec.origin
+        run_as_main(
+            code, file=spec.origin, loader=spec.loader, spec=spec, package=spec.parent, cached=spec.cached
+        )
 
     def _code(self, source: str | bytes, name: str) -> CodeType:
         """Return the code of a file, with the probes of its statements."""

@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 
-from ..syntax import is_in_place
-from ..torch_internals import views
+from ..syntax import is_in_place, torch_table
 
 PLACE = "__unclobber_place__"
 PASSED = "__unclobber_passed__"
@@ -159,7 +158,7 @@ def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
 def _keeps(method: str) -> bool:
     """Return whether a method returns its own tensor or a view of it, so that the tensor is found further
     left."""
-    return _is_inplace(method) or method in views.methods() | {"flatten"}
+    return _is_inplace(method) or method in torch_table().returns_views | {"flatten"}
 
 
 def _any(calls: Iterable[ast.expr]) -> ast.expr:

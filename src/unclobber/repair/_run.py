@@ -14,18 +14,17 @@ import time
 import traceback
 from dataclasses import replace
 from types import ModuleType
-from typing import Any
 
 import torch
 
 from ..model import Finding
 from ..session import Session
 from ..torch_internals.engine import engine
-from . import _candidate, _end_state, _interpretations, _leftovers
-from ._copies import marks
+from . import _candidate, _end_state, _interpretations
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
 from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
+from ._leftovers import Files
 from ._living import Living
 from ._overlay import Overlay
 from ._recorder import Enough, Recorder, compare, compare_joined
@@ -55,8 +54,7 @@ class Run:
             after_each=self._after_backward,
             go_on=lambda: job.to_end,
         )
-        self.reads = None if job.since is None else _leftovers.Reads(job.since)
-        self.events = _Events(job)
+        self.files = Files(job.at.copy, job.at.answer_to, job.since, all_written=job.to_end)
         self.ended, self.error = Ended.FINISHED, ""
         self.code = ""
         self.finding: Finding | None = None
@@ -77,9 +75,7 @@ class Run:
                 self.holders.install()
             _seed()
             _interpretations.enter(job.interpretations or frozenset(), stack)
-            if self.reads is not None:
-                sys.addaudithook(self.reads)
-            sys.addaudithook(self.events)
+            sys.addaudithook(self.files)
             try:
                 overlay.run()
             except BaseException as failure:
@@ -87,7 +83,7 @@ class Run:
             generators = _end_state.generators()
             if self.ended is not Ended.STOPPED:
                 _wait_for_threads()
-        self.events.off = True
+        self.files.off = True
         ran = self._ran()
         whole = job.to_end and self.ended in (Ended.FINISHED, Ended.ERROR)
         end_state = self._state_at_end(generators) if whole else None
@@ -146,9 +142,9 @@ class Run:
             cpu_seconds=time.process_time() - self.cpu_began,
             peak_bytes=max(0, _peak() - self.base),
             loaded=self._loaded(),
-            called_input=self.events.called_input,
+            called_input=self.files.called_input,
             held=self.holders.by_statement(),
-            leftovers={} if self.reads is None else dict(self.reads.digests),
+            leftovers=dict(self.files.digests),
         )
 
     def _loaded(self) -> tuple[str, ...]:
@@ -188,7 +184,7 @@ class Run:
         return _end_state.end_state_of(
             f"error {self.error}" if self.error else f"exit {self.code}",
             printed={name: f"{job.at.answer_to}.{name}" for name in ("stdout", "stderr")},
-            files=self.events.written(),
+            files=self.files.written(),
             own=self._own_modules(),
             living=self.living,
             generators=generators,
@@ -246,42 +242,6 @@ def _loaded(against: Against) -> RunRecord | None:
     # written a moment ago by this very code in another child
     record: RunRecord = torch.load(against.file, weights_only=False)
     return record
-
-
-class _Events:
-    """Audit hook for effects that show nowhere else: files outside of the copies that the program opens for
-    writing, and calls of ``input``."""
-
-    def __init__(self, job: Job) -> None:
-        self._copy = job.at.copy
-        self._own = job.at.answer_to
-        self._opened: set[str] = set()
-        self._before = {path: marks(path) for path in self._copy.files()} if job.to_end else {}
-        self.called_input = False
-        self.off = False
-
-    def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Record an ``input`` call, or a file that is opened for writing."""
-        if self.off:
-            return
-        if event == "builtins.input":
-            self.called_input = True
-        elif event == "open" and isinstance(arguments[0], (str, bytes)):
-            flags = arguments[2]
-            if isinstance(flags, int) and flags & (os.O_WRONLY | os.O_RDWR):
-                with contextlib.suppress(ValueError, OSError):
-                    self._opened.add(os.path.abspath(os.fsdecode(arguments[0])))
-
-    def written(self) -> list[str]:
-        """Return the files that are new, changed or gone; no files of unclobber's and no devices."""
-        new = [path for path in self._copy.files() if self._before.get(path) != marks(path)]
-        gone = [path for path in self._before if not os.path.exists(path)]
-        outside = [
-            path
-            for path in self._opened
-            if not path.startswith(("/dev/", "/proc/", self._own)) and os.path.isfile(path)
-        ]
-        return sorted({*new, *gone, *outside})
 
 
 def _wait_for_threads() -> None:

@@ -6,6 +6,7 @@ columns in characters, as in LibCST; ``Site`` columns are 1-based.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
@@ -15,6 +16,7 @@ import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
 from ..model import Site
+from ..syntax import imported_by
 
 N = TypeVar("N", bound=cst.CSTNode)
 New = Any
@@ -184,19 +186,26 @@ class Source:
         return cst.parse_statement(code, config=self.module.config_for_parsing)
 
     @cached_property
+    def _imports(self) -> dict[str, str]:
+        """The names that imports anywhere in the text bind, with their full names."""
+        nodes = ast.walk(ast.parse(self.text))
+        imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+        return {name: full for node in imports for name, full in imported_by(node).items()}
+
+    @cached_property
     def torch_name(self) -> str | None:
         """The text's name of the torch package; None if it doesn't import torch."""
-        return _imported_as(self.module, "torch")
+        return next((name for name, full in self._imports.items() if full == "torch"), None)
 
     @cached_property
     def imported_names(self) -> frozenset[str]:
         """The names that imports anywhere in the text bind."""
-        return _imports(self.module)
+        return frozenset(self._imports)
 
     @cached_property
     def names_from_torch(self) -> frozenset[str]:
         """Imported names that are torch, a part of it or an object in it: ``torch``, ``nn``, ``F``."""
-        return _imports(self.module, "torch")
+        return frozenset(n for n, full in self._imports.items() if full.partition(".")[0] == "torch")
 
 
 def parse(text: str) -> Source | None:
@@ -428,37 +437,3 @@ def _covers(place: CodeRange, line: int, column: int | None) -> bool:
         return True
     at = (line, column - 1)
     return (place.start.line, place.start.column) <= at < (place.end.line, place.end.column)
-
-
-def _imported_as(module: cst.Module, package: str) -> str | None:
-    """Return the name under which a package is imported, or None."""
-    for node in walk(module):
-        if isinstance(node, cst.Import):
-            for alias in node.names:
-                name = cst.helpers.get_full_name_for_node(alias.name)
-                if name == package and alias.asname is None:
-                    return package
-                if name == package and alias.asname is not None and isinstance(alias.asname.name, cst.Name):
-                    return alias.asname.name.value
-                if name is not None and name.startswith(f"{package}.") and alias.asname is None:
-                    return package
-    return None
-
-
-def _imports(module: cst.Module, package: str = "") -> frozenset[str]:
-    """Return the names that imports bind; with a package, only names from it."""
-    names: set[str] = set()
-    for node in walk(module):
-        if isinstance(node, (cst.Import, cst.ImportFrom)) and not isinstance(node.names, cst.ImportStar):
-            home = root_name(node.module) if isinstance(node, cst.ImportFrom) and node.module else None
-            for alias in node.names:
-                if package and (home or root_name(alias.name)) != package:
-                    continue
-                if alias.asname is not None:
-                    if isinstance(alias.asname.name, cst.Name):
-                        names.add(alias.asname.name.value)
-                else:
-                    name = root_name(alias.name)
-                    if name is not None:
-                        names.add(name)
-    return frozenset(names)

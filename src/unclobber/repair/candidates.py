@@ -26,13 +26,12 @@ MOST_READ = 240_000
 a limit of time would let the same report differ between two runs."""
 LONGEST = 60_000
 """Size limit of a file that is parsed for a report, in characters: LibCST takes half a second for it."""
-_LONGEST_COMMAND = 60
 
 
 def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:
     """Return the report with candidates in its findings; see the room's ``with_candidates``."""
     read = 0
-    command = None if script is None else _command(report.command)
+    command = None if script is None else shlex.join(("unclobber", "fix", *report.command))
     findings = list(report.findings)
     unknown: Fix | bool = False
     for at, finding in enumerate(findings if every else findings[:MOST]):
@@ -45,11 +44,6 @@ def with_candidates(report: Report, script: str | None = None, *, every: bool = 
         elif best and command is not None:
             findings[at] = _with(finding, Fix(f"`{command}` looks for an edit, and proves it by running it"))
     return replace(report, findings=tuple(findings))
-
-
-def _command(words: tuple[str, ...]) -> str:
-    whole = shlex.join(("unclobber", "fix", *words))
-    return whole if len(whole) <= _LONGEST_COMMAND else shlex.join(("unclobber", "fix", words[0])) + " …"
 
 
 def _candidate(finding: Finding, script: str | None) -> Fix | bool:

@@ -77,20 +77,22 @@ def fix(
     script: str,
     arguments: tuple[str, ...] = (),
     *,
+    module: str = "",
     timeout: float = 120.0,
     fix_all: bool = False,
     first_only: bool = False,
     progress: Callable[[str], None] = lambda _: None,
     runner: Runner | None = None,
 ) -> Rounds:
-    """Repair a script once, or with ``fix_all`` until it is clean or a round proves nothing.
+    """Repair a program once, or with ``fix_all`` until it is clean or a round proves nothing.
 
     Nothing is written. Each round builds on the edits before it, but is compared with the program on disk
     under guard, so errors can't add up.
 
     Args:
-        script: Its path, from the working directory.
+        script: Path of its file, from the working directory.
         arguments: Its command line.
+        module: The name by which it is run, as with ``python -m``; empty for a script.
         timeout: Time limit of each run, in seconds.
         fix_all: Go on until the script is clean or nothing more is proved.
         first_only: Stop each round at its first proof.
@@ -103,7 +105,7 @@ def fix(
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
         runs = used.runs
         while len(outcomes) < MOST_ROUNDS:
-            search = Search(CommandLine(script, arguments), used, first_only, 10 * timeout, progress)
+            search = Search(CommandLine(script, arguments, module), used, first_only, 10 * timeout, progress)
             outcome = search.outcome(project)
             outcomes.append(outcome)
             if not isinstance(outcome, Proved):

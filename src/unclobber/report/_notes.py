@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..model import Finding, Fix, Frame, Write, overwrites
+from ..model import Finding, Fix, Frame, Help, Write, overwrites
 from . import _words as words
 from ._callers import callers
 from ._past_counter import why_unseen
@@ -145,8 +145,8 @@ def helps(finding: Finding) -> list[Fix]:
     # Guard can't help where the program forbade the write, saved unobserved, or itself reads the memory.
     curable = curable and finding.variant not in ("frozen", "unwatched", "aliased", "self-overlap")
     if curable and not finding.repaired and not any(fix.guard for fix in fixes):
-        start = "or keep" if fixes else "keep"
-        fixes.append(Fix(f"{start} the program as it is and run it under unclobber.guard(){cost}"))
+        sentence = Help.GUARD.value if fixes else Help.GUARD.value.removeprefix("or ")
+        fixes.append(Fix(sentence + cost))
     if finding.confidence is not None:
         fixes.append(Fix(f"`unclobber run` decides: nothing was run here (confidence: {finding.confidence})"))
     return fixes

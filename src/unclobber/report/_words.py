@@ -11,12 +11,24 @@ from collections.abc import Sequence
 
 from ..model import Finding, Fix, cell_name
 from ..model.text import listing as listing
-from ..model.text import ordinal as ordinal
 from ..model.text import plural as plural
 from ..model.text import shape as shape
 from ..model.text import size as size
 
 SOLID_SPACE = "\N{NO-BREAK SPACE}"
+
+
+def ordinal(number: int) -> str:
+    """Return the ordinal of a 1-based number.
+
+    Example:
+        >>> [ordinal(n) for n in (1, 2, 3, 4, 11, 12, 21, 102, 113)]
+        ['1st', '2nd', '3rd', '4th', '11th', '12th', '21st', '102nd', '113th']
+    """
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"
 
 
 def verified(fix: Fix) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ..explain import KnownFacts
 from ..observe.hooks import saves
-from ..observe.hooks.graph import reachable
 from ..observe.hooks.mechanisms import Off
 from ..report import error_of
 from ..torch_internals import compat
@@ -38,7 +37,7 @@ class Unseen:
         # Only the innermost session decides, as for a save record.
         if call.is_internal or saves.innermost() is not self._hooks:
             return
-        graph = reachable(call)
+        graph = call.graph()
         for mechanism in self._off:
             at_checkpoint = mechanism.name == "checkpoint"
             passes = compat.entries.is_checkpoint if at_checkpoint else compat.entries.is_programs_function

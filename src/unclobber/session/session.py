@@ -46,14 +46,14 @@ from ..model import (
     or_default,
     outcome,
 )
-from ..observe.hooks import backward, conflicts, fallback, mechanisms
+from ..observe.hooks import backward_calls, conflicts, fallback, mechanisms
 from ..observe.hooks import saves as _saves
 from ..observe.hooks.installation import installation
 from ..observe.native import core
 from ..observe.record import SavedTensor, SaveState
 from ..report import error_of
 from ..settings import Suppression
-from ..source import OURS
+from ..source import is_own
 from ..torch_internals import compat, versions
 from ._suppressing import Suppressing
 from ._unseen import Unseen
@@ -165,7 +165,7 @@ class Session:
     def _enter(self) -> None:
         self._begin_where(installation.off())
         installation.acquire(self.ledger)
-        self.backwards_before = backward.count()
+        self.backwards_before = backward_calls.count
         self._started_at = now()
         try:
             self._hooks = _saves.SavedTensorHooks(self._need, self)
@@ -575,6 +575,8 @@ def _warn_once(sentence: str) -> None:
     """Warn of a mechanism that fails on this torch, at the line that entered the session."""
     # Counted, because `watch`, a decorated function and the trainers enter a session at different depths.
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith((OURS, contextlib.__file__)):
+    while frame.f_back is not None and (
+        is_own(frame.f_code) or frame.f_code.co_filename == contextlib.__file__
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(sentence, RuntimeWarning, stacklevel=level)

@@ -8,7 +8,7 @@ import tokenize
 from collections import defaultdict
 from collections.abc import Iterable
 
-from ..model import Finding, written_at
+from ..model import Finding
 from ..model.text import plural
 from ..syntax import file_and_cell, parse
 from ._paths import shown_path
@@ -20,7 +20,7 @@ def add_comments(findings: Iterable[Finding]) -> list[str]:
     """Write the comments that suppress findings into their files; return a sentence for each file."""
     codes: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
     for finding in findings:
-        for site in written_at(finding):
+        for site in finding.blamed:
             codes[site.path][site.statement_end_line].add(finding.code)
     return [_commented(path, codes[path]) for path in sorted(codes)]
 
@@ -42,6 +42,7 @@ def _commented(path: str, codes: dict[int, set[str]]) -> str:
         # A statement's last line may go on with a text of several lines, which a comment would be a part of.
         if ast.dump(parse(changed)) != ast.dump(parse(text)):
             return f"{shown_path(path)}: a comment would change its code, so none is added"
+        # Written in place and not replaced, because the file keeps its mode so; it only grows.
         stream.seek(0)
         stream.write(changed)
     return f"{shown_path(path)}: {plural(len(codes), 'line')} commented"

@@ -57,6 +57,7 @@ class ProjectSettings:
         """Return whether ``check`` leaves out a file, given by its absolute path."""
         if not self.exclude:
             return False
+        # A glob of a folder leaves out all below it, so each folder on the way is compared, too.
         parts = os.path.relpath(path, self.folder).split(os.sep)
         above = [os.path.join(self.folder, *parts[: at + 1]) for at in range(len(parts))]
         return any(_matches(glob, each, self.folder) for glob in self.exclude for each in above)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..model import VERSION, Finding, Site, written_at
+from ..model import VERSION, Finding, Site
 from ..syntax import file_and_cell
 from .errors import SettingsError
 
@@ -123,7 +123,7 @@ def _folder(path: str) -> str:
 def _key(finding: Finding, folder: str) -> Key:
     """Return the finding's key; its path is relative to ``folder``."""
     # Statements, not line numbers: an edit above a known finding must not make it new (test_moved_lines).
-    site = next(iter(written_at(finding)), None)
+    site = next(iter(finding.blamed), None)
     saved = None if finding.saved is None else finding.saved.site
     return Key(
         finding.code,

@@ -89,6 +89,7 @@ def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
     }
     # The file's folder, because globs start there even if the run starts in a folder below.
     folder = os.path.dirname(path)
+    # A command may run in any folder.
     if "baseline" in values:
         values["baseline"] = os.path.join(folder, values["baseline"])
     return ProjectSettings(**values, folder=folder, given=tuple(table))
@@ -174,7 +175,7 @@ class Setting(NamedTuple):
     example: str
     """A value as TOML."""
     about: str
-    """One sentence on what the key does."""
+    """The effect of the key, as one sentence."""
     commands: str
     """The commands that read it."""
 

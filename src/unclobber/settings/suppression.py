@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..model import Finding, Site, SuppressedBy, written_at
+from ..model import Finding, Site, SuppressedBy
 from ..syntax import file_and_cell
 from ._project import ProjectSettings
 from .baseline import Baseline
@@ -65,7 +65,7 @@ class Suppression:
         """Return the note on an attempt to suppress the finding that has no effect; None if there is none."""
         if finding.repaired:
             return None
-        sites = written_at(finding)
+        sites = finding.blamed
         here = [comment for site in sites if (comment := self._comment(finding.code, site)) is not None]
         if finding.torch_message is None:
             # All writes need a comment, so a single one is in vain: test_all_writes_of_a_finding_need_it.
@@ -85,7 +85,7 @@ class Suppression:
         return None
 
     def _tried(self, finding: Finding) -> SuppressedBy | None:
-        sites = written_at(finding)
+        sites = finding.blamed
         if sites and all(self._comment(finding.code, site) is not None for site in sites):
             return "comment"
         return "settings" if self._left_out(finding, sites) else None

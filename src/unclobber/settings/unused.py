@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..model import Finding, written_at
+from ..model import Finding
 from ._paths import shown_path
 from .comments import IgnoreComment, comments_in
 
@@ -17,7 +17,7 @@ def unused(paths: Iterable[str], findings: Iterable[Finding], where: str = "in t
         findings: All findings of the run, suppressed or not.
         where: The end of the sentence.
     """
-    occurred = [(finding.code, site) for finding in findings for site in written_at(finding)]
+    occurred = [(finding.code, site) for finding in findings for site in finding.blamed]
     for path in sorted(set(paths)):
         for comment in comments_in(path):
             codes = {code for code, site in occurred if comment.stands_at(site)}

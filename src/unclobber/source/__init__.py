@@ -7,17 +7,9 @@ holds a tensor.
 """
 
 # `frames` is shown as a module: its callers run at every save and write, and the tests replace names in it.
-from .between import HAND_OUT, statement_between
-from .frames import OURS, code_of, of_program, ran_below
-from .owners import (
-    gradient_owner,
-    module_label,
-    named_tensors,
-    object_name,
-    owner_name,
-    variable_name,
-    variables_of,
-)
+from .between import statement_between
+from .frames import code_of, of_program
+from .owners import ProgramNames, variables_of
 from .sites import (
     Stack,
     frame_key,
@@ -27,33 +19,18 @@ from .sites import (
     is_plumbing,
     path_of,
     resolve,
-    right_side,
     starts_program,
     user_expression,
     user_frame,
     user_place,
     user_stack,
 )
-from .syntax import (
-    Located,
-    ParsedSource,
-    first_line,
-    inlined_names,
-    line_of,
-    lines_of,
-    locate,
-    source_of,
-    span_of,
-    tree_of,
-)
+from .syntax import Instruction, Located, ParsedSource, first_line, source_of, tree_of
 from .values import UNKNOWN, contents, function_of, is_a, value_of
 
 __all__ = [
-    "HAND_OUT", "OURS", "UNKNOWN", "Located", "ParsedSource", "Stack", "code_of", "contents", "first_line",
-    "frame_key", "frames", "function_of", "gradient_owner", "inlined_names", "is_a", "is_library",
-    "is_library_path", "is_own", "is_plumbing", "line_of", "lines_of", "locate", "module_label",
-    "named_tensors", "object_name", "of_program", "owner_name", "path_of", "ran_below", "resolve",
-    "right_side", "source_of", "span_of", "starts_program", "statement_between", "tree_of",
-    "user_expression", "user_frame", "user_place", "user_stack", "value_of", "variable_name",
-    "variables_of",
+    "UNKNOWN", "Instruction", "Located", "ParsedSource", "ProgramNames", "Stack", "code_of", "contents",
+    "first_line", "frame_key", "frames", "function_of", "is_a", "is_library", "is_library_path", "is_own",
+    "is_plumbing", "of_program", "path_of", "resolve", "source_of", "starts_program", "statement_between",
+    "tree_of", "user_expression", "user_frame", "user_place", "user_stack", "value_of", "variables_of",
 ]  # fmt: skip

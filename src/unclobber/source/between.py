@@ -18,9 +18,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ..syntax import last_name
+from ..torch_internals import compat
 from .frames import Stack, code_of
 from .sites import innermost_user, is_library, is_own, is_plumbing
-from .syntax import locate
+from .syntax import Instruction
 from .values import UNKNOWN, attribute_of, is_a, of_class, value_of
 
 _QUIET = re.compile(
@@ -32,12 +33,6 @@ _QUIET = re.compile(
 
 _RUNS = re.compile("POP_JUMP_.*(TRUE|FALSE)")
 """Quiet-looking instructions that call ``__bool__`` of an object."""
-
-HAND_OUT = frozenset(
-    {"numpy", "__array__", "data_ptr", "__dlpack__", "untyped_storage", "storage", "_typed_storage",
-     "__cuda_array_interface__", "share_memory_", "pin_memory"}
-)  # fmt: skip
-"""Methods of a tensor whose result gives access to the tensor's own memory."""
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
 _ALWAYS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
@@ -76,7 +71,7 @@ def statement_between(first: Stack, first_name: str, second: Stack, second_name:
     passed |= set() if _calls(second[: 2 * to + 2], second_name) else {end}
     names = {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
     loud = sorted(offset for offset in passed if not _is_quiet(names[offset]))
-    places = [locate(code, offset) for offset in loud]
+    places = [Instruction(code, offset).located() for offset in loud]
     if not places or any(place is None for place in places):
         return None
     (located, *others) = [place for place in places if place is not None]
@@ -103,11 +98,11 @@ def _calls(stack: Stack, name: str) -> bool:
     *below, code, lasti = stack
     if any(not is_own(other) and not is_plumbing(other) for other in below[::2]):
         return False
-    located = locate(code, lasti)
+    located = Instruction(code, lasti).located()
     if located is None:
         return False
     node = located.node
-    return name == last_name(node.func) if isinstance(node, ast.Call) else name not in HAND_OUT
+    return name == last_name(node.func) if isinstance(node, ast.Call) else name not in compat.tensors.HAND_OUT
 
 
 def _is_quiet(name: str) -> bool:

@@ -17,12 +17,10 @@ from types import CodeType, FrameType
 from typing import Any, ClassVar, NamedTuple
 
 from ..model import PACKAGE
-from ..torch_internals.engine import CODE
 from .sites import Stack as Stack
-from .sites import frame_key as frame_key
 from .sites import is_library
 
-OURS = PACKAGE + os.sep
+_OURS = PACKAGE + os.sep
 """The path prefix of this package's files."""
 
 
@@ -119,7 +117,7 @@ def of_program() -> Stack:
         return _Native.of_program()
     frame: FrameType | None = sys._getframe(1)
     depth = 2
-    while frame is not None and frame.f_code.co_filename.startswith(OURS):
+    while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         depth, frame = depth + 1, frame.f_back
     return () if frame is None else capture(depth)
 
@@ -217,9 +215,3 @@ def _calling_codes() -> dict[int, _CallingCode]:
     calls, steps = named(Module, "_call_impl"), named(Optimizer, "profile_hook_step")
     codes = [_CallingCode(code, False) for code in calls] + [_CallingCode(code, True) for code in steps]
     return {id(calling.code): calling for calling in codes}
-
-
-def ran_below(stack: Stack) -> bool:
-    """Return whether a backward was running when ``stack`` was taken: its saves belong to
-    ``create_graph``."""
-    return any(code is CODE for code in stack[::2])

@@ -1,4 +1,4 @@
-"""The owner of a tensor: ``generator.fc.weight``, ``trunk.2 (Dropout)``, or a plain variable.
+"""Names in the program's words: ``generator.fc.weight``, ``trunk.2 (Dropout)``, or a plain variable.
 
 Runs only for a report. Modules are found among the garbage collector's objects, and the path to a module from
 the user's variables. Any of those objects may be odd: a weak proxy runs code when its ``__class__`` is read,
@@ -50,109 +50,121 @@ class _MemoryPlace(NamedTuple):
     strides: tuple[int, ...]
 
 
-def owner_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = None) -> str | None:
-    """Return the module path of the parameter or buffer that ``tensor`` is, or is a view of.
+class ProgramNames:
+    """Names of tensors, modules and objects in the program's words.
 
-    The path begins with a variable that holds the outermost module (``generator.fc.weight``). It is searched
+    A path begins with a variable that holds the outermost module (``generator.fc.weight``). It is searched
     in the frames' locals, their globals and those of ``__main__``, up to three steps deep
     (``agent.q1.fc2.weight``, ``models['trunk'].net.0.weight``). Names other than ``self`` are preferred, then
-    short paths. A module that no variable leads to is called by its class: ``Critic.head.weight``. Tied
-    parameters get the simplest of their paths.
+    short paths. A module that no variable leads to is called by its class: ``Critic.head.weight``.
 
     Args:
-        tensor: The parameter, a ``detach()`` or another view of it.
-        frames: The user's live frames, innermost first; the current stack's if None.
-    Returns:
-        None if no live module owns the memory, or if several distinct parameters share it and none has
-        exactly the tensor's extent.
+        frames: The user's live frames, innermost first; those of the current stack at each query if None.
     """
-    place = _place(tensor)
-    if place is None:
-        return None
-    modules = _live_modules()
-    try:
-        owned = _owners(place, modules)
-        return _best(_paths(owned, modules, frames))
-    finally:
-        modules.clear()
 
+    def __init__(self, frames: Sequence[FrameType] | None = None) -> None:
+        self._frames = frames
 
-def gradient_owner(
-    tensor: torch.Tensor, frames: Sequence[FrameType] | None = None
-) -> tuple[str, bool] | None:
-    """Return the parameter whose ``.grad`` has exactly this memory, and whether it may be a view of a bucket.
+    def parameter(self, tensor: torch.Tensor) -> str | None:
+        """Return the module path of the parameter or buffer that ``tensor`` is, or is a view of.
 
-    DistributedDataParallel adds up gradients in buckets, memory of its own. With
-    ``gradient_as_bucket_view=True`` the gradients are views of a bucket.
-
-    Returns:
-        None if the memory is no live parameter's gradient.
-    """
-    place = _place(tensor)
-    if place is None:
-        return None
-    modules = _live_modules()
-    try:
-        owned = [
-            (module, name)
-            for module in modules.values()
-            for name, own in _tensors(module)
-            if not compat.graph.has_history(own) and own.grad is not None and _place(own.grad) == place
-        ]
-        path = _best(_paths(owned, modules, frames))
-        if path is None:
+        Tied parameters get the simplest of their paths. None if no live module owns the memory, or if several
+        distinct parameters share it and none has exactly the tensor's extent.
+        """
+        place = _place(tensor)
+        if place is None:
             return None
-        parallel = [m for m in modules.values() if contents(m).get("gradient_as_bucket_view") is True]
-        within = {id(module) for wrapper in parallel for module in wrapper.modules()}
-        return path, any(id(module) in within for module, _ in owned)
-    finally:
-        modules.clear()
+        modules = _live_modules()
+        try:
+            owned = _owners(place, modules)
+            return _best(_paths(owned, modules, self._frames))
+        finally:
+            modules.clear()
 
+    def gradient(self, tensor: torch.Tensor) -> tuple[str, bool] | None:
+        """Return the parameter whose ``.grad`` has exactly this memory, and whether it may be a view of a
+        bucket; None if the memory is no live parameter's gradient.
 
-def variable_name(tensor: torch.Tensor, frames: Sequence[FrameType] | None = None) -> str | None:
-    """Return the one local variable that is this tensor, or the same view of its memory.
-
-    The innermost frame with such a variable decides.
-
-    Args:
-        tensor: Any tensor.
-        frames: The user's live frames, innermost first; the current stack's if None.
-    Returns:
-        None if no variable holds it, or if variables of different names do.
-    """
-    place = _place(tensor)
-    if place is None:
-        return None
-    for frame in _frames(frames):
-        variables = variables_of(frame)
-        names = {
-            name for name, value in variables.items() if is_a(value, torch.Tensor) and _place(value) == place
-        }
-        variables.clear()
-        names -= {name for name in names if name.startswith("_")}
-        if len(names) == 1:
-            return names.pop()
-        if names:
+        DistributedDataParallel adds up gradients in buckets, memory of its own. With
+        ``gradient_as_bucket_view=True`` the gradients are views of a bucket.
+        """
+        place = _place(tensor)
+        if place is None:
             return None
-    return None
+        modules = _live_modules()
+        try:
+            owned = [
+                (module, name)
+                for module in modules.values()
+                for name, own in _tensors(module)
+                if not compat.graph.has_history(own) and own.grad is not None and _place(own.grad) == place
+            ]
+            path = _best(_paths(owned, modules, self._frames))
+            if path is None:
+                return None
+            parallel = [m for m in modules.values() if contents(m).get("gradient_as_bucket_view") is True]
+            within = {id(module) for wrapper in parallel for module in wrapper.modules()}
+            return path, any(id(module) in within for module, _ in owned)
+        finally:
+            modules.clear()
 
+    def variable(self, tensor: torch.Tensor) -> str | None:
+        """Return the one local variable that is this tensor, or the same view of its memory.
 
-def module_label(module: torch.nn.Module, frames: Sequence[FrameType] | None = None) -> str:
-    """Return the name of a module for a report: path and class, ``trunk.2 (Dropout)``; the class alone if no
-    path is found."""
-    kind = type(module).__name__
-    modules = _live_modules()
-    try:
-        path = _best(_paths([(module, "")], modules, frames))
-    finally:
-        modules.clear()
-    return kind if path is None or path == kind else f"{path} ({kind})"
+        The innermost frame with such a variable decides. None if no variable holds it, or if variables of
+        different names do.
+        """
+        place = _place(tensor)
+        if place is None:
+            return None
+        for frame in _running(self._frames):
+            variables = variables_of(frame)
+            names = {
+                name
+                for name, value in variables.items()
+                if is_a(value, torch.Tensor) and _place(value) == place
+            }
+            variables.clear()
+            names -= {name for name in names if name.startswith("_")}
+            if len(names) == 1:
+                return names.pop()
+            if names:
+                return None
+        return None
 
+    def module(self, module: torch.nn.Module) -> str:
+        """Return the name of a module for a report: path and class, ``trunk.2 (Dropout)``; the class alone if
+        no path is found."""
+        kind = type(module).__name__
+        modules = _live_modules()
+        try:
+            path = _best(_paths([(module, "")], modules, self._frames))
+        finally:
+            modules.clear()
+        return kind if path is None or path == kind else f"{path} ({kind})"
 
-def object_name(wanted: object, frames: Sequence[FrameType] | None = None) -> str | None:
-    """Return the variable, or a short path from one, that leads to an object such as an optimizer; None if
-    none does."""
-    return _search([wanted], frames).get(id(wanted))
+    def way_to(self, wanted: object) -> str | None:
+        """Return the variable, or a short path from one, that leads to an object such as an optimizer; None
+        if none does."""
+        return _search([wanted], self._frames).get(id(wanted))
+
+    def tensors(self, deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
+        """Return every tensor that a variable leads to, with its name.
+
+        Args:
+            deepest: Steps from a variable: ``out.past_key_values.layers[0].keys`` is four.
+        Returns:
+            Each tensor once, under the first name found: of the innermost function, by the fewest steps. A
+            name in a list or an object is preferred to a plain variable, because a variable soon holds
+            another tensor.
+        """
+        named: dict[int, tuple[str, torch.Tensor]] = {}
+        for name, value in _reachable(self._frames, deepest):
+            if is_a(value, torch.Tensor):
+                known = named.get(id(value))
+                if known is None or (known[0].isidentifier() and not name.isidentifier()):
+                    named[id(value)] = name, value
+        return list(named.values())
 
 
 # --- modules -----------------------------------------------------------------------------------
@@ -376,25 +388,6 @@ def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dic
     return best_names
 
 
-def named_tensors(deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
-    """Return every tensor that a variable of the running program leads to, with its name in the program's
-    words.
-
-    Args:
-        deepest: Steps from a variable: ``out.past_key_values.layers[0].keys`` is four.
-    Returns:
-        Each tensor once, under the first name found: of the innermost function, by the fewest steps. A name
-        in a list or an object is preferred to a plain variable, because a variable soon holds another tensor.
-    """
-    named: dict[int, tuple[str, torch.Tensor]] = {}
-    for name, value in _reachable(None, deepest):
-        if is_a(value, torch.Tensor):
-            known = named.get(id(value))
-            if known is None or (known[0].isidentifier() and not name.isidentifier()):
-                named[id(value)] = name, value
-    return list(named.values())
-
-
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield (name, object) one step further, in the user's words; the first 200 elements of a container."""
     kind = type(value)
@@ -419,7 +412,7 @@ def _holds_things(kind: type) -> bool:
     return not issubclass(kind, (torch.Tensor, type, types.ModuleType, types.FunctionType))
 
 
-def _frames(frames: Sequence[FrameType] | None) -> list[FrameType]:
+def _running(frames: Sequence[FrameType] | None) -> list[FrameType]:
     """Return the given frames, or those of the current stack that aren't a library's, innermost first."""
     if frames is not None:
         return list(frames)
@@ -434,7 +427,7 @@ def _frames(frames: Sequence[FrameType] | None) -> list[FrameType]:
 
 def _scopes(frames: Sequence[FrameType] | None) -> Iterator[dict[str, Any]]:
     """Yield the variables of the frames, innermost first, then their globals and those of ``__main__``."""
-    every = _frames(frames)
+    every = _running(frames)
     for frame in every:
         if frame.f_code.co_flags & _OPTIMIZED:
             yield variables_of(frame)

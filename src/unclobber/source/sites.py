@@ -22,17 +22,9 @@ from types import CodeType
 from typing import Any
 
 from ..model import PACKAGE, Frame, Site
-from ..syntax import Span, extent, node_span, segment
+from ..syntax import Span
 from ..torch_internals import compat
-from .syntax import (
-    Located,
-    ParsedSource,
-    header,
-    line_of,
-    lines_of,
-    locate,
-    statement_at,
-)
+from .syntax import Instruction, Located, ParsedSource, header
 
 Stack = tuple[Any, ...]
 """Alternating code objects and instruction offsets, innermost frame first."""
@@ -163,17 +155,17 @@ def user_stack(stack: Stack) -> Stack:
     return () if index is None else stack[2 * index :]
 
 
-def user_frame(stack: Stack) -> tuple[CodeType, int] | None:
-    """Return code and instruction of the innermost frame of the user's own code; None if there is none."""
+def user_frame(stack: Stack) -> Instruction | None:
+    """Return the instruction of the innermost frame of the user's own code; None if there is none."""
     inner = user_stack(stack)
-    return (inner[0], inner[1]) if inner else None
+    return Instruction(inner[0], inner[1]) if inner else None
 
 
 def user_expression(stack: Stack) -> tuple[Located, list[CodeType]] | None:
     """Return the innermost expression of the user's own code on a stack, and the library code below it,
     outermost first, without plumbing and unclobber's own; None if the expression isn't certain."""
     index = innermost_user(stack)
-    located = None if index is None else locate(stack[2 * index], stack[2 * index + 1])
+    located = None if index is None else Instruction(stack[2 * index], stack[2 * index + 1]).located()
     if index is None or located is None:
         return None
     # The library's own frames say which of its functions ran the operation: `F.relu` for `self.act(x)`.
@@ -182,23 +174,20 @@ def user_expression(stack: Stack) -> tuple[Located, list[CodeType]] | None:
 
 
 def frame_key(stack: Stack) -> tuple[Any, ...]:
-    """Return a hashable key for the innermost instruction; empty if the stack is empty.
-
-    The file name is part of the key, because equal code in two files makes equal code objects.
-    """
-    return (stack[0].co_filename, *stack[:2]) if stack else ()
+    """Return a hashable key for the innermost instruction; empty if the stack is empty."""
+    return Instruction(*stack[:2]).key if stack else ()
 
 
 def user_place(stack: Stack) -> tuple[Any, ...] | None:
     """Return a hashable key for the innermost user frame of ``stack``, or None if there is none."""
     place = user_frame(stack)
-    return None if place is None else frame_key(place)
+    return None if place is None else place.key
 
 
 def _passes_on(code: CodeType, lasti: int) -> bool:
     """Return whether the instruction of a relay calls the function that the relay was given, or the relay of
     its superclass."""
-    located = locate(code, lasti)
+    located = Instruction(code, lasti).located()
     if located is None or not isinstance(located.node, ast.Call):
         return False
     function = located.node.func
@@ -219,41 +208,28 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) 
         None for an empty stack. If every frame is a library's, the innermost one that isn't this package's,
         with ``library`` true.
     """
-    frames = list(zip(stack[::2], stack[1::2], strict=False))
+    frames = list(map(Instruction, stack[::2], stack[1::2]))
     chosen = innermost_user(stack)
     library = chosen is None
     if chosen is None:
-        chosen = next((i for i, (code, _) in enumerate(frames) if not is_own(code)), None)
+        chosen = next((i for i, frame in enumerate(frames) if not is_own(frame.code)), None)
     if chosen is None:
         return None
     below = tuple(
-        _frame(code, lasti)
-        for code, lasti in reversed(frames[:chosen])
-        if not is_plumbing(code) and not is_own(code)
+        _frame(frame)
+        for frame in reversed(frames[:chosen])
+        if not is_plumbing(frame.code) and not is_own(frame.code)
     )
-    whole = tuple(_frame(code, lasti) for code, lasti in _programs(frames))
-    code, lasti = frames[chosen]
-    located = locate(code, lasti)
-    site = _line_site(code, lasti) if located is None else _expression_site(code, located, part(located))
+    whole = tuple(map(_frame, _programs(frames)))
+    at, located = frames[chosen], frames[chosen].located()
+    site = _line_site(at) if located is None else _expression_site(at.code, located, part(located))
     return replace(site, library=library, below=below, stack=whole)
 
 
-def _programs(frames: list[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
+def _programs(frames: list[Instruction]) -> list[Instruction]:
     """Return the frames without this package's own and without those of the command that runs the program."""
-    command = (i for i, (code, _) in enumerate(frames) if starts_program(code))
-    return [(code, lasti) for code, lasti in frames[: next(command, None)] if not is_own(code)]
-
-
-def right_side(located: Located) -> Span:
-    """Return the span of the right-hand side if an assignment itself writes; else the whole span."""
-    match located.statement:
-        case ast.AugAssign(value=value) if located.node is located.statement:
-            pass
-        case ast.Assign(targets=targets, value=value) if located.node in targets:
-            pass
-        case _:
-            return located.span
-    return node_span(value)
+    command = next((i for i, frame in enumerate(frames) if starts_program(frame.code)), None)
+    return [frame for frame in frames[:command] if not is_own(frame.code)]
 
 
 def path_of(code: CodeType) -> str:
@@ -270,22 +246,23 @@ def path_of(code: CodeType) -> str:
     return absolute if same else name
 
 
-def _frame(code: CodeType, lasti: int) -> Frame:
-    line = line_of(code, lasti)
+def _frame(at: Instruction) -> Frame:
+    code, line = at.code, at.line
     compiled = compat.compilers.is_compiled_code(code)
-    return Frame(path_of(code), line, code.co_qualname, _line_text(code, line), is_library(code), compiled)
+    return Frame(path_of(code), line, code.co_qualname, _line_text(at).strip(), is_library(code), compiled)
 
 
-def _line_text(code: CodeType, line: int) -> str:
-    lines = lines_of(code)
-    return lines[line - 1].strip() if 1 <= line <= len(lines) else ""
+def _line_text(at: Instruction) -> str:
+    """Return the text of the instruction's line; empty if it isn't certain."""
+    lines, line = at.lines, at.line
+    return lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""
 
 
 def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
     """Return the site of an expression, or of the part of it at ``span``."""
     lines = located.source.lines
     first, last = header(located.statement)
-    place = extent(lines, span)
+    place = span.extent(lines)
     assert place is not None, "the span was located in these lines"
     line, column, end_line, end_column = place
     return Site(
@@ -295,7 +272,7 @@ def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
         end_line=end_line,
         end_column=end_column,
         function=code.co_qualname,
-        source=segment(lines, span),
+        source=span.text(lines),
         statement_line=first,
         statement_end_line=last,
         statement=located.source.statement_text(located.statement),
@@ -310,26 +287,24 @@ def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
     return None if place is None else place[1]
 
 
-def _line_site(code: CodeType, lasti: int) -> Site:
+def _line_site(at: Instruction) -> Site:
     """Return a site of which only the line is known."""
-    line = line_of(code, lasti)
-    lines = lines_of(code)
-    raw = lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""
+    line, raw = at.line, _line_text(at)
     text = raw.strip()
     column = len(raw) - len(raw.lstrip()) + 1 if text else 1
     first = last = line
     statement, start = text, None
-    around = statement_at(code, lasti)
+    around = at.statement()
     if around is not None:
         first, last = header(around[0])
         statement, start = around[1].statement_text(around[0]), _column(*around)
     return Site(
-        path=path_of(code),
+        path=path_of(at.code),
         line=line,
         column=column,
         end_line=line,
         end_column=column + len(text),
-        function=code.co_qualname,
+        function=at.code.co_qualname,
         source=text,
         statement_line=first,
         statement_end_line=last,

@@ -15,17 +15,15 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from types import CodeType
+from typing import Any, NamedTuple
 
 from ..model import Extent
 from ..syntax import (
     NotParsedError,
     Span,
     compiled,
-    extent,
-    node_span,
     parse,
     parse_expression,
-    segment,
 )
 from ..syntax import text_of as file_text
 
@@ -49,12 +47,12 @@ class ParsedSource:
 
     def text(self, node: ast.AST) -> str:
         """Return a node's text as the user wrote it; a node over several lines is unparsed to one line."""
-        text = segment(self.lines, node_span(node))
+        text = Span.of(node).text(self.lines)
         return text if "\n" not in text else ast.unparse(node)
 
     def extent(self, node: ast.AST) -> Extent | None:
         """Return a node's place in 1-based characters; None if the text has no such lines."""
-        return extent(self.lines, node_span(node))
+        return Span.of(node).extent(self.lines)
 
     def statement_text(self, statement: ast.stmt) -> str:
         """Return the statement's text, dedented; of a compound one, its header."""
@@ -67,7 +65,7 @@ class ParsedSource:
                 end = body[0].col_offset
         elif last == statement.end_lineno:
             end = statement.end_col_offset
-        text = segment(self.lines, Span(first, last, column, -1 if end is None else end))
+        text = Span(first, last, column, -1 if end is None else end).text(self.lines)
         indent = len(self.lines[first - 1]) - len(self.lines[first - 1].lstrip())
         head, *tail = text.split("\n")
         return "\n".join([head.strip(), *(_dedent(line, indent) for line in tail)]).rstrip()
@@ -82,41 +80,116 @@ class Located:
     source: ParsedSource
     span: Span
 
+    @property
+    def right_side(self) -> Span:
+        """The span of the right-hand side if an assignment itself writes; else the whole span."""
+        match self.statement:
+            case ast.AugAssign(value=value) if self.node is self.statement:
+                return Span.of(value)
+            case ast.Assign(targets=targets, value=value) if self.node in targets:
+                return Span.of(value)
+        return self.span
 
-def line_of(code: CodeType, lasti: int) -> int:
-    """Return the 1-based line of an instruction; the function's first line if it has none."""
-    position = _position(code, lasti)
-    return code.co_firstlineno if position is None or position[0] is None else position[0]
+    def inlined_names(self) -> frozenset[str]:
+        """Return the variables of the comprehensions around the node that run in the node's frame.
+
+        Since Python 3.12 list, set and dict comprehensions do. After an exception has left one, the frame
+        holds the variables' earlier values, not those that the node read.
+        """
+        todo: list[tuple[ast.AST, frozenset[str]]] = [(self.statement, frozenset())]
+        while todo and sys.version_info >= (3, 12):
+            node, names = todo.pop()
+            if node is self.node:
+                return names
+            inside = names
+            if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
+                inside = frozenset()  # these have frames of their own
+            elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
+                targets = [variable for part in node.generators for variable in ast.walk(part.target)]
+                inside |= {variable.id for variable in targets if isinstance(variable, ast.Name)}
+                # the first iterable runs outside the comprehension; appended last, so popped before the
+                # children
+                todo.append((node.generators[0].iter, names))
+            todo[:0] = [(child, inside) for child in ast.iter_child_nodes(node)]
+        return frozenset()
 
 
-def span_of(code: CodeType, lasti: int) -> Span | None:
-    """Return the exact span of an instruction; None under ``-X no_debug_ranges`` and for synthetic code."""
-    position = _position(code, lasti)
-    if position is None:
-        return None
-    line, end_line, column, end_column = position
-    if line is None or end_line is None or column is None or end_column is None:
-        return None
-    return Span(line, end_line, column, end_column)
+class Instruction(NamedTuple):
+    """An instruction of a code object: of a stack, or the last one of a live frame."""
 
+    code: CodeType
+    lasti: int
 
-def _position(code: CodeType, lasti: int) -> tuple[int | None, int | None, int | None, int | None] | None:
-    if lasti < 0:
-        return None
-    return next(islice(code.co_positions(), lasti // 2, None), None)
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """A hashable key with the file's name, because equal code in two files makes equal code objects."""
+        return self.code.co_filename, self.code, self.lasti
 
+    @property
+    def line(self) -> int:
+        """The 1-based line; the function's first line if the instruction has none."""
+        position = self._position()
+        return self.code.co_firstlineno if position is None or position[0] is None else position[0]
 
-def lines_of(code: CodeType) -> tuple[str, ...]:
-    """Return the lines of the text that ``code`` was compiled from; empty if the text isn't certain."""
-    entry = _entry(code.co_filename)
-    if entry is None:
-        return ()
-    lines, fixed = entry
-    # Return without parsing, which is slow and needs Python: the text may be a template or a notebook magic.
-    if fixed:
-        return lines
-    source = source_of(code)
-    return () if source is None else source.lines
+    @property
+    def span(self) -> Span | None:
+        """The exact span; None under ``-X no_debug_ranges`` and for synthetic code."""
+        position = self._position()
+        if position is None:
+            return None
+        line, end_line, column, end_column = position
+        if line is None or end_line is None or column is None or end_column is None:
+            return None
+        return Span(line, end_line, column, end_column)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The lines of the text that the code was compiled from; empty if the text isn't certain."""
+        entry = _entry(self.code.co_filename)
+        if entry is None:
+            return ()
+        lines, fixed = entry
+        # Return without parsing, which is slow and needs Python: the text may be a template or a notebook
+        # magic.
+        if fixed:
+            return lines
+        source = source_of(self.code)
+        return () if source is None else source.lines
+
+    def located(self) -> Located | None:
+        """Return the expression or statement that the instruction belongs to; None if it isn't certain."""
+        span = self.span
+        source = source_of(self.code) if span is not None else None
+        if span is None or source is None:
+            return None
+        best: ast.expr | ast.stmt | None = None
+        statement: ast.stmt | None = None
+        for node, around in _around(source.tree, span.line, span.end_line):
+            if _matches(node, span):
+                best, statement = node, around
+        if best is None or statement is None or not _text_is_node(source, span, best):
+            return None
+        return Located(best, statement, source, span)
+
+    def statement(self) -> tuple[ast.stmt, ParsedSource] | None:
+        """Return the innermost statement on the instruction's line; None if two statements share the line.
+
+        Used for instructions without columns, whose node isn't known.
+        """
+        source = source_of(self.code)
+        if source is None:
+            return None
+        line = self.line
+        inner: list[ast.stmt] = []
+        for node, _ in _around(source.tree, line, line):
+            if isinstance(node, ast.stmt):
+                first, last = header(node)
+                if first <= line <= last:
+                    inner.append(node)
+        return (inner[0], source) if len(inner) == 1 else None
+
+    def _position(self) -> tuple[int | None, int | None, int | None, int | None] | None:
+        return None if self.lasti < 0 else next(islice(self.code.co_positions(), self.lasti // 2, None), None)
 
 
 def source_of(code: CodeType) -> ParsedSource | None:
@@ -140,64 +213,6 @@ def tree_of(filename: str, word: str) -> ast.Module | None:
         return None
     source = _parse(filename, *entry)
     return None if source is None else source.tree
-
-
-def locate(code: CodeType, lasti: int) -> Located | None:
-    """Return the expression or statement that the instruction at ``lasti`` belongs to; None if it isn't
-    certain."""
-    span = span_of(code, lasti)
-    source = source_of(code) if span is not None else None
-    if span is None or source is None:
-        return None
-    best: ast.expr | ast.stmt | None = None
-    statement: ast.stmt | None = None
-    for node, around in _around(source.tree, span.line, span.end_line):
-        if _matches(node, span):
-            best, statement = node, around
-    if best is None or statement is None or not _text_is_node(source, span, best):
-        return None
-    return Located(best, statement, source, span)
-
-
-def inlined_names(located: Located) -> frozenset[str]:
-    """Return the variables of the comprehensions around a node that run in the node's frame.
-
-    Since Python 3.12 list, set and dict comprehensions do. After an exception has left one, the frame holds
-    the variables' earlier values, not those that the node read.
-    """
-    todo: list[tuple[ast.AST, frozenset[str]]] = [(located.statement, frozenset())]
-    while todo and sys.version_info >= (3, 12):
-        node, names = todo.pop()
-        if node is located.node:
-            return names
-        inside = names
-        if isinstance(node, (ast.Lambda, ast.GeneratorExp)):
-            inside = frozenset()  # these have frames of their own
-        elif isinstance(node, (ast.ListComp, ast.SetComp, ast.DictComp)):
-            targets = [variable for part in node.generators for variable in ast.walk(part.target)]
-            inside |= {variable.id for variable in targets if isinstance(variable, ast.Name)}
-            # the first iterable runs outside the comprehension; appended last, so popped before the children
-            todo.append((node.generators[0].iter, names))
-        todo[:0] = [(child, inside) for child in ast.iter_child_nodes(node)]
-    return frozenset()
-
-
-def statement_at(code: CodeType, lasti: int) -> tuple[ast.stmt, ParsedSource] | None:
-    """Return the innermost statement on the instruction's line; None if two statements share the line.
-
-    Used for instructions without columns, whose node isn't known.
-    """
-    source = source_of(code)
-    if source is None:
-        return None
-    line = line_of(code, lasti)
-    inner: list[ast.stmt] = []
-    for node, _ in _around(source.tree, line, line):
-        if isinstance(node, ast.stmt):
-            first, last = header(node)
-            if first <= line <= last:
-                inner.append(node)
-    return (inner[0], source) if len(inner) == 1 else None
 
 
 def header(statement: ast.stmt) -> tuple[int, int]:
@@ -301,7 +316,7 @@ def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
 def _text_is_node(source: ParsedSource, span: Span, node: ast.expr | ast.stmt) -> bool:
     """Return whether the text at the node's place really is the node; inside f-strings it may not be
     (tests/unit/source/test_sites.py)."""
-    text = segment(source.lines, node_span(node))
+    text = Span.of(node).text(source.lines)
     try:
         if isinstance(node, ast.stmt):
             return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) or _same(

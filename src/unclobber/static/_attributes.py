@@ -42,8 +42,9 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
         return Value("library", grad=Grad.NO, data=f"{value.data}.{name}")
     if value.kind in ("module", "unknown") and value.name:
         return _remembered(run, state, f"{value.name}.{name}", may=value.may)
-    grad = value.grad if value.kind == "tensor" else Grad.MAYBE
-    return Value(places=run.new_place(), may=value.may, nodes=value.nodes, uses=value.uses, grad=grad)
+    # The parts of a structure may have graphs of their own: the losses in a named tuple.
+    nodes, grad = (value.nodes, value.grad) if value.kind == "tensor" else (0, Grad.MAYBE)
+    return Value(places=run.new_place(), may=value.may, nodes=nodes, uses=value.uses, grad=grad)
 
 
 def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value:
@@ -89,11 +90,11 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
         facts = torch_table().modules.get(value.data.kind)
         if facts is None or not facts.parameters:
             return None
-        if value.name and key in state.attributes:
-            return state.attributes[key]
         uses = frozenset[Use]()
         if value.name and not state.mode:
             uses = frozenset([Use(value.name, run.tick(), run.span(node))])
+        if value.name and key in state.attributes:
+            return replace(state.attributes[key], uses=uses)
         grad = Grad.NO if value.name in run.frozen else Grad.YES
         made = replace(
             run.tensor(grad), uses=uses, leaf=Leaf.LEAF if grad else Leaf.NO, made=value.data.span, name=key

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from ..syntax import dotted
 from ._engine import FileRun
 from ._names import holds_integers
 from ._operations import APART
@@ -20,7 +21,7 @@ from ._values import (
     join,
     leaf_of,
     named,
-    renamed_part,
+    only_part,
     sequence,
     shared,
 )
@@ -32,6 +33,9 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
     match target:
         case ast.Name(id=name):
             forget(name, state)
+            if value.kind == "unknown" and not value.name and name in run.index.trained:
+                # Not sure: a factory may have frozen it (StyleGAN3's `training_loop.py`).
+                value = replace(value, name=name, given=False)
             state.names[name] = named(value, name)
         case ast.Tuple() | ast.List():
             _unpack(run, target, value, state)
@@ -65,9 +69,7 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
         elif value.kind == "plain":
             each = PLAIN
         else:
-            each = Value(
-                places=run.new_place(), nodes=value.nodes, may=value.may, uses=value.uses, owners=value.owners
-            )
+            each = Value(places=run.new_place(), may=value.may, uses=value.uses, owners=value.owners)
         if isinstance(element, ast.Name) and each.kind == "unknown":
             each = holds_integers(each, element.id)
         bind(run, element, each, state)
@@ -90,6 +92,8 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
     elif base.name or base.kind == "object":
         key = f"{base.name}.{target.attr}"
         forget(target.attr, state)
+        if value.kind == "unknown" and (value.owners or dotted(target) in run.index.trained):
+            value = replace(value, name=key)
         state.attributes[key] = named(value, key)
 
 
@@ -153,11 +157,11 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     if value.kind == "sequence":
         return shared(value.items) or Value(places=run.new_place())
     if value.kind == "module" and value.data.kind in CONTAINERS and value.data.parts:
-        if len(value.data.parts) == 1:
-            return renamed_part(value, 0)
-        return Value(places=run.new_place(), name=f"{value.name}.*")
+        return only_part(value) or Value(places=run.new_place(), name=f"{value.name}.*")
     if value.data in ("parameters", "named_parameters"):
         leaf = Value("tensor", run.new_place(), True, Grad.YES, owners=value.owners, leaf=Leaf.LEAF)
+        if value.owners <= run.frozen or not value.sure:
+            leaf = replace(leaf, grad=Grad.MAYBE, leaf=Leaf.NO)
         return leaf if value.data == "parameters" else sequence((PLAIN, leaf), "tuple")
     if value.kind == "tensor":
         origin = None if state.mode else value.origin

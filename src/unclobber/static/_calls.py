@@ -10,7 +10,6 @@ from ._engine import FileRun
 from ._index import FunctionNode, is_static
 from ._inlining import inline
 from ._modules import apply
-from ._names import TRAINED
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._transfers import transferred, transfers
@@ -24,9 +23,10 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
         known = transferred(run, "builtin", call.name, call, state)
     if known is not None:
         return known
-    strong = bool(TRAINED.search(call.name))
-    result = unknown_result(run, state, call.values, strong=strong, more=call.keywords.values())
-    if callee.kind == "unknown" and callee.name and strong and not state.mode:
+    # A name such as `critic` is no evidence, but that its parameters are trained is.
+    is_network = callee.kind == "unknown" and callee.name in run.index.trained
+    result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
+    if is_network and not state.mode:
         bit = run.new_node()
         use = Use(callee.name, run.tick(), run.span(call.node))
         return replace(result, nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
@@ -109,7 +109,11 @@ def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if not call.values:
         return sequence((), "list")
-    return elements(run, call.first, state) if call.name == "next" else call.first
+    if call.name == "next":
+        return elements(run, call.first, state)
+    if call.first.kind == "tensor" and call.name != "iter":
+        return sequence((elements(run, call.first, state),), "list")
+    return call.first
 
 
 @transfers("builtin", "dict")

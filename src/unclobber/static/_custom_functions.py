@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-from ..syntax import OPERATORS, dotted, only_tensors_have, torch_table
+from ..syntax import OPERATORS, dotted, torch_table
 from ._engine import FileRun
 from ._index import FunctionNode
 from ._rules import HIGH, CheckRule, Suspicion
@@ -36,7 +36,7 @@ class FunctionRules:
             n.value.id
             for n in ast.walk(node)
             if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)
-            if n.attr in _SHAPES or only_tensors_have(n.attr)
+            if n.attr in _SHAPES or (torch_table().knows(n.attr) and not hasattr(list, n.attr))
         )
 
     def check(self) -> None:

@@ -28,6 +28,7 @@ from ._values import (
     Value,
     constant,
     join,
+    only_part,
     renamed_part,
     sequence,
     shared,
@@ -229,11 +230,14 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     if not base.may_be_tensor:
         return Value(places=run.new_place())
     if isinstance(index, ast.Constant) and isinstance(index.value, str):
-        return Value(places=run.new_place(), may=base.may, nodes=base.nodes, uses=base.uses)
+        return Value(places=run.new_place(), may=base.may, uses=base.uses)
     if isinstance(index, ast.Compare) or any(_is_index_tensor(value, state) for value in values):
         return _gathered(run, base, values, node, state)
-    # An unknown index may be a tensor, which would gather a copy instead of a view.
-    doubtful = any(value.kind == "unknown" for value in values) and not isinstance(index, ast.Tuple)
+    # An unknown index may be a tensor, which would gather a copy instead of a view; and the base may be a
+    # list of tensors (the feature maps of YOLOv5's `Detect`).
+    doubtful = not isinstance(index, (ast.Tuple, ast.Slice)) and (
+        not state.is_sure(base) or any(value.kind == "unknown" for value in values)
+    )
     places = run.new_place() if doubtful else base.places or run.new_place()
     view = view_of(run, state, "slice", "view", base, run.span(node), base.grad)
     return replace(view, kind=base.kind, sure=state.is_sure(base), places=places)
@@ -280,8 +284,8 @@ def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
         match index:
             case ast.Constant(value=int(at)) if at < len(data.parts):
                 return renamed_part(base, at)
-        if len(data.parts) == 1:
-            return renamed_part(base, 0)
+        if (part := only_part(base)) is not None:
+            return part
     return Value(places=run.new_place(), name=f"{base.name}.*" if base.name else "")
 
 

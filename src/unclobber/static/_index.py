@@ -26,12 +26,16 @@ class FileIndex:
         """The number of assignments of each name in the file."""
         self.assigned_attributes: Counter[str] = Counter()
         """The number of assignments of each attribute in the file."""
+        self.trained: set[str] = set()
+        """The dotted names whose ``parameters()`` the file asks for, as for an optimizer: networks."""
         self._defined: Counter[str] = Counter()
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 self.assigned[node.id] += isinstance(node.ctx, ast.Store)
             elif isinstance(node, ast.Attribute):
                 self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
+                if node.attr in ("parameters", "named_parameters"):
+                    self.trained.add(dotted(node.value))
             elif isinstance(node, FunctionNode):
                 self._defined[node.name] += 1
             elif isinstance(node, (ast.Import, ast.ImportFrom)):

@@ -214,7 +214,11 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
 
 
 def _mode(function: FunctionNode) -> int | None:
-    """Return the mode that decorators turn on; None if they turn on none."""
+    """Return the mode that a function starts in, by its decorators or statements; None if by its caller's."""
+    for statement in function.body:
+        # Gradients are turned on only where they were off: ElegantRL's `update_net`.
+        if isinstance(statement, ast.Expr) and "set_grad_enabled" in ast.unparse(statement):
+            return 1 if mode_of(statement.value) == 0 else None
     for decorator in function.decorator_list:
         mode = mode_of(decorator)
         if mode is not None:

@@ -6,13 +6,13 @@ import ast
 import re
 from dataclasses import replace
 
-from ..syntax import only_tensors_have, torch_table
+from ..syntax import torch_table
 from ._attributes import attribute
 from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall
 from ._calls import call_value
 from ._engine import FileRun
-from ._names import TRAINED
+from ._names import only_tensors_have
 from ._operations import operation, unknown_result
 from ._rules import HIGH, CheckRule
 from ._state import FlowState
@@ -75,6 +75,8 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _step_by_name(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Match an optimizer that the function was given with its model by name: ``opt_d`` and ``D``."""
     name = call.receiver.name
+    if call.receiver.owners and re.search("opt", name, re.I):
+        return _step(run, call, state)
     # A scheduler is often named after its optimizer, and its `step` changes no parameter.
     if not re.search("opt", name, re.I) or re.search("sched", name, re.I):
         return None
@@ -98,7 +100,8 @@ def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
     receiver = call.receiver
     if not receiver.name and receiver.kind not in ("object", "module"):
         return None
-    return Value(grad=Grad.NO, owners=frozenset([receiver.name]), data=call.name)
+    sure = receiver.given or receiver.kind != "unknown"
+    return Value(sure=sure, grad=Grad.NO, owners=frozenset([receiver.name]), data=call.name)
 
 
 @transfers("any", "buffers named_buffers")
@@ -166,6 +169,9 @@ def _own_method(run: FileRun, call: FollowedCall) -> bool:
 @transfers("object class", "")
 def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     callee = attribute(run, call.receiver, call.name, state, call.node.func)
+    if callee.kind == "unknown":
+        # A method of a base from elsewhere may put the state back that an attribute holds.
+        state.lose_history(f"{call.receiver.name}.")
     return call_value(run, callee, call, state)
 
 
@@ -247,6 +253,13 @@ def _detach(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return replace(call.receiver.cut(), kind="tensor", sure=True, places=places, name="", data="detached")
 
 
+@transfers("tensor unknown function", "detach_")
+def _detach_in_place(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    made = call.receiver.cut()
+    bind(run, call.holder, made, state)
+    return made
+
+
 @transfers("tensor unknown function", "requires_grad_")
 def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the tensor as a leaf; a tensor with a history becomes none, and an argument may have one."""
@@ -269,10 +282,12 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method of a tensor, or of an unknown value that may be one."""
     table, name, receiver = torch_table(), call.name, call.receiver
     values = [receiver, *call.values]
-    if name in table.writes_self and receiver.may_be_tensor and name != "detach_":
+    if name in table.writes_self and receiver.may_be_tensor:
         return _written(run, call, state)
     known = table.knows(name)
-    if known and receiver.may_be_tensor and (state.is_sure(receiver) or only_tensors_have(name)):
+    if receiver.may_be_tensor and only_tensors_have(name):
+        state.sure |= receiver.places
+    if known and receiver.may_be_tensor and state.is_sure(receiver):
         operands = [call.holder, *call.nodes]
         return operation(run, state, name, values, call.node, keywords=call.keywords, operands=operands)
     if known and receiver.kind == "unknown":
@@ -281,12 +296,11 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         if overloads and all(overload.view == "view" for overload in overloads):
             return replace(receiver, items=(), data=None)
         return replace(result, grad=receiver.grad, integer=receiver.integer)
-    trained = bool(TRAINED.search(name))
     if receiver.name and receiver.kind == "unknown":
         callee = attribute(run, receiver, name, state, call.node.func)
-        if trained or name == "__call__":
+        if callee.name in run.index.trained or name in ("__call__", "forward"):
             return call_value(run, callee, call, state)
-    return unknown_result(run, state, values, strong=trained, more=call.keywords.values())
+    return unknown_result(run, state, values, more=call.keywords.values())
 
 
 def _written(run: FileRun, call: FollowedCall, state: FlowState) -> Value:

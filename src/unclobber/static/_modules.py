@@ -73,7 +73,8 @@ def _apply_object(
     method = None if cls is None else run.index.method(cls, name)
     if method is not None and run.depth < DEEPEST:
         result = inline(run, method, state, values, keywords, module)
-        if result.kind == "tensor" and not state.mode and name == "forward":
+        # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
+        if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
             result = _used(run, state, replace(result, grad=max(result.grad, Grad.MAYBE)), module, node)
         return result
     return _result(run, state, module, values, node, Grad.NO if state.mode else Grad.YES, run.new_node())
@@ -114,6 +115,8 @@ def _effect(
     saves = [save(value, "input") for value in (values if facts.others else [first])] if keeps_input else []
     named = module if facts.parameters else replace(module, name="")
     result = _result(run, state, named, values, node, grad, bit)
+    if data.kind == "Embedding":
+        result = replace(result, data="embedding", made=span)
     return Effect(result, (*saves, save(result, "result")) if facts.result == "always" else tuple(saves))
 
 

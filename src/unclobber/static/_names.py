@@ -1,10 +1,12 @@
-"""Assumptions about a variable from its name."""
+"""Assumptions about a variable or a method from its name."""
 
 from __future__ import annotations
 
+import builtins
 import re
 from dataclasses import replace
 
+from ..syntax import torch_table
 from ._values import Grad, Value
 
 _INTEGERS = re.compile(
@@ -13,11 +15,6 @@ _INTEGERS = re.compile(
     re.I,
 )
 _SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
-TRAINED = re.compile(
-    r"loss|criterion|crit\b|mse|bce|net|model|encod|decod|head|disc|gen|critic|actor|policy|layer|proj|^[A-Z]$|^f?c\d*$",
-    re.I,
-)
-"""Names of modules and losses, whose results depend on their arguments."""
 
 
 def holds_integers(value: Value, name: str) -> Value:
@@ -38,3 +35,29 @@ def holds_sizes(name: str) -> bool:
         (True, True, False)
     """
     return _SIZES.search(name) is not None
+
+
+_SHARED = (
+    set(dir(builtins.str)) | set(dir(builtins.list)) | set(dir(builtins.dict)) | set(dir(builtins.set))
+    | set(dir(builtins.float)) | set(dir(builtins.bytes))
+)  # fmt: skip
+_WORDS = """
+split index_select add norm all any dim dot mean sum repeat clip prod std var type size tile float int bool
+transpose reshape T view to flatten copy exp log abs pow gather t select round sample item normalize linear
+tensor full eye empty real imag interpolate max min sort pad sub mul div diff map where rank unique quantile
+median half double cpu cuda long short put take trace diagonal squeeze cumsum cumprod argmax argmin argsort
+nonzero ravel swapaxes conj fill stft fold cov corrcoef hash_tensor set detach mode sign roll flip expand
+cross cat stack chunk numpy eq ne lt le gt ge neg negative
+"""
+_ELSEWHERE = frozenset(_WORDS.split())
+"""Names that arrays, frames, distributions and classes of other packages have, too."""
+
+
+def only_tensors_have(name: str) -> bool:
+    """Return whether a method by this name is evidence that its object is a tensor.
+
+    Example:
+        >>> only_tensors_have("unsqueeze"), only_tensors_have("split")
+        (True, False)
+    """
+    return name not in _ELSEWHERE and name not in _SHARED and torch_table().knows(name)

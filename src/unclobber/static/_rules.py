@@ -111,6 +111,12 @@ class CheckRule(Enum):
         "write under torch.no_grad()",
         reported_from=ON_REQUEST,
     )
+    EMBEDDED = RuleFacts(
+        "UC201",
+        "{how} writes to {name}, an embedding's result, which is a leaf after enable_input_require_grads()",
+        "write into a clone: inputs_embeds = inputs_embeds.clone()",
+        saved="the embedding is read here",
+    )
     LEAF_VIEW = RuleFacts(
         "UC202",
         "{how} writes to {name}, a view of a leaf that requires grad",

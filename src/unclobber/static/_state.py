@@ -97,6 +97,12 @@ class FlowState:
         """Return whether the value certainly is a tensor."""
         return value.sure or bool(value.places & self.sure)
 
+    def lose_history(self, prefix: str) -> None:
+        """Note that the attributes whose names begin so may be bound anew."""
+        for name, value in self.attributes.items():
+            if name.startswith(prefix) and (value.nodes or value.uses):
+                self.attributes[name] = replace(value, nodes=0, uses=frozenset())
+
     def take(self, other: FlowState) -> None:
         """Replace all contents by those of another state."""
         self.__dict__.update(other.__dict__)

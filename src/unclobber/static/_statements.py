@@ -42,7 +42,8 @@ def _augmented(run: FileRun, node: ast.AugAssign, state: FlowState) -> None:
     value = run.evaluate(node.value, state)
     current = _augmented_value(run, node.target, state)
     if current.kind == "sequence":
-        bind(run, node.target, sequence(current.items + value.items), state)
+        longer = replace(sequence(current.items + value.items), owners=current.owners | value.owners)
+        bind(run, node.target, longer, state)
     elif current.may_be_tensor:
         _augment(run, node, current, value, state)
     elif isinstance(node.target, ast.Name):

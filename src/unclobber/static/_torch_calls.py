@@ -88,6 +88,12 @@ def _autograd_backward(run: FileRun, call: FollowedCall, state: FlowState) -> Va
     return PLAIN if call.values else None
 
 
+@transfers("torch", "weight_norm spectral_norm orthogonal remove_weight_norm remove_spectral_norm")
+def _reparametrized(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return the module itself."""
+    return call.first if call.first.kind in ("module", "object") else None
+
+
 @transfers("torch", "manual_seed device Generator Size compile set_num_threads")
 def _no_operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return call.first if call.name == "compile" else PLAIN

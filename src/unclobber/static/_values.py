@@ -157,6 +157,13 @@ def leaf_of(value: Value, leaf: Leaf, made: SourceSpan) -> Value:
     return replace(value, kind="tensor", sure=True, grad=Grad.YES, leaf=leaf, made=made)
 
 
+def only_part(base: Value) -> Value | None:
+    """Return the part of a container of modules if all are made by one expression; None otherwise."""
+    parts = base.data.parts
+    made = {part.data.span if isinstance(part.data, ModuleData) else part for part in parts}
+    return renamed_part(base, 0) if len(made) == 1 else None
+
+
 def renamed_part(base: Value, at: int) -> Value:
     """Return a part of a container of modules, named after the container."""
     part: Value = base.data.parts[at]
@@ -217,12 +224,12 @@ def _join_tensors(a: Value, b: Value) -> Value:
         a.places | b.places,
         (a.sure or b.sure) if mixed else (a.sure and b.sure),
         a.grad if a.grad == b.grad else Grad((a.grad + b.grad + 1) // 2),
-        a.nodes | b.nodes,
+        a.nodes & b.nodes,
         a.may | b.may,
         a.uses | b.uses,
         a.owners | b.owners,
         min(a.leaf, b.leaf),
-        a.origin if a.origin == b.origin else None,
+        a.origin or b.origin,
         a.made if a.made == b.made else None,
         a.integer and b.integer,
         a.items if a.items == b.items else (),

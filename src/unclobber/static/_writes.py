@@ -122,7 +122,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
 def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool) -> None:
     """Record the write as pending for each saved tensor that may share the memory."""
     assert blamed.write is not None
-    alone = len(value.places) == 1
+    alone = all(place in state.kept for place in value.places)
     rule = CheckRule.SAVED_DATA if value.data == "data" else CheckRule.SAVED
     for place in value.places:
         # Sorted, so that every run reports the same one.
@@ -173,6 +173,8 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
 
     if leaf == Leaf.LEAF:
         suspect(CheckRule.LEAF, HIGH if value.grad == Grad.YES else HIGH - 1, value.made)
+    elif value.data == "embedding" and made.how == "[...] =" and run.function.endswith("forward"):
+        suspect(CheckRule.EMBEDDED, HIGH - 1, value.made)
     elif leaf == Leaf.VIEW:
         suspect(CheckRule.LEAF_VIEW, HIGH, value.made)
     elif (

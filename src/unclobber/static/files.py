@@ -80,7 +80,7 @@ def check_file(
     try:
         parts = parts_of(path) if text is None else [SourcePart(path, text, text)]
         lines = sum(part.python.count("\n") + (not part.python.endswith("\n")) for part in parts)
-        found = _check(parts, path, all_rules)
+        findings_here = _check(parts, path, all_rules)
         for part in parts if is_named else ():
             if "torch" not in part.python:
                 parse(part.python)
@@ -89,7 +89,7 @@ def check_file(
     except (OSError, SyntaxError, ValueError) as error:
         return _unread(path, lines, error, parts)
     commented = tuple(part.path for part in parts if "unclobber:" in part.text)
-    return CheckedFile(path, lines, tuple(found), commented=commented)
+    return CheckedFile(path, lines, tuple(findings_here), commented=commented)
 
 
 def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart]) -> CheckedFile:

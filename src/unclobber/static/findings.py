@@ -8,7 +8,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
-from ..syntax import SourcePart, extent, segment
+from ..syntax import SourcePart
 from ._rules import HIGH, CheckRule, Suspicion
 from ._values import SourceSpan
 
@@ -111,7 +111,7 @@ def _save(suspicion: Suspicion, source: _Texts) -> Save | None:
         version=0,
         operation=suspicion.operation or None,
         role=suspicion.role or None,
-        expression=None if operand is None else segment(source.lines, operand.part),
+        expression=None if operand is None else operand.part.text(source.lines),
         extent=None if operand is None else source.extent(operand),
     )
 
@@ -152,7 +152,7 @@ class _Texts(NamedTuple):
             end_line=end_line,
             end_column=end_column,
             function=span.function,
-            source=segment(self.lines, span.part),
+            source=span.part.text(self.lines),
             statement_line=span.statement_line - before,
             statement_end_line=span.statement_end_line - before,
             statement=_dedented(statement),
@@ -160,7 +160,7 @@ class _Texts(NamedTuple):
 
     def extent(self, span: SourceSpan) -> Extent:
         """Return the range as reports count it: columns from 1, in characters."""
-        known = extent(self.lines, span.part)
+        known = span.part.extent(self.lines)
         line, column, end_line, end_column = known or (
             span.line,
             span.column + 1,

@@ -6,9 +6,9 @@
 from ._locks import SharedLock
 from ._names import dotted, imported_by, is_in_place, last_name, out_of_place
 from ._notebooks import SourcePart, file_and_cell, parts_of
-from ._operations import ModuleFacts, Overload, only_tensors_have, torch_table
+from ._operations import ModuleFacts, Overload, torch_table
 from ._operators import ATOMS, OPERATORS
-from ._spans import Span, extent, node_span, segment
+from ._spans import Span
 from ._texts import NotParsedError, compiled, parse, parse_expression, text_of
 
 __all__ = [
@@ -22,18 +22,14 @@ __all__ = [
     "Span",
     "compiled",
     "dotted",
-    "extent",
     "file_and_cell",
     "imported_by",
     "is_in_place",
     "last_name",
-    "node_span",
-    "only_tensors_have",
     "out_of_place",
     "parse",
     "parse_expression",
     "parts_of",
-    "segment",
     "text_of",
     "torch_table",
 ]

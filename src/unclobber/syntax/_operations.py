@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -75,8 +74,18 @@ class TorchTable:
     """Writing methods that torch allows even if several elements share memory."""
     overwrites_all: frozenset[str]
     """Writing methods that read nothing of what they write."""
+    returns_views: frozenset[str]
+    """Methods and functions that always return a view of their tensor, or its memory in NumPy."""
+    may_return_view: frozenset[str]
+    """Methods and functions that return a view if the strides allow it, else a copy."""
     returns_several_views: frozenset[str]
     """Methods and functions that return several views at once."""
+    returns_tied_views: frozenset[str]
+    """Operations whose several views share one node, so that autograd refuses to write to one."""
+    expands: frozenset[str]
+    """Methods after which several elements may share memory."""
+    expands_several: frozenset[str]
+    """Functions of several tensors, after which several elements may share memory."""
     view_attributes: frozenset[str]
     """Attributes of a tensor that are views of it."""
     surely_fresh: frozenset[str]
@@ -147,29 +156,3 @@ def _overload(row: dict[str, Any]) -> Overload:
         integer=tuple(row.get("integer", ())),
         view=row.get("view", ""),
     )
-
-
-_SHARED = (
-    set(dir(builtins.str)) | set(dir(builtins.list)) | set(dir(builtins.dict)) | set(dir(builtins.set))
-    | set(dir(builtins.float)) | set(dir(builtins.bytes))
-)  # fmt: skip
-_WORDS = """
-split index_select add norm all any dim dot mean sum repeat clip prod std var type size tile float int bool
-transpose reshape T view to flatten copy exp log abs pow gather t select round sample item normalize linear
-tensor full eye empty real imag interpolate max min sort pad sub mul div diff map where rank unique quantile
-median half double cpu cuda long short put take trace diagonal squeeze cumsum cumprod argmax argmin argsort
-nonzero ravel swapaxes conj fill stft fold cov corrcoef hash_tensor set detach mode sign roll flip expand
-cross cat stack chunk numpy eq ne lt le gt ge neg negative
-"""
-_ELSEWHERE = frozenset(_WORDS.split())
-"""Names that arrays, frames, distributions and classes of other packages have, too."""
-
-
-def only_tensors_have(name: str) -> bool:
-    """Return whether a method by this name is evidence that its object is a tensor.
-
-    Example:
-        >>> only_tensors_have("unsqueeze"), only_tensors_have("split")
-        (True, False)
-    """
-    return name not in _ELSEWHERE and name not in _SHARED and torch_table().knows(name)

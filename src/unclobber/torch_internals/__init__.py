@@ -7,10 +7,6 @@ The package imports nothing: import the module that you need.
 __all__ = [
     "compat",
     "engine",
-    "inplace",
-    "libraries",
-    "own_writes",
     "patches",
     "versions",
-    "views",
 ]

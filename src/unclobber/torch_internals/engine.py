@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from . import compat
@@ -50,6 +50,20 @@ class EngineCall:
     def inputs(self) -> tuple[Any, ...]:
         """The tensors whose gradients are requested; empty if those of all leaves are."""
         return tuple(self._argument(3, "inputs") or ())
+
+    @property
+    def starts(self) -> list[Any]:
+        """The nodes of the roots; None for a leaf."""
+        return list(map(compat.graph.node_of, self.roots))
+
+    def graph(self) -> dict[int, Any] | None:
+        """Return all nodes that the call can come to, by id; None if the graph is too large to look at."""
+        return compat.graph.reachable(self.starts)
+
+    def runs_of(self, graph: Mapping[int, Any]) -> Collection[int]:
+        """Return the ids of the nodes of ``graph`` that the engine runs: with inputs, those on a way to
+        one."""
+        return compat.graph.on_a_way_to(self.inputs, graph) if self.inputs else graph.keys()
 
     def _argument(self, position: int, name: str) -> Any:
         """Return an argument by position or name; torch's own callers pass all by position."""
@@ -116,7 +130,7 @@ class Engine:
 
     def _wrap(self) -> None:
         if not self._subscribers and not self._stays:
-            homes = compat.entries.EntryPoints.BACKWARD
+            homes = compat.entries.BACKWARD
             for home, name in homes[:1]:
                 self._patches.stand_in(home, name, lambda original: functools.partial(self._run, original))
             for home, name in homes[1:]:
@@ -151,7 +165,13 @@ class Engine:
 
     def states_in(self, frame: Any) -> list[Any]:
         """Return the subscribers' states for the call that a frame makes; empty for other frames."""
-        return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is CODE else []
+        return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is _CODE else []
+
+    @staticmethod
+    def ran_below(stack: tuple[Any, ...]) -> bool:
+        """Return whether a backward was running when ``stack`` was taken: its saves belong to
+        ``create_graph``."""
+        return any(code is _CODE for code in stack[::2])
 
 
 def _end(call: EngineCall, started: list[tuple[Subscriber, Any]]) -> None:
@@ -165,7 +185,7 @@ def _end(call: EngineCall, started: list[tuple[Subscriber, Any]]) -> None:
             raise
 
 
-CODE = Engine._run.__code__
+_CODE = Engine._run.__code__
 """The code object of the frame that makes an engine call."""
 
 engine = Engine()

@@ -5,10 +5,15 @@ import pickle
 
 import torch
 from observed import observed
+from torch.overrides import TorchFunctionMode
 
 
 def doubled(gradient):
     return gradient * 2
+
+
+def halved_in_place(gradient):
+    return gradient.mul_(0.5)
 
 
 class Hook:
@@ -43,6 +48,22 @@ def step():
     handle.remove()
     other.sum().backward()
     print(hook.calls, next(iter(other._backward_hooks.values())).calls)
+    seen_by_a_mode()
+
+
+class Seen(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function == torch.Tensor.register_hook:
+            print("mode", [one is halved_in_place for one in args[1:]])
+        return function(*args, **(kwargs or {}))
+
+
+def seen_by_a_mode():
+    """A mode is given the hook itself, and the hook's write spoils nothing."""
+    leaf = torch.ones(2, requires_grad=True)
+    with Seen():
+        leaf.register_hook(halved_in_place)
+    print(torch.autograd.grad(leaf.sigmoid().mean(), [leaf]))
 
 
 observed(step)

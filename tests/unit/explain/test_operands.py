@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from unclobber.explain.operands import bind, bind_code
-from unclobber.source.syntax import locate
+from unclobber.source import Instruction
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_whatever_may_run_torch_has_its_node(tmp_path, line, operation, text):
     path.write_text(line + "\n")
     code = compile(path.read_text(), str(path), "exec")
     lasti = next(one.offset for one in dis.get_instructions(code) if one.opname.startswith(operation))
-    found = locate(code, lasti)
+    found = Instruction(code, lasti).located()
     assert ast.get_source_segment(path.read_text(), found.node) == text
 
 

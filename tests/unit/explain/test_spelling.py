@@ -11,7 +11,7 @@ from run_and_recorded import Run, define, run, stack_here
 from unclobber.derivatives import by_node
 from unclobber.explain.operands import operands
 from unclobber.explain.spelling import _written, spell
-from unclobber.source.syntax import locate
+from unclobber.source import Instruction
 
 SETUP = """
 x = torch.rand(2, 3) + 0.1; x.requires_grad_()
@@ -460,7 +460,7 @@ def test_no_instruction_makes_it_fail(module):
     for code in todo:
         todo.extend(constant for constant in code.co_consts if isinstance(constant, type(code)))
         for lasti in range(0, len(code.co_code), 6):
-            found = locate(code, lasti)
+            found = Instruction(code, lasti).located()
             if found is None:
                 continue
             for rule in rules:

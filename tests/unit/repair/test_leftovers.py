@@ -7,9 +7,15 @@ import time
 
 import pytest
 
-from unclobber.repair._leftovers import Reads, blame
+from unclobber.repair._copies import NOWHERE
+from unclobber.repair._leftovers import Files, blame
 
 SECOND = 10**9
+
+
+def reads_since(since):
+    """The audit hook of a run whose search began then."""
+    return Files(NOWHERE, "", since, all_written=False)
 
 
 @pytest.fixture
@@ -37,7 +43,7 @@ def _written(path, seconds_ago):
 def test_what_counts(file, seconds_ago, flags, counts):
     """A file that was written after the search began and before this run did, and is read."""
     _written(file, seconds_ago)
-    reads = Reads(time.time_ns() - 10 * SECOND)
+    reads = reads_since(time.time_ns() - 10 * SECOND)
     reads("open", (str(file), "rb", flags))
     assert list(reads.digests) == ([str(file)] if counts else [])
 
@@ -45,7 +51,7 @@ def test_what_counts(file, seconds_ago, flags, counts):
 @pytest.mark.parametrize("arguments", [(3, "r", 0), ("gone", "r", 0), ("a\0b", "r", 0), (os.curdir, None, 0)])
 def test_what_is_no_file(arguments):
     """Descriptors, and what the program's own call will fail to open."""
-    reads = Reads(0)
+    reads = reads_since(0)
     reads("open", arguments)
     reads("import", ("torch",))
     assert reads.digests == {}
@@ -54,7 +60,7 @@ def test_what_is_no_file(arguments):
 def test_the_first_look_counts(file):
     """What the run itself then writes there is its own business."""
     _written(file, 5)
-    reads = Reads(0)
+    reads = reads_since(0)
     reads("open", (str(file), "rb", 0))
     before = dict(reads.digests)
     file.write_bytes(b"other weights")

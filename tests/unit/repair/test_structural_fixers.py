@@ -8,7 +8,6 @@ from rewriting import plain, rewritten
 from unclobber.repair.fixers import FIXERS
 from unclobber.repair.fixers.multi_view import rewrites as view_rewrites
 
-data_write = FIXERS["data-write"]
 detach_state = FIXERS["detach-state"]
 inference_mode = FIXERS["inference-mode"]
 inplace_modules = FIXERS["inplace-modules"]
@@ -402,23 +401,6 @@ def test_tensors_on_ctx_are_not_marked(proposed):
     facts = {"role": "ctx.x"}
     found = proposed(mark_dirty, "UC103", IN_PLACE, saved="return x", write="x.mul_(2)", facts=facts)
     assert found == []
-
-
-# --- .data ----------------------------------------------------------------------------------------
-
-
-def test_a_data_write_becomes_visible(proposed):
-    """The same write where torch counts it."""
-    text = "import torch\nw.data[rows] = 0.01\n"
-    assert proposed(data_write, "UC102", text, write="w.data[rows]") == [
-        "import torch\nwith torch.no_grad():\n    w[rows] = 0.01\n"
-    ]
-
-
-@pytest.mark.parametrize("statement", ["w.data = v", "w[rows] = 0", "if c: w.data[0] = 1"])
-def test_data_that_stays(proposed, statement):
-    """``.data =`` swaps memory and writes nothing; a line that is shared can't be wrapped."""
-    assert proposed(data_write, "UC102", f"import torch\n{statement}\n", write=statement) == []
 
 
 # --- moved and repeated statements ----------------------------------------------------------------

@@ -12,8 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from unclobber.source import owners
-from unclobber.source.owners import module_label, object_name, owner_name, variable_name
+from unclobber.source import ProgramNames, owners
 
 
 class Generator(nn.Module):
@@ -30,7 +29,7 @@ class Agent:
         self.critics = [Generator(), Generator()]
 
     def name_of(self, pick) -> str | None:
-        return owner_name(pick(self), [sys._getframe()])
+        return ProgramNames([sys._getframe()]).parameter(pick(self))
 
 
 def here() -> list[types.FrameType]:
@@ -39,9 +38,9 @@ def here() -> list[types.FrameType]:
 
 def test_a_parameter_is_called_by_its_path():
     generator = Generator()
-    assert owner_name(generator.fc.weight, here()) == "generator.fc.weight"
-    assert owner_name(generator.net.first.bias.detach(), here()) == "generator.net.first.bias"
-    assert owner_name(generator.norm.running_mean, here()) == "generator.norm.running_mean"
+    assert ProgramNames(here()).parameter(generator.fc.weight) == "generator.fc.weight"
+    assert ProgramNames(here()).parameter(generator.net.first.bias.detach()) == "generator.net.first.bias"
+    assert ProgramNames(here()).parameter(generator.norm.running_mean) == "generator.norm.running_mean"
 
 
 @pytest.mark.parametrize(
@@ -50,13 +49,13 @@ def test_a_parameter_is_called_by_its_path():
 def test_a_view_belongs_to_the_parameter(view):
     """The weight that addmm keeps is ``weight.t()``."""
     generator = Generator()
-    assert owner_name(view(generator.fc.weight), here()) == "generator.fc.weight"
+    assert ProgramNames(here()).parameter(view(generator.fc.weight)) == "generator.fc.weight"
 
 
 def test_nobody_owns_a_plain_tensor():
     generator = Generator()
-    assert owner_name(torch.rand(3), here()) is None
-    assert owner_name(generator.fc.weight.clone(), here()) is None
+    assert ProgramNames(here()).parameter(torch.rand(3)) is None
+    assert ProgramNames(here()).parameter(generator.fc.weight.clone()) is None
 
 
 @pytest.mark.parametrize(
@@ -69,13 +68,13 @@ def test_nobody_owns_a_plain_tensor():
 def test_through_objects_and_lists(pick, name):
     """A module held by an object that is no module is reached through the object."""
     agent = Agent()
-    assert owner_name(pick(agent), here()) == name
+    assert ProgramNames(here()).parameter(pick(agent)) == name
 
 
 def test_in_a_dict():
     """A parameter of a module in a dict is named by its key."""
     models = {"trunk": nn.Sequential(nn.Linear(2, 2))}
-    assert owner_name(models["trunk"][0].weight, here()) == "models['trunk'].0.weight"
+    assert ProgramNames(here()).parameter(models["trunk"][0].weight) == "models['trunk'].0.weight"
 
 
 def test_another_name_is_better_than_self():
@@ -84,7 +83,7 @@ def test_another_name_is_better_than_self():
     frames = here()
 
     def ask(self: Agent) -> str | None:
-        return owner_name(self.q1.fc.weight, [sys._getframe(), *frames])
+        return ProgramNames([sys._getframe(), *frames]).parameter(self.q1.fc.weight)
 
     assert ask(agent) == "agent.q1.fc.weight"
     assert agent.name_of(lambda one: one.q1.fc.weight) == "self.q1.fc.weight"
@@ -93,13 +92,13 @@ def test_another_name_is_better_than_self():
 def test_the_outermost_module_is_better_than_a_leftover_loop_variable():
     model = Generator()
     m = next(model.children())
-    assert owner_name(m.weight, here()) == "model.fc.weight"
+    assert ProgramNames(here()).parameter(m.weight) == "model.fc.weight"
 
 
 def test_a_wrapper_adds_nothing():
     model = Generator()
     wrapped = nn.DataParallel(model)
-    assert owner_name(wrapped.module.fc.weight, here()) == "model.fc.weight"
+    assert ProgramNames(here()).parameter(wrapped.module.fc.weight) == "model.fc.weight"
 
 
 def test_without_a_variable_the_class_is_named():
@@ -110,14 +109,14 @@ def test_without_a_variable_the_class_is_named():
     keep: list[object] = []
     known = [o for o in gc.get_objects() if type(o) is Generator]
     weight = hidden()
-    assert owner_name(weight, []) == "Generator.fc.weight"
+    assert ProgramNames([]).parameter(weight) == "Generator.fc.weight"
 
 
 def test_tied_parameters_have_one_name():
     model = Generator()
     model.head = nn.Linear(3, 2)
     model.head.weight = model.fc.weight
-    assert owner_name(model.head.weight, here()) == "model.fc.weight"
+    assert ProgramNames(here()).parameter(model.head.weight) == "model.fc.weight"
 
 
 def test_parameters_cut_from_one_buffer_are_told_apart():
@@ -126,41 +125,41 @@ def test_parameters_cut_from_one_buffer_are_told_apart():
     model = nn.Module()
     model.a = nn.Parameter(flat[:6].view(2, 3))
     model.b = nn.Parameter(flat[6:].view(2, 3))
-    assert owner_name(model.b.detach(), here()) == "model.b"
-    assert owner_name(model.b.t(), here()) is None
+    assert ProgramNames(here()).parameter(model.b.detach()) == "model.b"
+    assert ProgramNames(here()).parameter(model.b.t()) is None
     del flat
 
 
 def test_module_labels():
     """A module is labelled by its path and class; by its class alone if nothing holds it."""
     trunk = nn.Sequential(nn.Linear(2, 2), nn.ReLU(), nn.Dropout())
-    assert module_label(trunk[2], here()) == "trunk.2 (Dropout)"
-    assert module_label(trunk, here()) == "trunk (Sequential)"
-    assert module_label(nn.Tanh(), []) == "Tanh"
+    assert ProgramNames(here()).module(trunk[2]) == "trunk.2 (Dropout)"
+    assert ProgramNames(here()).module(trunk) == "trunk (Sequential)"
+    assert ProgramNames([]).module(nn.Tanh()) == "Tanh"
 
 
 def test_objects_have_names():
     """An object is named by the variable that holds it."""
     opt_d = torch.optim.SGD([torch.zeros(1, requires_grad=True)])
-    assert object_name(opt_d, here()) == "opt_d"
-    assert object_name(object(), here()) is None
+    assert ProgramNames(here()).way_to(opt_d) == "opt_d"
+    assert ProgramNames(here()).way_to(object()) is None
 
 
 def test_variables():
     """The variable that is the tensor; not one of two; not a different part of the memory."""
     h = torch.rand(4)
     kept = [h.detach()]
-    assert variable_name(kept[0], here()) == "h"
-    assert variable_name(h[1:], here()) is None
+    assert ProgramNames(here()).variable(kept[0]) == "h"
+    assert ProgramNames(here()).variable(h[1:]) is None
     again = h
     assert again is h
-    assert variable_name(kept[0], here()) is None
+    assert ProgramNames(here()).variable(kept[0]) is None
 
 
 def test_sparse_and_missing_memory_have_no_names():
     s = torch.eye(2).to_sparse()
-    assert owner_name(s, here()) is None
-    assert variable_name(s, here()) is None
+    assert ProgramNames(here()).parameter(s) is None
+    assert ProgramNames(here()).variable(s) is None
 
 
 class Hostile:
@@ -192,10 +191,10 @@ def test_odd_objects_are_passed_over():
     generator = Generator()
     with torch._subclasses.FakeTensorMode():
         fake = nn.Linear(2, 2)
-    assert owner_name(generator.fc.weight, here()) == "generator.fc.weight"
-    assert owner_name(lazy.weight, here()) is None
-    assert owner_name(fake.weight, here()) is None
-    assert variable_name(torch.rand(2), here()) is None
+    assert ProgramNames(here()).parameter(generator.fc.weight) == "generator.fc.weight"
+    assert ProgramNames(here()).parameter(lazy.weight) is None
+    assert ProgramNames(here()).parameter(fake.weight) is None
+    assert ProgramNames(here()).variable(torch.rand(2)) is None
     assert not Hostile.touched
     assert (hostile is not None, broken is not None, freed is not None, type(proxy)) == (
         True,
@@ -212,8 +211,8 @@ def test_nothing_is_kept_alive():
         generator = Generator()
         x = torch.rand(3)
         refs = [weakref.ref(generator), weakref.ref(x), weakref.ref(generator.fc.weight)]
-        assert owner_name(generator.fc.weight, here_of()) == "generator.fc.weight"
-        assert variable_name(x, here_of()) == "x"
+        assert ProgramNames(here_of()).parameter(generator.fc.weight) == "generator.fc.weight"
+        assert ProgramNames(here_of()).variable(x) == "x"
         # Deleted while the frame lives on: a copy of its variables must not hold them.
         del x
         del generator
@@ -238,15 +237,15 @@ def test_modules_made_between_two_looks(moved):
     """They are found in whichever of the collector's generations they are, and one that is gone is not."""
     first = Generator()
     gc.collect()
-    assert owner_name(first.fc.weight, here()) == "first.fc.weight"
+    assert ProgramNames(here()).parameter(first.fc.weight) == "first.fc.weight"
     second = Generator()
     moved()
     for _ in range(2):
-        assert owner_name(second.fc.weight, here()) == "second.fc.weight"
-        assert owner_name(first.fc.weight, here()) == "first.fc.weight"
+        assert ProgramNames(here()).parameter(second.fc.weight) == "second.fc.weight"
+        assert ProgramNames(here()).parameter(first.fc.weight) == "first.fc.weight"
     weight = first.fc.weight
     del first
-    assert owner_name(weight, here()) is None
+    assert ProgramNames(here()).parameter(weight) is None
 
 
 def test_a_collection_in_the_midst_of_a_look_leaves_nothing_alive(monkeypatch):
@@ -282,5 +281,5 @@ def test_the_programs_own_locals_dict_is_left_alone():
     """``locals()`` hands out the very dict that we look into."""
     h = torch.rand(2)
     mine = locals()
-    assert variable_name(h, here()) in ("h", None)
+    assert ProgramNames(here()).variable(h) in ("h", None)
     assert mine["h"] is h

@@ -6,13 +6,11 @@ import pytest
 
 from unclobber.syntax import (
     NotParsedError,
+    Span,
     dotted,
-    extent,
     is_in_place,
-    node_span,
     out_of_place,
     parse,
-    segment,
 )
 
 TEXT = "h = net(x)\nz = (h * 2 +\n     ä.add_(1))\n"
@@ -21,20 +19,20 @@ LINES = TEXT.splitlines()
 
 def of(kind, line):
     """The span of the first node of a kind on a line."""
-    return node_span(next(n for n in ast.walk(parse(TEXT)) if isinstance(n, kind) and n.lineno == line))
+    return Span.of(next(n for n in ast.walk(parse(TEXT)) if isinstance(n, kind) and n.lineno == line))
 
 
 def test_reports_count_characters():
     """``ast`` counts the bytes of UTF-8, and columns from 0."""
-    assert extent(LINES, of(ast.Call, 3)) == (3, 6, 3, 15)
-    assert extent(LINES[:2], of(ast.Call, 3)) is None
+    assert of(ast.Call, 3).extent(LINES) == (3, 6, 3, 15)
+    assert of(ast.Call, 3).extent(LINES[:2]) is None
 
 
 def test_the_text_of_a_node_over_several_lines():
     """It ends where the node ends; to the end of the line if the span says so."""
     span = of(ast.BinOp, 2)
-    assert segment(LINES, span) == "h * 2 +\n     ä.add_(1)"
-    assert segment(LINES, span._replace(end_column=-1)) == "h * 2 +\n     ä.add_(1))"
+    assert span.text(LINES) == "h * 2 +\n     ä.add_(1)"
+    assert span._replace(end_column=-1).text(LINES) == "h * 2 +\n     ä.add_(1))"
 
 
 def test_a_source_too_deep_for_the_parser_is_no_crash():

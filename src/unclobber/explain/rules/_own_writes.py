@@ -5,7 +5,7 @@ They are known from the frames below the user's line and from the owner of the m
 
 from __future__ import annotations
 
-from ...model import Fix
+from ...model import Fix, Help
 from .._evidence import Evidence
 
 
@@ -41,20 +41,14 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     """Return the fixes that end the mechanism; empty if neither wrote."""
     if _overwritten_by_broadcast(evidence):
         return (
-            Fix("call the model again only after the backward that still needs its buffers"),
-            Fix(
-                "or construct DistributedDataParallel with forward_sync_buffers=False "
-                "(broadcast_buffers=False in older torch)"
-            ),
+            Help.BUFFERS_LATER.fix(),
+            Help.NO_BUFFER_SYNC.fix(),
         )
     if evidence.gradient_memory is not None:
-        return (
-            Fix(f"save a copy: use `{evidence.gradient_memory.parameter}.grad.clone()` where it is read"),
-        )
+        return (Help.COPY_GRADIENT.fix(name=f"{evidence.gradient_memory.parameter}.grad"),)
     if _overwritten_by_backward(evidence):
         gradient = evidence.save.expression or evidence.save.name
-        copy = f"use `{gradient}.clone()` where it is read" if gradient else "clone it where it is read"
-        return (Fix(f"save a copy: {copy}"),)
+        return (Help.COPY_GRADIENT.fix(name=gradient) if gradient else Help.COPY_SOME_GRADIENT.fix(),)
     return ()
 
 

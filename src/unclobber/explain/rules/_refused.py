@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...model import CODES, Finding, Fix
-from ...torch_internals.inplace import module_positions
+from ...model import CODES, Finding, Fix, Help
+from ...syntax import torch_table
 from .._evidence import RefusalEvidence
 
 
@@ -84,8 +84,8 @@ def judge_use(evidence: RefusalEvidence) -> Finding:
         writes=() if evidence.write is None else (evidence.write,),
         needed=evidence.used,
         fixes=(
-            Fix("write before the view is made, if it is to hold the new values"),
-            Fix("or write to a copy (`clone()`), or out of place, if it is to keep the old ones"),
+            Help.BEFORE_VIEW.fix(),
+            Help.COPY_FOR_VIEW.fix(),
         ),
         notes=(
             *(() if evidence.write is not None else (unknown,)),
@@ -106,12 +106,7 @@ def _maker(evidence: RefusalEvidence) -> str:
 
 def without_grad(evidence: RefusalEvidence) -> Fix:
     """Return the fix for a write that is bookkeeping, not part of the differentiated computation."""
-    title = "where no gradient is to flow through the write (a start value, an update by hand)"
-    return (
-        Fix(title, code=evidence.in_no_grad)
-        if evidence.in_no_grad
-        else Fix(f"{title}, put it under `with torch.no_grad():`")
-    )
+    return Help.NO_GRAD.fix(evidence.in_no_grad) if evidence.in_no_grad else Help.NO_GRAD_BLOCK.fix()
 
 
 def by_module(evidence: RefusalEvidence) -> bool:
@@ -120,30 +115,24 @@ def by_module(evidence: RefusalEvidence) -> bool:
     methods = [
         frame.function.rpartition(".") for frame in (() if site is None else site.below) if frame.library
     ]
-    return any(owner in module_positions() and name == "forward" for owner, _, name in methods)
+    return any(owner in torch_table().inplace and name == "forward" for owner, _, name in methods)
 
 
-_WITHOUT_UNDERSCORE = "or use the out-of-place operation (without the underscore)"
-
-
-def out_of_place(evidence: RefusalEvidence, otherwise: str = _WITHOUT_UNDERSCORE) -> Fix:
+def out_of_place(evidence: RefusalEvidence, otherwise: Help = Help.OUT_OF_PLACE) -> Fix:
     """Return the fix for a write through which gradients flow: a new tensor."""
-    # `self.w = self.w.mul(2)` raises for an nn.Parameter, so only its right side is advised
-    # (test_a_parameters_name_is_not_given_to_a_plain_tensor in tests/unit/explain/test_refusal_rules.py).
-    if evidence.out_of_place and not evidence.parameter:
-        kept = " = " in evidence.out_of_place
-        return Fix(
-            "make a new tensor" if kept else "make a new tensor, and use it in place of the old one",
-            code=evidence.out_of_place,
-        )
-    if evidence.out_of_place:
-        result = evidence.out_of_place.partition(" = ")[2] or evidence.out_of_place
-        return Fix("where gradients are to flow, use the result of the out-of-place operation", code=result)
+    # `self.w = self.w.mul(2)` raises for an nn.Parameter, and no other leaf's name may be given to a tensor
+    # that is none, whose `.grad` stays empty (test_a_parameters_name_is_not_given_to_a_plain_tensor in
+    # tests/unit/explain/test_refusal_rules.py).
+    made = evidence.out_of_place
+    if made and (evidence.parameter or (evidence.code == "UC201" and evidence.module_hook is None)):
+        return Help.RESULT.fix(made.partition(" = ")[2] or made)
+    if made:
+        return (Help.NEW_TENSOR if " = " in made else Help.NEW_TENSOR_USED).fix(made)
     # A clone can't be put into the `forward` of nn.ReLU, so the fix is at its construction
     # (test_a_library_that_writes_is_told_at_its_construction in tests/unit/explain/test_refusal_rules.py).
     if by_module(evidence):
-        return Fix("make a new tensor: without `inplace=True` where the module that writes is constructed")
+        return Help.MODULE_WITHOUT_INPLACE.fix()
     write = evidence.write
     if write is not None and ((write.expression or "").endswith("]") or write.operation == "index_put_"):
-        return Fix("or make a new tensor: `torch.where`, `torch.cat`, or `index_put` without the underscore")
-    return Fix(otherwise)
+        return Help.NEW_BY_INDEX.fix()
+    return otherwise.fix()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...model import Fix, Frame, Need, Save, Site, shown_name
+from ...model import Fix, Frame, Help, Need, Save, Site, shown_name
 from ...model.text import shape
 from ...syntax import ATOMS, parse_expression
 
@@ -41,13 +41,10 @@ def with_a_copy(save: Save) -> Fix:
     if save.role == "result":
         # A copy of it that something else reads would still leave the saved result overwritten.
         clone = _clone_of_result(save.site)
-        how = f"use `{clone}`" if clone else "clone the result before it is overwritten"
-        words = f"keep the saved result to the derivative alone: {how}, or write into a new tensor"
-    elif save.expression and save.expression.isidentifier():
-        words = f"save a copy: use `{save.expression}.clone()` where it is read, or write into a new tensor"
-    else:
-        words = "write into a new tensor instead of this memory, or clone it before it is saved"
-    return Fix(words, general=True)
+        return Help.COPY_RESULT_AS.fix(clone=clone) if clone else Help.COPY_RESULT.fix()
+    if save.expression and save.expression.isidentifier():
+        return Help.COPY_OPERAND.fix(name=save.expression)
+    return Help.COPY.fix()
 
 
 def _clone_of_result(site: Site | None) -> str:
@@ -70,18 +67,7 @@ def after_backward(step: str, *, in_loop: bool = False) -> Fix:
         step: ``opt.step()``.
         in_loop: Whether each backward goes through the graphs of the steps before.
     """
-    # No order of step and backward helps here, only a detached state
-    # (test_a_state_that_is_carried_over in tests/unit/explain/test_carried_state.py).
-    if in_loop:
-        return Fix(
-            "compute anew in each step, or detach, what is carried over from the step before, and leave out "
-            "`retain_graph=True`: it makes each backward go through earlier steps, too, whose weights "
-            f"`{step}` has changed since"
-        )
-    return Fix(
-        f"call `{step}` after the backward that still needs these weights, "
-        "or run the forward again after the step"
-    )
+    return (Help.CARRIED if in_loop else Help.STEP_LATER).fix(step=step)
 
 
 def place(site: Site, shown: Sequence[Save | Need | None]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Save, Write
+from ...model import Finding, Help, Save, Write
 
 
 def judge_frozen(save: Save, write: Write) -> Finding:
@@ -15,6 +15,6 @@ def judge_frozen(save: Save, write: Write) -> Finding:
         message=f"{what} was written to while it is frozen",
         saved=save,
         writes=(write,),
-        fixes=(Fix("write into a new tensor, or end the freeze first: `handle.remove()`"),),
+        fixes=(Help.UNFREEZE.fix(),),
         labels=(("saved", "frozen here"), ("write", f"would be written here ({write.operation})")),
     )

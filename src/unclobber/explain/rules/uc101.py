@@ -7,9 +7,9 @@ changed.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Write, culprit, overwrites
+from ...model import Finding, Fix, Help, Write, culprit, overwrites
 from ...model.text import listing
-from ...torch_internals.inplace import module_positions
+from ...syntax import torch_table
 from .._evidence import Evidence
 from . import _own_writes, uc101_detached
 from ._words import after_backward, line, sentence, with_a_copy
@@ -92,7 +92,7 @@ def _others(evidence: Evidence) -> str:
 
 def _takes_inplace(module: str) -> bool:
     """Return whether a module's label, ``trunk.2 (Dropout)``, names a class with an ``inplace`` argument."""
-    return module.rpartition("(")[2].rstrip(")") in module_positions()
+    return module.rpartition("(")[2].rstrip(")") in torch_table().inplace
 
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
@@ -106,13 +106,13 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         fixes.append(after_backward(last.optimizer, in_loop=evidence.went_before))
     # `nn.Embedding(max_norm=…)` writes its weight at each lookup: tests/guard/test_guard_writes.py.
     elif last is not None and last.operation == "embedding_renorm_":
-        fixes.append(Fix("look up without max_norm, and bound the norms after the backward"))
+        fixes.append(Help.MAX_NORM.fix())
     elif last is not None and last.module and _takes_inplace(last.module):
-        fixes.append(Fix(f"construct {last.module} without inplace=True"))
+        fixes.append(Help.CONSTRUCT_WITHOUT_INPLACE.fix(module=last.module))
     elif last is not None and last.site is not None and "inplace=True" in last.site.source:
-        fixes.append(Fix("call it without `inplace=True`, and use what it returns", general=True))
+        fixes.append(Help.CALL_WITHOUT_INPLACE.fix())
     else:
         fixes.append(with_a_copy(save))
     if evidence.past_torch is None:  # otherwise guard would need the value before the unseen change
-        fixes.append(Fix("or keep the program as it is and run it under unclobber.guard()", guard=True))
+        fixes.append(Help.GUARD.fix())
     return tuple(fixes)

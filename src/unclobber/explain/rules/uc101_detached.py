@@ -6,7 +6,7 @@ torch keeps the tensor itself if the operation didn't make it, and reads its his
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Write
+from ...model import Finding, Help, Write
 from .._evidence import Evidence
 from ._words import sentence
 
@@ -15,10 +15,7 @@ def judge(evidence: Evidence, write: Write) -> Finding:
     """Return the finding for ``write``, the ``detach_()``."""
     tensor = write.expression or "x"
     alone = write.site is not None and write.site.statement == f"{tensor}.detach_()"
-    way_out = Fix(
-        "make a detached tensor and leave this one as it is",
-        code=f"{tensor} = {tensor}.detach()" if alone else f"{tensor}.detach()",
-    )
+    way_out = Help.DETACHED.fix(f"{tensor} = {tensor}.detach()" if alone else f"{tensor}.detach()")
     return Finding(
         code="UC101",
         variant="detached",

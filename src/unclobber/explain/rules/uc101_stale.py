@@ -5,28 +5,25 @@ Nothing was recorded of the save, so the finding names only the backward.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix
+from ...model import Finding, Help
 from .._evidence import StaleEvidence
 
 
 def judge(evidence: StaleEvidence) -> Finding:
     """Return the finding for a save before watching began, or inside a torch.func transform."""
     where = "before watching began"
-    way_out = (
-        "enter `unclobber.watch()` before the forward pass to see which lines saved and wrote it, or "
-        "`unclobber.guard()` to have the gradient of the program as it is"
-    )
+    way_out = Help.UNWATCHED
     unknown = "it was saved where unclobber did not look, so neither the save nor the write is known"
     if evidence.in_transform:
         where = "inside of a torch.func transform"
-        way_out = "use out-of-place operations in the function that is transformed; guard can't reach into it"
+        way_out = Help.IN_TRANSFORM
         unknown = "torch.func allows no hooks in its transforms, so neither the save nor the write is known"
     return Finding(
         code="UC101",
         variant="unwatched",
         message=f"a tensor that was saved {where} was overwritten",
         needed=evidence.needed,
-        fixes=(Fix(way_out),),
+        fixes=(way_out.fix(),),
         notes=(unknown,),
         torch_message=evidence.torch_message,
     )

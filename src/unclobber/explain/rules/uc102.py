@@ -6,7 +6,7 @@ is a finding; a write of the same values, or to other elements, is not.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, culprit, touching
+from ...model import Finding, Fix, Help, culprit, touching
 from .._evidence import Evidence
 from . import _own_writes
 from ._words import after_backward, sentence, with_a_copy
@@ -15,6 +15,7 @@ _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
     "version counters"
 )
+_SEEN_UNDER_NO_GRAD = "torch would see the write, and refuse, under torch.no_grad() instead of through .data"
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -37,6 +38,9 @@ def _finding(evidence: Evidence, how: str) -> Finding:
     notes = _own_writes.notes(evidence)
     if evidence.unchecked:
         notes = (*notes, _UNCHECKED)
+    last = culprit(evidence.writes)
+    if last is not None and not last.library and last.past_counter in ("data", "set data"):
+        notes = (*notes, _SEEN_UNDER_NO_GRAD)
     note = "torch reports nothing here: backward would go on with the changed values"
     return Finding(
         code="UC102",
@@ -60,10 +64,7 @@ def _by_content(evidence: Evidence, line_range: str) -> Finding:
         saved=evidence.save,
         writes=() if evidence.written is None else (evidence.written,),
         needed=evidence.need,
-        fixes=(
-            Fix("write after the backward that needs the old values"),
-            Fix("or let the foreign code write to a copy: clone the tensor where its memory is shared"),
-        ),
+        fixes=(Help.PAST_TORCH_LATER.fix(), Help.PAST_TORCH_COPY.fix()),
         notes=(line_range, "torch reports nothing here: backward would go on with the changed values"),
     )
 
@@ -73,9 +74,6 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     last = culprit(evidence.writes)
     if last is not None and last.optimizer:
         return (after_backward(last.optimizer, in_loop=evidence.went_before),)
-    later = Fix("write after the backward that needs the old values, or clone the tensor before it is saved")
-    copy = with_a_copy(evidence.save) if evidence.save.role == "result" else later
-    if last is None or last.library or last.past_counter not in ("data", "set data"):
-        return (copy,)
-    seen = Fix("write under torch.no_grad() instead of through .data: torch then sees it and refuses")
-    return copy, seen
+    if last is not None and last.past_counter == "statistics":
+        return (Help.ONE_MODE.fix(),)
+    return (with_a_copy(evidence.save) if evidence.save.role == "result" else Help.LATER.fix(),)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from ...model import Finding, Fix, Need, Site, Write
+from ...model import Finding, Help, Need, Site, Write
 from ...syntax import parse
 
 
@@ -21,14 +21,13 @@ def judge_self_overlap(write: Write, read: Site | None) -> Finding:
     """
     what = f"`{write.expression}`" if write.expression else "a tensor"
     cloned = None if write.site is None else _cloned(write.site.statement)
-    title = "read from a copy: clone the operand that shares the memory, or write out of place"
     return Finding(
         code="UC102",
         variant="self-overlap",
         message=f"{what} is overwritten by an operation that still reads the old values",
         writes=(write,),
         needed=Need(read),
-        fixes=(Fix(title, code=cloned),),
+        fixes=(Help.READ_A_COPY.fix(cloned),),
         notes=(
             "another operand is a view of the memory that is being written: elements that come later are "
             "computed from new values",

@@ -8,9 +8,14 @@ itself.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Need, Save, Write, touching
+from ...model import Finding, Help, Need, Save, Write, touching
 from .._evidence import Evidence
 from ._words import tensor_name
+
+_UNCHECKED = (
+    "torch never checks what a Function keeps on ctx by itself; what it gives to ctx.save_for_backward it "
+    "checks, and refuses once it is overwritten"
+)
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -27,18 +32,14 @@ def judge(evidence: Evidence) -> Finding | None:
         if name == "it"
         else f"{name} {how} after {function}.forward left it on ctx ({held}) for backward"
     )
-    fixes = () if evidence.repaired else (
-        Fix("keep the tensor with ctx.save_for_backward: autograd then refuses when it was overwritten"),
-        Fix("write after the backward, or keep a clone on ctx"),
-    )  # fmt: skip
     return Finding(
         code="UC103",
         message=message,
         saved=save,
         writes=touching(evidence.writes),
         needed=evidence.need,
-        fixes=fixes,
-        notes=() if evidence.repaired else ("torch never checks what a Function keeps on ctx by itself",),
+        fixes=() if evidence.repaired else (Help.COPY_ON_CTX.fix(),),
+        notes=() if evidence.repaired else (_UNCHECKED,),
         kept_bytes=evidence.kept_bytes,
         repaired=evidence.repaired,
         labels=(("saved", f"{function}.forward left {held} here"),),
@@ -62,7 +63,7 @@ def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_m
         message=f"{function}.forward marks {what} dirty but returns another tensor",
         writes=writes,
         needed=need,
-        fixes=(Fix("return the tensor that was marked dirty itself, not a copy or a view of it"),),
+        fixes=(Help.RETURN_MARKED.fix(),),
         torch_message=torch_message,
         labels=(("write", "changed in place here"), ("needed", f"{function} is applied here")),
     )
@@ -89,12 +90,8 @@ def judge_unmarked(
     within = {write.expression for write in writes if write.expression and write.expression.isidentifier()}
     inner = within.pop() if len(within) == 1 else None
     mark = f"ctx.mark_dirty({inner})" if inner else "ctx.mark_dirty(…)"
-    later = Fix(f"read what {function} returns, not {held}, after it was applied")
-    fixes = (
-        (Fix("say in forward that it writes to its input", code=mark), later)
-        if returned
-        else (Fix("write to a copy of the input in forward, or return the input, too, and mark it dirty"),)
-    )
+    later = Help.READ_RETURNED.fix(function=function or "it", held=held)
+    fixes = (Help.MARK_DIRTY.fix(mark), later) if returned else (Help.COPY_IN_FORWARD.fix(),)
     message = f"{held} was overwritten by {function}.forward without ctx.mark_dirty, and then read again"
     note = f"the gradient of what reads {held} afterwards passes {function} by, and torch says nothing"
     label = "overwritten here, without ctx.mark_dirty"
@@ -102,12 +99,7 @@ def judge_unmarked(
         message = f"{held} was overwritten by {function}, which autograd does not record, and then read again"
         note += ": it is right only if the written values differ from the old ones by a constant"
         label = "overwritten here"
-        fixes = (
-            Fix(
-                "return the new values from an operator without `mutates_args`, and give it a derivative by "
-                "`register_autograd`"
-            ),
-        )
+        fixes = (Help.OPERATOR_RETURNS.fix(),)
     return Finding(
         code="UC103",
         variant="unmarked",

@@ -7,7 +7,7 @@ they run.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Need, Write
+from ...model import Finding, Help, Need, Write
 
 
 def judge_gradient(
@@ -29,11 +29,7 @@ def judge_gradient(
         message=f"{way} was changed in place while another consumer still needs it",
         writes=writes,
         needed=need,
-        fixes=()
-        if repaired
-        else (
-            Fix("return a new tensor instead of writing to the one that came in, or write to its `.clone()`"),
-        ),
+        fixes=() if repaired else (Help.NEW_GRADIENT.fix(),),
         notes=() if repaired else (note,),
         repaired=repaired,
         labels=(("write", "changed in place here"), ("needed", "during this backward")),

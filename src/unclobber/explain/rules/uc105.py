@@ -6,7 +6,7 @@ buffers, closures) must still be what it was, or the gradient belongs to another
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, culprit, touching
+from ...model import Finding, Help, culprit, touching
 from .._evidence import Evidence
 from ._words import place, tensor_name
 
@@ -18,12 +18,8 @@ def judge(evidence: Evidence) -> Finding | None:
         return None
     how = "was given other memory" if evidence.storage_swapped else "was overwritten"
     write = culprit(evidence.writes)
-    fixes = [
-        Fix(f"call {write.optimizer} after the backward through the checkpoint")
-        if write is not None and write.optimizer
-        else Fix("write after the backward, or into a new tensor")
-    ]
-    fixes.append(Fix("or give the tensor to checkpoint as an argument: torch then checks its version"))
+    stepped = None if write is None else write.optimizer
+    later = Help.STEP_AFTER_CHECKPOINT.fix(step=stepped) if stepped else Help.AFTER_CHECKPOINT.fix()
     return Finding(
         code="UC105",
         variant="recomputed",
@@ -32,7 +28,7 @@ def judge(evidence: Evidence) -> Finding | None:
         saved=evidence.save,
         writes=touching(evidence.writes),
         needed=evidence.need,
-        fixes=tuple(fixes),
+        fixes=(later, Help.CLONE_FOR_CHECKPOINT.fix()),
         notes=(*_read(evidence), "torch compares shapes and dtypes of what is recomputed, never values"),
         kept_bytes=evidence.kept_bytes,
         labels=(("saved", "the checkpoint's forward ran here"), ("needed", "recomputed here")),

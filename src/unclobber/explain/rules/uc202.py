@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ...model import Finding, Fix
+from ...model import Finding, Help
 from .._evidence import RefusalEvidence
 from ._refused import finding, operation, out_of_place, subject, without_grad
 
@@ -48,7 +48,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
         ),
         fixes=(
             *(() if evidence.expanded else (without_grad(evidence),)),
-            Fix("where gradients are to flow, write into a copy and use that", code=clone),
+            Help.COPY_OF_LEAF.fix(clone),
             out_of_place(evidence),
         ),
     )

@@ -8,25 +8,30 @@ from __future__ import annotations
 
 import re
 
-from ...model import Finding, Fix
+from ...model import Finding, Fix, Help
 from .._evidence import RefusalEvidence
+from . import uc205
 from ._refused import finding, operation, out_of_place, subject
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write to one of several views."""
+    # torch's own Function for a module's full backward hooks returns several views if the module returns
+    # several tensors: tests/programs/UC203/hooked_module_returns_two.py.
+    if evidence.module_hook is not None:
+        return uc205.through_hook(evidence, evidence.module_hook)
     view = subject(evidence)
     # If the line that made the view isn't known, torch's message still names its node
     # (test_the_maker_by_torchs_own_message in tests/unit/explain/test_refusal_rules.py).
     made = evidence.how or _MAKERS.get(_node(evidence) or "")
     by = _BY.get(made, f"`{made}`")
     fixes = [
-        out_of_place(evidence, "make a new tensor with the out-of-place operation, and use that"),
-        Fix(_views_by_index(made) if made else "or write into a copy: clone the view before writing to it"),
+        out_of_place(evidence),
+        _views_by_index(made) if made else Help.COPY_OF_VIEW.fix(),
     ]
     # A forget gate's bias is set so, in tests/programs/UC203/lstm_forget_bias.py.
     if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
-        fixes.insert(0, Fix("to set start values, put the whole block under `with torch.no_grad():`"))
+        fixes.insert(0, Help.START_VALUES.fix())
     return finding(
         evidence,
         f"{view} is one of several views that {by} returned, and {operation(evidence)} writes to it in place",
@@ -53,7 +58,5 @@ def _node(evidence: RefusalEvidence) -> str | None:
     return match[1] if match else None
 
 
-def _views_by_index(made: str) -> str:
-    if made in ("unbind", "unbinding", "iteration"):
-        return "or take one view at a time, which may be written: `x[i]` instead of unbind or a loop over `x`"
-    return "or take one view at a time, which may be written: `x.narrow(dim, start, length)` or `x[..., a:b]`"
+def _views_by_index(made: str) -> Fix:
+    return (Help.INDEX_VIEWS if made in ("unbind", "unbinding", "iteration") else Help.NARROW_VIEWS).fix()

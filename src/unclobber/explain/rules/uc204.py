@@ -6,7 +6,7 @@ torch refuses to guess.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix
+from ...model import Finding, Help
 from .._evidence import RefusalEvidence
 from ._refused import finding, operation, out_of_place, subject
 
@@ -25,8 +25,8 @@ def judge(evidence: RefusalEvidence) -> Finding:
             "view of: whether gradients are to flow through it is ambiguous",
         ),
         fixes=(
-            Fix(f"make the view outside of the {off} block, if gradients are to flow through the write"),
-            Fix("or write inside a `with torch.no_grad():` block, if they are not"),
-            out_of_place(evidence, "or write into a copy: clone the view first"),
+            Help.VIEW_OUTSIDE.fix(off=off),
+            Help.WRITE_INSIDE.fix(),
+            out_of_place(evidence, Help.COPY_OF_VIEW),
         ),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...model import Finding, Fix
+from ...model import Finding, Fix, Help
 from .._evidence import ModuleHook, RefusalEvidence
 from ._refused import by_module, finding, operation, out_of_place, subject
 
@@ -18,7 +18,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # torch's message speaks of a custom Function, but the program has none whose `forward` could be changed
     # (test_a_modules_hook_is_no_function_of_the_programs in tests/unit/explain/test_refusal_rules.py).
     if evidence.module_hook is not None:
-        return _through_hook(evidence, evidence.module_hook)
+        return through_hook(evidence, evidence.module_hook)
     function = f"`{evidence.how}`" if evidence.how else "a custom Function"
     view = subject(evidence)
     made = None
@@ -33,17 +33,15 @@ def judge(evidence: RefusalEvidence) -> Finding:
             "gradients would be wrong",
         ),
         fixes=(
-            Fix(f"write into a copy: clone what {function} returns before writing to it"),
-            Fix(
-                "or let its forward return a tensor of its own: `return x.clone()` instead of `x.view_as(x)`"
-            ),
+            Help.COPY_OF_RETURNED.fix(function=function),
+            Help.OWN_OUTPUT.fix(),
             out_of_place(evidence),
-            Fix("if its forward is meant to work in place: `ctx.mark_dirty(x)` and return `x` itself"),
+            Help.MARKED_OUTPUT.fix(),
         ),
     )
 
 
-def _through_hook(evidence: RefusalEvidence, hook: ModuleHook) -> Finding:
+def through_hook(evidence: RefusalEvidence, hook: ModuleHook) -> Finding:
     """Return the finding for torch's own Function, which a module's full backward hooks add."""
     module = f"`{hook.module}`" if hook.module else "a module"
     passed = "was given" if hook.given else "returned"
@@ -61,19 +59,13 @@ def _through_hook(evidence: RefusalEvidence, hook: ModuleHook) -> Finding:
             "the write would replace that Function's backward by that of a plain view, and the hook would "
             "not be called",
         ),
-        fixes=(*_without_view(evidence, hook), _BY_TENSOR_HOOK),
+        fixes=(*_without_view(evidence, hook), Help.TENSOR_HOOK.fix()),
     )
 
 
-_BY_TENSOR_HOOK = Fix(
-    "or see the gradient by a hook on the tensor: `output.register_hook(…)` in a function that "
-    "`register_forward_hook` is given"
-)
-
-
 def _without_view(evidence: RefusalEvidence, hook: ModuleHook) -> Iterator[Fix]:
-    yield out_of_place(evidence, "use the out-of-place operation (without the underscore)")
+    yield out_of_place(evidence)
     if not hook.given:
-        yield Fix("or write into a copy: clone what the module returned before writing to it")
+        yield Help.COPY_OF_MODULE_OUTPUT.fix()
     elif not by_module(evidence):
-        yield Fix("or write into a copy: clone the input in the module's forward before writing to it")
+        yield Help.COPY_OF_MODULE_INPUT.fix()

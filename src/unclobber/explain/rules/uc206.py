@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...model import Finding, Fix, Need
+from ...model import Finding, Help, Need
 from .._evidence import RefusalEvidence
 from ._refused import finding, operation, subject
 
@@ -34,8 +34,8 @@ def judge(evidence: RefusalEvidence) -> Finding:
         written=written,
         why=("tensors made in inference mode have no version counter, so autograd can't watch over them",),
         fixes=(
-            Fix("make it under `torch.no_grad()` instead of `torch.inference_mode()`"),
-            Fix(f"or take a normal copy first, outside of inference mode{_clone(name)}"),
+            Help.NO_INFERENCE.fix(),
+            Help.NORMAL_COPY.fix(how=_clone(name)),
         ),
     )
     # An operation that saves the tensor, or needs its gradient, writes nothing.

@@ -7,7 +7,7 @@ the same problem.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix
+from ...model import Finding, Help
 from .._evidence import RefusalEvidence
 from ._refused import finding, operation, out_of_place, subject
 
@@ -23,8 +23,8 @@ def judge(evidence: RefusalEvidence) -> Finding:
             written=f"reads and writes overlapping memory ({operation(evidence)})",
             why=("which elements are read before and which after they are written is not defined",),
             fixes=(
-                Fix("read from a copy: call `.clone()` on the input that overlaps"),
-                out_of_place(evidence, "or write into a new tensor"),
+                Help.COPY_OF_INPUT.fix(),
+                out_of_place(evidence, Help.NEW_MEMORY),
             ),
         )
     by = f"`{evidence.how}`" if evidence.how else "an expanded view"
@@ -34,7 +34,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
         made=None if evidence.made is None else f"{by} repeats elements here without copying them",
         why=("elements that share one place in memory can't be written one by one",),
         fixes=(
-            Fix("give it memory of its own before writing: `.clone()` after the expand"),
+            Help.OWN_MEMORY.fix(),
             out_of_place(evidence),
         ),
     )

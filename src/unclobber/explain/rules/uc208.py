@@ -7,7 +7,7 @@ the base. torch refuses for every view, whether gradients flow or not
 
 from __future__ import annotations
 
-from ...model import Finding, Fix
+from ...model import Finding, Help
 from .._evidence import RefusalEvidence
 from ._refused import finding, operation, out_of_place, subject
 
@@ -26,7 +26,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
             "of its own to drop",
         ),
         fixes=(
-            out_of_place(evidence, "use `detach()` without the underscore: it shares the memory, too"),
-            Fix("or detach the tensor that it is a view of, before the view is made"),
+            out_of_place(evidence, Help.DETACH),
+            Help.DETACH_BASE.fix(),
         ),
     )

@@ -7,7 +7,7 @@ carried from one iteration to the next, a product made before the loop, a tensor
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Need, Save
+from ...model import Finding, Fix, Help, Need, Save
 from ...model.text import listing
 from .._evidence import FreedEvidence
 from ._words import line, place
@@ -46,6 +46,8 @@ def _what(save: Save | None) -> str:
 
 def _message(evidence: FreedEvidence, what: str) -> str:
     """Return the sentence: the link of both graphs, and the backward that freed the first."""
+    if evidence.reentrant:
+        return f"{what} is part of the graph of two checkpoints, and the backward of one of them freed it"
     by = "is freed already" if evidence.freed is None else f"backward {evidence.freed.nth} freed"
     if evidence.same_root:
         root = f"`{evidence.root}`" if evidence.root else "the same tensor"
@@ -63,6 +65,8 @@ def _message(evidence: FreedEvidence, what: str) -> str:
 def _freed_label(evidence: FreedEvidence) -> str:
     freed, needed = evidence.freed, evidence.needed
     assert freed is not None
+    if evidence.reentrant:
+        return "the backward of one checkpoint freed it here, and that of another needs it again"
     if needed is not None and _same_place(freed, needed):
         return f"backward {freed.nth} freed it here, and backward {needed.nth} needs it again"
     return f"backward {freed.nth} freed it here"
@@ -86,6 +90,11 @@ def _same_place(a: Need, b: Need) -> bool:
 def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
     """Return notes on freeing, and on the statement that links both graphs."""
     notes = ["a backward frees what the operations saved as it passes them"]
+    if evidence.reentrant:
+        notes.append(
+            "the program calls one backward here: a checkpoint with use_reentrant=True runs one of its own, "
+            "for its part of the graph"
+        )
     joined = evidence.joined
     if joined is not None and joined.site is not None:
         state = () if evidence.attribute else evidence.hidden_state
@@ -117,51 +126,40 @@ def _used(evidence: FreedEvidence) -> str:
     return "" if joined is None else f", in {line(joined, (evidence.saved, evidence.needed))}"
 
 
-_RETAIN = Fix(
-    "only if both are meant to go through it: `retain_graph=True` in the earlier backward keeps all that was "
-    "saved, and none of it may be overwritten in between (no optimizer step)"
-)
-
-
 def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
     """Return the fixes: run the forward again, detach the link, or retain the graph."""
     freed, needed = evidence.freed, evidence.needed
+    if evidence.reentrant:
+        return Help.NOT_REENTRANT.fix(), Help.CHECKPOINT_ARGUMENT.fix()
     in_loop = freed is not None and needed is not None and _same_place(freed, needed)
+    retain = Help.RETAIN.fix()
     if evidence.same_root:
         return (
-            Fix(f"run the forward again before each backward{': move it into the loop' if in_loop else ''}"),
-            Fix("or add up what is to be differentiated, and call backward once, on the sum"),
-            _RETAIN,
+            Help.FORWARD_AGAIN.fix(inside=": move it into the loop" if in_loop else ""),
+            Help.ONE_BACKWARD.fix(),
+            retain,
         )
-    sum_up = Fix(
-        "or call backward once, on the sum of the losses, if gradients are to flow through all of it"
-    )
+    sum_up = Help.SUM_OF_LOSSES.fix()
     attribute, cut = evidence.attribute, _cut(evidence)
     if attribute and evidence.attribute_is_freed:
         return (
-            Fix(f"compute `{attribute}` anew in each forward: it was computed once and is used by both"),
-            Fix(
-                f"or keep it detached{_cut(evidence)}, if no gradient is to flow into it",
-                code=evidence.detached,
-            ),
+            Help.ANEW_IN_FORWARD.fix(attribute=attribute),
+            Help.KEEP_DETACHED.fix(evidence.detached, cut=cut),
             sum_up,
-            _RETAIN,
+            retain,
         )
     if attribute:
         return (
-            Fix(
-                f"detach the hidden state `{attribute}` between steps{cut} (gradients then stop there)",
-                code=evidence.detached,
-            ),
+            Help.DETACH_STATE.fix(evidence.detached, attribute=attribute, cut=cut),
             sum_up,
-            _RETAIN,
+            retain,
         )
     if evidence.hidden_state:
-        title = f"cut the graph{cut or ' where an iteration begins'} (gradients then stop there)"
-        return Fix(title, code=evidence.detached), sum_up, _RETAIN
+        begins = cut or " where an iteration begins"
+        return Help.CUT.fix(evidence.detached, cut=begins), sum_up, retain
     return (
-        Fix(f"compute it anew for each backward{', inside the loop' if in_loop else ''}"),
-        Fix(f"or `.detach()` it where it is used{_used(evidence)}, if no gradient is to flow into it"),
+        Help.ANEW.fix(inside=", inside the loop" if in_loop else ""),
+        Help.DETACH_WHERE_USED.fix(used=_used(evidence)),
         sum_up,
-        _RETAIN,
+        retain,
     )

@@ -10,8 +10,8 @@ from itertools import islice, permutations
 from types import CodeType
 
 from ...model import SpanEdit
-from ...source import Stack, locate
-from ...syntax import ATOMS, extent, imported_by, node_span, segment
+from ...source import Instruction, Stack
+from ...syntax import ATOMS, Span, imported_by
 from .. import _places
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
@@ -103,7 +103,7 @@ def of_conversion(stack: Stack) -> tuple[tuple[SpanEdit, ...], ...]:
 def _expression(stack: Stack) -> _Expression | None:
     """Return the expression that ran at the line to charge, or None."""
     instruction = _places.innermost(stack)
-    located = None if instruction is None else locate(*instruction)
+    located = None if instruction is None else Instruction(*instruction).located()
     if instruction is None or located is None or not isinstance(located.node, ast.expr):
         return None
     return _Expression(instruction[0], located.node, located.source.lines, located.source.tree)
@@ -173,7 +173,7 @@ class _Expression:
 
     def replaced(self, text: str) -> SpanEdit:
         """Return the edit that puts a text in the expression's place."""
-        place = extent(self.lines, node_span(self.node))
+        place = Span.of(self.node).extent(self.lines)
         assert place is not None
         return SpanEdit(self.code.co_filename, *place, text)
 
@@ -184,7 +184,7 @@ class _Expression:
 
     def text_at(self, node: ast.expr) -> str:
         """Return the source text of a node, over several lines if it spans them."""
-        return segment(self.lines, node_span(node))
+        return Span.of(node).text(self.lines)
 
 
 def _of_statement(statement: ast.stmt) -> Iterator[ast.AST]:

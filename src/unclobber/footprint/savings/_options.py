@@ -41,10 +41,11 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
         *_of_checkpoints(trace),
         *_of_pieces(trace, line),
         *_of_in_place(report),
-        *unneeded(trace),
-        *held(trace, line),
         *caches(trace),
     ]
+    if trace.complete:
+        # Before its end it isn't known what backward reads.
+        candidates += [*unneeded(trace), *held(trace, line)]
     worthwhile = []
     for option in candidates:
         # Pieces and in-place changes bring a prediction of their own.

@@ -12,7 +12,7 @@ from importlib import resources
 from .. import CODES
 from ._plain import to_plain
 
-__all__ = ["Page", "page", "pages", "to_plain"]
+__all__ = ["Page", "page", "pages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,10 @@ class Page:
     gist: str
     text: str
     """The whole page, as Markdown."""
+
+    def plain(self, width: int) -> str:
+        """Return the page as plain text, its paragraphs filled to ``width`` cells."""
+        return to_plain(self.text, width)
 
 
 def page(code: str) -> Page:

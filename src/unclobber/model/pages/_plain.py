@@ -17,11 +17,6 @@ def to_plain(markdown: str, width: int) -> str:
         >>> print(to_plain("one two three", 9))
         one two
         three
-
-    Example:
-        >>> print(to_plain("one two three", 9))
-        one two
-        three
     """
     return "\n".join(line for block in _blocks(markdown) for line in _filled(block, width))
 

@@ -6,17 +6,17 @@ nothing.
 Functions, checkpoints, hooks that get gradients, and operations that are not dispatched.
 """
 
-from .backward import BackwardCall, BackwardMark
+from .backward import BackwardCall, BackwardMark, NodeNote, backward_calls
 from .kernels import Listener
 
 __all__ = [
     "BackwardCall",
     "BackwardMark",
     "Listener",
-    "backward",
+    "NodeNote",
+    "backward_calls",
     "conflicts",
     "fallback",
-    "graph",
     "installation",
     "kernels",
     "mechanisms",

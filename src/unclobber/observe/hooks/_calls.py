@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ...source import HAND_OUT, of_program
+from ...source import of_program
 from ...torch_internals import compat
 from ..record import Fingerprints, ProgramPoint
 
@@ -51,7 +51,7 @@ class CallWatcher(TorchFunctionMode):
         result = func(*args, **kwargs)
         # NumPy and others write through such memory unseen
         # (test_a_function_mode_sees_memory_being_handed_out).
-        if name in HAND_OUT:
+        if name in compat.tensors.HAND_OUT:
             for tensor in _tensors(args):
                 fingerprints.hand_out(tensor)
         fingerprints.after_call(after)

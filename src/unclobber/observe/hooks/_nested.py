@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...source import contents, is_a
-from ...torch_internals.compat.entries import EntryPoints
+from ...torch_internals import compat
 
 MOST = 1000
 """Number of values looked at on one ``ctx``; further ones are not followed."""
@@ -29,7 +29,7 @@ ATOMS = frozenset(
 """Types in which no tensor can lie."""
 
 _NOT_FOLLOWED = (
-    type, types.ModuleType, torch.nn.Module, torch.optim.Optimizer, EntryPoints.CONTEXT,
+    type, types.ModuleType, torch.nn.Module, torch.optim.Optimizer, compat.entries.CONTEXT,
 )  # fmt: skip
 """Objects that a program keeps for what they are at the time of backward."""
 

@@ -7,7 +7,7 @@ others. There the Python stack is empty, and this record is the answer.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from types import FrameType
 from typing import Any, NamedTuple
@@ -24,7 +24,7 @@ from ._node_notes import NodeNotes
 class BackwardCall:
     """Running call of the engine; dropped when it returns."""
 
-    __slots__ = ("_call", "fresh_from", "keeps_graph", "nth", "outer", "paused", "roots", "stack")
+    __slots__ = ("fresh_from", "nth", "of_engine", "outer", "paused", "stack")
 
     def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
         """Describe a call that is about to start.
@@ -39,30 +39,13 @@ class BackwardCall:
         self.stack = stack
         self.outer: BackwardMark | None = None
         """The mark of the call that was running when this one started; None if there was none."""
-        self.roots = call.roots
-        """The tensors (or gradient edges) that backward starts from."""
         self.fresh_from: int | None = None
         """Nodes from this sequence number on can't have been in the graph of an earlier call. None if other
         threads, which number their own nodes, made calls, too."""
-        self.keeps_graph = call.keeps_graph
         self.paused = False
         """Whether its writes go unseen because no Python of the program's runs in it."""
-        self._call = call
-
-    @property
-    def gradients(self) -> tuple[Any, ...]:
-        """The roots' gradients, as backward was given them."""
-        return self._call.gradients
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        """The tensors whose gradients are requested; empty if those of all leaves are."""
-        return self._call.inputs
-
-    @property
-    def creates_graph(self) -> bool:
-        """Return whether backward itself is recorded (``create_graph=``)."""
-        return self._call.creates_graph
+        self.of_engine = call
+        """The engine's call: its roots, inputs and graph."""
 
 
 class BackwardMark(NamedTuple):
@@ -75,6 +58,15 @@ class BackwardMark(NamedTuple):
     """Whether gradients of chosen inputs were requested, so that the call may have left nodes out."""
     before: int = 0
     """Sequence number of the next node of its thread when the call started: smaller ones existed already."""
+
+
+class NodeNote(NamedTuple):
+    """Note left on a node by the unpack hook."""
+
+    stack: Stack
+    """The stack of the node's operation."""
+    mark: BackwardMark | None
+    """The last backward that unpacked its saves; None if that isn't known."""
 
 
 class _Marker:
@@ -105,20 +97,14 @@ class _Marker:
             native.mark(self.now)
             self._native = native
 
-    def note_of(self, node: Any) -> tuple[Stack, BackwardMark | None] | None:
-        """Return the stack of the node's operation, and the last backward that unpacked its saves.
-
-        None if no observed backward did.
-        """
+    def note_of(self, node: Any) -> NodeNote | None:
+        """Return the node's note; None if no observed backward unpacked it."""
         by_hooks = self.notes.of(node)
-        if self._native is None:
-            return by_hooks
-        by_core: tuple[Stack, BackwardMark | None] | None = self._native.note_of(node)
-        if by_hooks is None or by_core is None:
-            return by_hooks or by_core
+        by_core = None if self._native is None else self._native.note_of(node)
         # Hooks on torch's stack note here, the core notes its own queue: a node may have both notes, and
         # the later backward counts.
-        return max(by_hooks, by_core, key=lambda note: -1 if note[1] is None else note[1].nth)
+        notes = [NodeNote(*note) for note in (by_hooks, by_core) if note is not None]
+        return max(notes, key=lambda note: -1 if note.mark is None else note.mark.nth, default=None)
 
 
 started_at: NodeNotes[tuple[BackwardMark, ...]] = NodeNotes()
@@ -145,39 +131,6 @@ class _ThreadCalls(threading.local):
 _thread = _ThreadCalls()
 
 
-def current() -> BackwardCall | None:
-    """Return the backward call that this thread works for; None if there is none, or several could be."""
-    if _thread.calls:
-        return _thread.calls[-1]
-    # A device's thread of the engine makes no calls itself: a single running call must be the one that it
-    # works for.
-    running = _calls.running
-    return running[0] if len(running) == 1 else None
-
-
-def times_given(gradient: Any) -> int:
-    """Return how often the running calls were given this very gradient; the engine holds it to their end."""
-    # a device's thread has no calls of its own; a call within a call may hand on what it was handed
-    calls = _thread.calls or list(_calls.running)
-    return sum(given is gradient for call in calls for given in call.gradients)
-
-
-def hands_out_what_hooks_leave(hook: Any) -> bool:
-    """Return whether the running call returns a gradient after ``hook``, a tensor's, has run on it.
-
-    It does if the gradient of that tensor was requested, and the call goes no further there. If it goes on
-    to another input, the gradient is taken first (torch/csrc/autograd/engine.cpp, ``evaluate_function``).
-    """
-    call = current()
-    tensor = None if call is None else next((each for each in call.inputs if _is_on(hook, each)), None)
-    if call is None or tensor is None:
-        return False
-    first = compat.graph.grad_fn(tensor)
-    others = [each for each in call.inputs if each is not tensor]
-    below = islice(compat.graph.nodes_below([first] if others else []), 1, None)
-    return not any(_is_of(node, other) for node in below for other in others)
-
-
 def _is_on(hook: Any, tensor_or_edge: Any) -> bool:
     """Return whether ``hook`` is a hook of ``tensor_or_edge``, a tensor or gradient edge."""
     if not isinstance(tensor_or_edge, torch.Tensor):
@@ -193,47 +146,6 @@ def _is_of(node: Any, tensor_or_edge: Any) -> bool:
     return getattr(node, "variable", None) is tensor_or_edge or node is compat.graph.grad_fn(tensor_or_edge)
 
 
-def count() -> int:
-    """Return the number of backward calls that were seen so far."""
-    return _calls.count
-
-
-def install(patches: Patches) -> None:
-    """Subscribe to the engine's calls while a client is notified."""
-    patches.while_active(_begin)
-    patches.at_undo(marker.notes.forget)
-    patches.at_undo(started_at.forget)
-
-
-def _begin() -> Callable[[], None]:
-    """Start to number calls for new clients. Return a function that unsubscribes."""
-    _calls.before = _calls.count
-    _thread.first_node = compat.graph.next_sequence_number()
-    return engine.subscription(_calls)
-
-
-def only_earlier(call: BackwardCall, graph: Mapping[int, Any]) -> BackwardMark | None:
-    """Return the mark of the call before ``call``; None if another came since the nodes of ``graph`` were
-    made."""
-    first = _thread.first_node
-    calls = [_calls.before + 1, _calls.before + 2]
-    if [mark.nth for mark in _thread.recent] != calls or call.nth != calls[1]:
-        return None
-    if first is None or any(compat.graph.sequence_number(node) < first for node in graph.values()):
-        return None
-    return _thread.recent[0] if graph else None
-
-
-def last_two() -> tuple[BackwardMark, ...]:
-    """Return the marks of the newest two backward calls of this thread, the running one among them."""
-    return _thread.recent
-
-
-def call_in(frame: FrameType) -> BackwardCall | None:
-    """Return the call that a frame of the engine's wrapper is making; None for any other frame."""
-    return next((state for state in engine.states_in(frame) if isinstance(state, BackwardCall)), None)
-
-
 def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
     """Note ``mark`` for the root nodes of a backward, after each one's newest earlier mark."""
     for root in roots:
@@ -243,15 +155,28 @@ def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
             started_at.put(node, (*(started_at.of(node) or ())[-1:], mark))
 
 
-class _EngineCalls:
-    """Numbering of the engine's calls, and list of the running ones."""
+class BackwardCalls:
+    """The engine's calls: their numbers, the running ones, and the traces that they leave on nodes."""
 
     def __init__(self) -> None:
         self.count = 0
+        """Number of backward calls that were seen so far."""
         self.before = 0
         """Number of calls that were seen before the present clients."""
         self.running: list[BackwardCall] = []
         self._lock = threading.Lock()
+
+    def install(self, patches: Patches) -> None:
+        """Subscribe to the engine's calls while a client is notified."""
+        patches.while_active(self._subscribe)
+        patches.at_undo(marker.notes.forget)
+        patches.at_undo(started_at.forget)
+
+    def _subscribe(self) -> Callable[[], None]:
+        """Start to number calls for new clients. Return a function that unsubscribes."""
+        self.before = self.count
+        _thread.first_node = compat.graph.next_sequence_number()
+        return engine.subscription(self)
 
     def begin(self, call: EngineCall) -> BackwardCall | None:
         """Number a call of the program and mark it as running; return None for an internal one of torch."""
@@ -270,7 +195,7 @@ class _EngineCalls:
         # is set.
         alone = len(self.running) == len(_thread.calls)
         mark = BackwardMark(
-            nth, running.stack, running.keeps_graph, bool(call.inputs), compat.graph.next_sequence_number()
+            nth, running.stack, call.keeps_graph, bool(call.inputs), compat.graph.next_sequence_number()
         )
         running.outer = marker.now
         marker.set(mark if alone else None)
@@ -284,5 +209,72 @@ class _EngineCalls:
             _thread.calls.pop()
             self.running.remove(running)
 
+    # --- queries --------------------------------------------------------------------------------
+    def current(self) -> BackwardCall | None:
+        """Return the backward call that this thread works for; None if there is none, or several could
+        be."""
+        if _thread.calls:
+            return _thread.calls[-1]
+        # A device's thread of the engine makes no calls itself: a single running call must be the one that
+        # it works for.
+        running = self.running
+        return running[0] if len(running) == 1 else None
 
-_calls = _EngineCalls()
+    def in_frame(self, frame: FrameType) -> BackwardCall | None:
+        """Return the call that a frame of the engine's wrapper is making; None for any other frame."""
+        return next((state for state in engine.states_in(frame) if isinstance(state, BackwardCall)), None)
+
+    def last_two(self) -> tuple[BackwardMark, ...]:
+        """Return the marks of this thread's newest two calls, the running one among them, oldest first."""
+        return _thread.recent
+
+    def only_earlier(self, call: BackwardCall) -> BackwardMark | None:
+        """Return the mark of the call before ``call``; None if another came since the nodes of its graph
+        were made."""
+        graph, first = call.of_engine.graph(), _thread.first_node
+        calls = [self.before + 1, self.before + 2]
+        if not graph or [mark.nth for mark in _thread.recent] != calls or call.nth != calls[1]:
+            return None
+        if first is None or any(compat.graph.sequence_number(node) < first for node in graph.values()):
+            return None
+        return _thread.recent[0]
+
+    def note_of(self, node: Any) -> NodeNote | None:
+        """Return the node's note; None if no observed backward unpacked it."""
+        return marker.note_of(node)
+
+    def has_unpacked(self, node: Any) -> bool:
+        """Return whether the running backward has unpacked a node's saves."""
+        note = marker.note_of(node)
+        return note is not None and note.mark is not None and note.mark is marker.now
+
+    def started_at(self, node: Any) -> tuple[BackwardMark, ...]:
+        """Return the last two backwards that began at a node, oldest first."""
+        return started_at.of(node) or ()
+
+    def times_given(self, gradient: Any) -> int:
+        """Return how often the running calls were given this very gradient; the engine holds it to their
+        end."""
+        # a device's thread has no calls of its own; a call within a call may hand on what it was handed
+        calls = _thread.calls or list(self.running)
+        return sum(given is gradient for call in calls for given in call.of_engine.gradients)
+
+    def hands_out_what_hooks_leave(self, hook: Any) -> bool:
+        """Return whether the running call returns a gradient after ``hook``, a tensor's, has run on it.
+
+        It does if the gradient of that tensor was requested, and the call goes no further there. If it goes
+        on to another input, the gradient is taken first (torch/csrc/autograd/engine.cpp,
+        ``evaluate_function``).
+        """
+        call = self.current()
+        inputs = () if call is None else call.of_engine.inputs
+        tensor = next((each for each in inputs if _is_on(hook, each)), None)
+        if tensor is None:
+            return False
+        first = compat.graph.grad_fn(tensor)
+        others = [each for each in inputs if each is not tensor]
+        below = islice(compat.graph.nodes_below([first] if others else []), 1, None)
+        return not any(_is_of(node, other) for node in below for other in others)
+
+
+backward_calls = BackwardCalls()

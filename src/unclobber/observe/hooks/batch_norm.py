@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches
 from . import kernels
 
@@ -31,7 +30,7 @@ _COMPUTES = compat.entries.own_batch_norm()
 
 def install(patches: Patches) -> None:
     """Wrap the modules' ``forward``."""
-    patches.stand_in(*EntryPoints.BATCH_NORM, _looking_away)
+    patches.stand_in(*compat.entries.BATCH_NORM, _looking_away)
 
 
 def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:

@@ -19,7 +19,6 @@ import torch
 
 from ...source import Stack, is_library, of_program
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches
 from ..record import SavedTensor, SaveState
 from . import saves
@@ -33,8 +32,8 @@ _LONGEST = 1000
 
 def install(patches: Patches) -> None:
     """Replace torch's two functions that get the code to run again."""
-    patches.stand_in(*EntryPoints.CHECKPOINT, _generator)
-    patches.stand_in(*EntryPoints.REENTRANT_CHECKPOINT, _forward)
+    patches.stand_in(*compat.entries.CHECKPOINT, _generator)
+    patches.stand_in(*compat.entries.REENTRANT_CHECKPOINT, _forward)
 
 
 def _generator(original: Callable[..., Any]) -> Callable[..., Any]:

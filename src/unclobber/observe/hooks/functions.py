@@ -24,7 +24,6 @@ import torch
 
 from ...source import Stack, of_program
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches, hide_frames
 from ..record import SavedTensor, SaveState, each_once
 from . import _nested, handed, pause, saves, unmarked
@@ -165,10 +164,10 @@ _thread = _RunningForwards()
 
 def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
-    context = EntryPoints.CONTEXT
+    context = compat.entries.CONTEXT
     patches.replace(context, "__init__", _begin(context.__init__))
     patches.replace(context, "__setattr__", _set_attribute(context))
-    for name in EntryPoints.FUNCTION_BACKWARD:
+    for name in compat.entries.FUNCTION_BACKWARD:
         patches.stand_in(context, name, _run_backward, patches)
     handed.install(patches)
     patches.while_active(lambda: _take_away)

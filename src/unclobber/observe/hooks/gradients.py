@@ -20,8 +20,8 @@ import torch
 from ...torch_internals import compat
 from ...torch_internals.patches import Likeness, Patches, original_of
 from ..record import region_of
-from . import backward as _backward
 from . import saves
+from .backward import backward_calls
 from .conflicts import Conflicts, GradientWritten
 from .write_log import WriteLog
 
@@ -32,7 +32,9 @@ def install(patches: Patches) -> None:
 
     def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
         def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
-            return register(tensor, _WatchedHook(hook) if patches.active else hook)
+            # A mode or subclass of the program sees the hook itself, and then calls this function again.
+            plain = not patches.active or torch.overrides.has_torch_function_unary(tensor)
+            return register(tensor, hook if plain else _WatchedHook(hook))
 
         return register_hook
 
@@ -45,7 +47,9 @@ def install(patches: Patches) -> None:
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
         ) -> None:
             if patches.active:
-                user_hooks, user_pre_hooks = map(_all_watched, (user_hooks, user_pre_hooks))
+                user_hooks, user_pre_hooks = (
+                    [_watched_module_hook(hook) for hook in hooks] for hooks in (user_hooks, user_pre_hooks)
+                )
             bring(self, module, user_hooks, user_pre_hooks)
 
         return __init__
@@ -75,17 +79,13 @@ class _WatchedHook(Likeness):
         if conflicts is None:
             return hook(gradient)
         alone = unshared_counts().hook
-        if alone is not None and _backward.hands_out_what_hooks_leave(self):
+        if alone is not None and backward_calls.hands_out_what_hooks_leave(self):
             alone += 1  # the engine holds it once more, to return what the hook leaves
         shared = _shared([gradient], alone)
         if not shared:
             return hook(gradient)
         node = compat.graph.current_node()
         return _run_shared(conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
-
-
-def _all_watched(hooks: Iterable[Any]) -> list[Any]:
-    return [_watched_module_hook(hook) for hook in hooks]
 
 
 def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,7 +139,7 @@ def _held(gradient: torch.Tensor, held_by_function: int) -> int:
     own with it, as a reentrant checkpoint does.
     """
     times = sum(given is gradient for handed in _thread.handed for given in handed)
-    return _backward.times_given(gradient) + times * held_by_function
+    return backward_calls.times_given(gradient) + times * held_by_function
 
 
 class _SharedGradient(NamedTuple):

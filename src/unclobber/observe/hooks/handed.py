@@ -16,7 +16,6 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import AttributeStandIn, Patches
 from ..native import core
 from ..record import same_memory
@@ -33,7 +32,7 @@ unpacked = _UnpackedOrigins()
 
 def install(patches: Patches) -> None:
     """Replace the getter of every custom Function's ``ctx``."""
-    home = EntryPoints.CONTEXT
+    home = compat.entries.CONTEXT
     original = home.saved_tensors
     native = core.loaded().module
     get: Callable[..., Any] = _saved_tensors if native is None else native.saved_tensors

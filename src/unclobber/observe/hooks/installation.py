@@ -15,7 +15,6 @@ from ...torch_internals.patches import Patches
 from ..native import core
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, ViewWrites
 from . import (
-    backward,
     batch_norm,
     checkpoint,
     fallback,
@@ -32,6 +31,7 @@ from . import (
     unmarked,
     write_log,
 )
+from .backward import backward_calls
 from .clients import Client, Clients
 
 _DORMANT_FOR = 10.0
@@ -145,7 +145,7 @@ class Installation:
             unmarked.install(patches)
             registered.install(patches)
             pause.install(patches, self._clients, self.view_writes)
-            backward.install(patches)
+            backward_calls.install(patches)
             undispatched.install(patches, self._clients)
             batch_norm.install(patches)
             # These see conflicts that no saved tensor shows.

@@ -32,9 +32,10 @@ from typing import Any
 import torch
 
 from ...source import frames
-from ...torch_internals import compat, libraries
+from ...torch_internals import compat
 from ...torch_internals.compat.dispatcher import DispatchKey
 from ..native import core
+from . import _libraries
 from ._kernel_shapes import (
     AnyKernel,
     Listener,
@@ -194,7 +195,7 @@ class Kernels:
 
     def _look(self) -> None:
         """Find operations that are new, if there may be any."""
-        loads = None if libraries.loads is None else libraries.loads()
+        loads = None if _libraries.loads is None else _libraries.loads()
         if self._complete and self._follows and loads == self._loads and loads is not None:
             return
         names, mutating = compat.dispatcher.operations()

@@ -14,9 +14,8 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ..record import Ledger, SavedTensor
-from . import backward
+from .backward import backward_calls
 from .conflicts import Conflict
 from .saves import SavedTensorHooks, new_queue
 
@@ -169,10 +168,10 @@ def _saved_inside_other_hooks(probe: StandInSession) -> str | None:
 
 def _calls(probe: StandInSession) -> str | None:
     x = _leaf()
-    before = backward.count()
+    before = backward_calls.count
     (x * 1).sum().backward()
     torch.autograd.grad((x * 1).sum(), x)
-    seen = backward.count() - before
+    seen = backward_calls.count - before
     return None if seen == 2 else f"{seen} of 2 calls were seen"
 
 
@@ -257,7 +256,7 @@ def _recomputed(probe: StandInSession) -> str | None:
     if compat.compilers.has_dynamo():
         return _ends(probe, "recompute", *_checkpointed(False), 3)
     # test_neither_dynamo_nor_sympy_is_imported_for_it
-    home, name = EntryPoints.CHECKPOINT
+    home, name = compat.entries.CHECKPOINT
     return None if compat.entries.checkpoint_calls(name) else f"{home.__name__}.{name} is not what is called"
 
 

@@ -22,13 +22,12 @@ import torch
 
 from ...source import of_program
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..native import core
 from ..record import SavedTensor, ViewWrites
-from . import backward
 from . import saves as _saves
+from .backward import backward_calls
 from .clients import Clients
 
 
@@ -75,7 +74,7 @@ class PauseInBackward:
 
     def begin(self, call: EngineCall) -> bool:
         """Pause if that is allowed. Return whether this thread observed writes before, for ``end``."""
-        running = backward.current()
+        running = backward_calls.current()
         seen = not call.is_internal and compat.dispatcher.sees_writes()
         if seen and running is not None:
             with compat.unseen.unseen_by_functions():
@@ -110,14 +109,14 @@ def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None
     """
     pause = PauseInBackward(clients)
     _pause_in_steps(patches, clients, view_writes)
-    for home, name in EntryPoints.HOOK_REGISTRATIONS:
+    for home, name in compat.entries.HOOK_REGISTRATIONS:
         patches.stand_in(home, name, _preceded_by, pause.hook_registered)
     patches.while_active(pause.subscribe)
 
 
 def resume_in_backward() -> None:
     """Observe writes to the end of the running node, because Python begins to run inside of backward."""
-    call = backward.current()
+    call = backward_calls.current()
     if call is not None and call.paused:
         compat.dispatcher.see_writes()
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import AttributeStandIn, Patches
 from ..record import RegisteredHooks, SavedTensor, UncheckedSave, leave_to
 from . import saves
@@ -22,7 +21,7 @@ from . import saves
 def install(patches: Patches) -> None:
     """Replace ``register_hooks`` and ``data`` of raw saved tensors, if torch shows the save record there."""
     if compat.behaviour.shows_packed:
-        home = EntryPoints.RAW_SAVED
+        home = compat.entries.RAW_SAVED
         patches.stand_in(home, "register_hooks", _register_hooks)
         patches.replace(home, "data", AttributeStandIn(vars(home)["data"], getter=_data))
 

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import Patches
 from . import kernels
 
@@ -24,7 +23,7 @@ def install(patches: Patches) -> None:
     kernels.running.follow_registrations()
     patches.stand_in(torch.library.Library, "define", _followed_by, _define)
     patches.stand_in(torch.library.Library, "impl", _followed_by, _impl)
-    patches.stand_in(*EntryPoints.LOAD_LIBRARY, _followed_by, _load)
+    patches.stand_in(*compat.entries.LOAD_LIBRARY, _followed_by, _load)
 
 
 def _followed_by(original: Callable[..., Any], after: Callable[..., None]) -> Callable[..., Any]:

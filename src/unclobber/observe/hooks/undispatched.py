@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.compat.entries import EntryPoints
 from ...torch_internals.patches import AttributeStandIn, Patches
 from . import saves
 from .clients import Clients
@@ -29,7 +28,7 @@ def install(patches: Patches, clients: Clients) -> None:
     patches.stand_in(torch.cuda.CUDAGraph, "replay", _replay, clients)
     for name in compat.dispatcher.WRITES_PAST_OPERATIONS:
         patches.stand_in(torch.Tensor, name, _elementwise, name, clients)
-    for home, name in EntryPoints.EXPORTS:
+    for home, name in compat.entries.EXPORTS:
         patches.stand_in(home, name, _export, clients)
 
 

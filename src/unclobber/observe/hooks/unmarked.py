@@ -22,7 +22,6 @@ from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..record import LARGEST_COPY, differing
 from .conflicts import Conflicts, InputOverwritten
-from .graph import needed, reachable
 from .write_log import WriteLog, storage_of
 
 
@@ -214,10 +213,10 @@ def look_ahead(call: EngineCall) -> Callable[[], None] | None:
     thread = threading.get_ident()
     with _lock:
         waiting = [mark for mark in _alive if mark.armed and mark.thread == thread]
-    graph = reachable(call) if waiting else None
+    graph = call.graph() if waiting else None
     if not graph:
         return None
-    running = needed(graph, call.inputs) if call.inputs else graph.keys()
+    running = call.runs_of(graph)
     numbers = {mark.number for mark in waiting}
     handles = []
     for node in graph.values():

@@ -1,8 +1,8 @@
 """The native core: C++ code that runs at every save and every write, and records the Python core's facts.
 
 The wheel contains its sources only. ``unclobber build-native`` compiles them for one build of torch
-and of Python into the user's cache. ``core`` loads the file that was compiled for exactly those, once it has
-passed its self-test, unless UNCLOBBER_NATIVE=0. The Python core stays complete, and runs everywhere else.
+and of Python (`place` says to where). ``core`` loads the file that was compiled for exactly those, once it
+has passed its self-test, unless UNCLOBBER_NATIVE=0. The Python core stays complete, and runs everywhere else.
 
 ``sources``, by subject:
 

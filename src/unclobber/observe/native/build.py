@@ -29,7 +29,7 @@ _PRELOAD = "UNCLOBBER_PRELOAD"
 
 
 def build(progress: Callable[[str], None], *, again: bool = False) -> Path:
-    """Compile the core into the user's cache, unless it is there.
+    """Compile the core into the environment or the user's cache (`compiled`), unless it is there.
 
     Args:
         progress: Called with a sentence about each step.

@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from ...model import UnclobberError
+from ...model import PACKAGE, UnclobberError
 from .place import MODULE, compiled
 
 SWITCH = "UNCLOBBER_NATIVE"
@@ -48,7 +48,7 @@ def load(file: Path) -> Any:
     """
     import torch  # noqa: F401  (the file links to its libraries, which must be loaded before)
 
-    from ...source import OURS, frames, is_library
+    from ...source import frames, is_library
     from ..record import SavedTensor
 
     spec = importlib.util.spec_from_file_location(MODULE, file)
@@ -56,7 +56,7 @@ def load(file: Path) -> Any:
         raise ImportError(f"{file} is no extension module")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.setup(SavedTensor, is_library, OURS)
+    module.setup(SavedTensor, is_library, PACKAGE + os.sep)
     frames.noted_elsewhere(module.newest)
     return module
 

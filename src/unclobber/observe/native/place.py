@@ -16,6 +16,8 @@ from ...model import UnclobberError
 
 MODULE = "_unclobber_native"
 SOURCES = Path(__file__).parent / "sources"
+FOLDER = "UNCLOBBER_NATIVE_FOLDER"
+"""Environment variable: the folder that holds compiled cores (`tools/sanitize.py` keeps its own apart)."""
 
 
 def sources() -> list[Path]:
@@ -54,8 +56,20 @@ def key() -> str:
 
 
 def compiled() -> Path:
-    """Return the path of the compiled file, whether it exists or not."""
+    """Return the path of the compiled file, whether it exists or not.
+
+    It is in the folder that UNCLOBBER_NATIVE_FOLDER names; else in the virtual environment, and deleted with
+    it; else in the user's cache.
+    """
     import platformdirs  # late, because UNCLOBBER_NATIVE=0 needs no path
 
-    folder = Path(platformdirs.user_cache_dir("unclobber", appauthor=False)) / "native" / key()
-    return folder / f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}"
+    file = Path(key(), f"{MODULE}{sysconfig.get_config_var('EXT_SUFFIX')}")
+    if folder := os.environ.get(FOLDER):
+        return folder / file
+    cached = Path(platformdirs.user_cache_dir("unclobber", appauthor=False)) / "native" / file
+    own = Path(sys.prefix) / "lib" / "unclobber" / "native" / file
+    if sys.prefix == sys.base_prefix:
+        return cached
+    # Environments of a container are often root's, and the user who runs them can write to the cache alone.
+    usable = own.exists() or (os.access(sys.prefix, os.W_OK) and not cached.exists())
+    return own if usable else cached

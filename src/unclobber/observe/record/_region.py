@@ -133,13 +133,13 @@ def _by_digits(a: Region, b: Region) -> bool | None:
 
 def _by_bitmap(a: Region, b: Region) -> bool:
     """Return whether the regions overlap, by painting one into a byte map and reading the other's bytes."""
-    from ...torch_internals.compat.dispatcher import unseen_by_torch
+    from ...torch_internals import compat
 
     base = min(a.lo, b.lo)
     extent = max(a.hi, b.hi) - base
     if extent > BITMAP_LIMIT:
         return True
-    with unseen_by_torch():
+    with compat.dispatcher.unseen_by_torch():
         bitmap = torch.zeros(extent, dtype=torch.bool)
         painted, looked = (
             bitmap.as_strided(

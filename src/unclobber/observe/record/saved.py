@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ...source import Stack, ran_below
+from ...source import Stack
 from ...torch_internals import compat
+from ...torch_internals.engine import engine
 from ._fingerprint import Fingerprint
 from ._undo import LogPosition, UndoLog
 from ._write_event import WriteEvent
@@ -181,7 +182,7 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     no operation's own result, which would keep itself alive.
     """
     tensor = saved.origin()
-    if target is not None and saved.requires_grad and ran_below(saved.stack):
+    if target is not None and saved.requires_grad and engine.ran_below(saved.stack):
         itself = _handed_on(saved, target)
         if itself is not None and (tensor is None or _share_history(tensor, itself)):
             tensor = itself

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 
-from ...source import line_of, user_frame
+from ...source import Instruction, user_frame
 from ...torch_internals import compat
 from .saved import SavedTensor
 
@@ -81,5 +81,5 @@ def _line(saved: SavedTensor) -> Line:
     stack = saved.stack
     if not stack:
         return "", 0
-    code, lasti = user_frame(stack) or stack[:2]
-    return code.co_filename, line_of(code, lasti)
+    at = user_frame(stack) or Instruction(*stack[:2])
+    return at.code.co_filename, at.line

@@ -16,12 +16,6 @@ _NOT_OURS = frozenset(
      "sparse_resize_", "sparse_resize_and_clear_", "retain_grad_", "load_state_dict_"}
 )  # fmt: skip
 
-# They fill a tensor without reading it, so the out-of-place form starts from a new tensor.
-_FILLERS = frozenset(
-    {"normal_", "uniform_", "bernoulli_", "random_", "exponential_", "cauchy_", "log_normal_", "geometric_",
-     "copy_", "fill_"}
-)  # fmt: skip
-
 
 def is_inplace_name(name: str) -> bool:
     """Return whether a method or function of this name writes to its tensor; ``import_`` only avoids a
@@ -86,16 +80,18 @@ def _by_name(node: cst.BaseExpression, source: Source) -> InPlaceCall | None:
         return None
     call, attribute = method
     receiver, name, torch = attribute.value, attribute.attr.value, source.torch_name
+    # It fills its tensor without reading it, so the out-of-place form starts from a new tensor.
+    is_filler = name in torch_table().overwrites_all
     inner = _by_name(receiver, source)
     if inner is not None:
         attribute = attribute.with_changes(value=inner.value)
         # `x.mul(2).normal_()` fills the result of `mul`, which is new.
-        func = attribute if name in _FILLERS else _renamed(attribute)
+        func = attribute if is_filler else _renamed(attribute)
         return InPlaceCall(call.with_changes(func=func), inner.target)
     if name == "zero_" and torch is not None:
         zeros = expression(f"{torch}.zeros_like")
         return InPlaceCall(call.with_changes(func=zeros, args=[cst.Arg(receiver)]), receiver)
-    if name not in _FILLERS:
+    if not is_filler:
         return InPlaceCall(call.with_changes(func=_renamed(attribute)), receiver)
     fresh = cst.Call(cst.Attribute(receiver, cst.Name("clone")))
     if torch is not None:

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import libcst as cst
 
-_BINARY: dict[type[cst.BaseAugOp], tuple[type[cst.BaseBinaryOp], int]] = {
-    cst.AddAssign: (cst.Add, 4),
-    cst.SubtractAssign: (cst.Subtract, 4),
-    cst.MultiplyAssign: (cst.Multiply, 5),
-    cst.DivideAssign: (cst.Divide, 5),
-    cst.FloorDivideAssign: (cst.FloorDivide, 5),
-    cst.ModuloAssign: (cst.Modulo, 5),
-    cst.MatrixMultiplyAssign: (cst.MatrixMultiply, 5),
-    cst.PowerAssign: (cst.Power, 7),
-    cst.LeftShiftAssign: (cst.LeftShift, 3),
-    cst.RightShiftAssign: (cst.RightShift, 3),
-    cst.BitAndAssign: (cst.BitAnd, 2),
-    cst.BitXorAssign: (cst.BitXor, 1),
-    cst.BitOrAssign: (cst.BitOr, 0),
-}
-"""Binary operator of each augmented one, and how tightly it binds."""
-_TIGHTNESS = dict(_BINARY.values())
+_TIGHTNESS: dict[Any, int] = {
+    operator: tightness
+    for tightness, operators in enumerate(
+        (
+            (cst.BitOr,), (cst.BitXor,), (cst.BitAnd,), (cst.LeftShift, cst.RightShift),
+            (cst.Add, cst.Subtract),
+            (cst.Multiply, cst.Divide, cst.FloorDivide, cst.Modulo, cst.MatrixMultiply),
+            (cst.Power,),
+        )
+    )
+    for operator in operators
+}  # fmt: skip
+"""How tightly each binary operator binds."""
 _ATOMS = (
     cst.Name, cst.Attribute, cst.Subscript, cst.Call, cst.Integer, cst.Float, cst.Imaginary,
     cst.List, cst.Set, cst.Dict, cst.ListComp, cst.SetComp, cst.DictComp, cst.GeneratorExp,
@@ -28,17 +26,13 @@ _ATOMS = (
 )  # fmt: skip
 
 
-def binary(statement: cst.AugAssign) -> cst.BaseExpression | None:
-    """Return ``x + y`` for ``x += y``, the right side in brackets if it needs them; None for an unknown
-    operator."""
-    known = _BINARY.get(type(statement.operator))
-    if known is None:
-        return None
-    operator, tightness = known
+def binary(statement: cst.AugAssign) -> cst.BaseExpression:
+    """Return ``x + y`` for ``x += y``, the right side in brackets if it needs them."""
+    operator = getattr(cst, type(statement.operator).__name__.removesuffix("Assign"))
     right = statement.value
     if not right.lpar and not isinstance(right, _ATOMS):
         # Equal tightness needs brackets, too: `x - (a - b)`.
-        loose = not isinstance(right, cst.BinaryOperation) or _TIGHTNESS[type(right.operator)] <= tightness
-        if loose:
+        binds = _TIGHTNESS[type(right.operator)] if isinstance(right, cst.BinaryOperation) else -1
+        if binds <= _TIGHTNESS[operator]:
             right = right.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     return cst.BinaryOperation(statement.target.deep_clone(), operator(), right)

@@ -75,11 +75,9 @@ def _as_statement(
 
 
 def _of_same_dtype(
-    value: cst.BaseExpression | None, target: cst.BaseExpression, keep_dtype: bool
+    value: cst.BaseExpression, target: cst.BaseExpression, keep_dtype: bool
 ) -> Iterator[cst.BaseExpression]:
     """Yield the value, and ``(value).to(target.dtype)``."""
-    if value is None:
-        return
     yield value
     if keep_dtype and is_place(target):
         dtype = cst.Attribute(target.deep_clone(), cst.Name("dtype"))

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from ...model import Finding
-from ...torch_internals.views import EXPANDING
+from ...syntax import torch_table
 from .._candidate import Candidate
 from .._syntax import calls, is_place
 from ..project import Project
@@ -22,7 +22,7 @@ from .clone_saved import cloned
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield copies of the expanded view where it is made, then copies of the writing statement's operands."""
     for _, (path, source, statement) in saved_statements(finding, project):
-        for call in calls(statement, EXPANDING):
+        for call in calls(statement, torch_table().expands):
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"
             yield Candidate(title, {path: source.replaced({call: cloned(call)})})
     for _, (path, source, statement) in write_statements(finding, project):

@@ -28,15 +28,16 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if owner is None or id(owner) in seen:
                 continue
             seen.add(id(owner))
-            text = rewritten(source, owner)
+            text, read_outside = rewritten(source, owner), _may_be_read_outside(source, owner)
             if text is not None:
                 title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
-                guess = _may_be_read_outside(source, owner)
-                yield Candidate(title, {path: text}, guess=guess)
-            for text, kept in copies(source, owner):
+                # torch refuses what is overwritten then, so no report shows it before it is proved
+                # (test_no_edit_that_a_report_shows_is_refused in tests/programs/test_helps.py).
+                yield Candidate(title, {path: text}, guess=read_outside, late=True)
+            for text, kept, held in copies(source, owner):
                 title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
-                guess = finding.saved is None or kept != finding.saved.expression
-                yield Candidate(title, {path: text}, guess=guess)
+                known = finding.saved is not None and finding.saved.expression in (kept, held)
+                yield Candidate(title, {path: text}, guess=read_outside or not known)
 
 
 def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
@@ -57,15 +58,15 @@ def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
     )
 
 
-def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
+def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str, str]]:
     """Yield new texts in which a Function keeps copies on ``ctx`` of the values that backward reads there:
-    one, then all."""
+    one, then all; each with the value's text and the attribute's."""
     methods = _methods(owner)
     backward = methods.get("backward")
     if backward is None or not backward.params.params:
         return
     back = backward.params.params[0].name.value
-    values: list[cst.BaseExpression] = []
+    values: dict[cst.BaseExpression, str] = {}  # with the attribute, if it holds this value alone
     for method in (methods.get("forward"), methods.get("setup_context")):
         if method is None or not method.params.params:
             continue
@@ -75,13 +76,15 @@ def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str]]:
                 target = single_target(node)
                 if isinstance(target, cst.Attribute) and is_name(target.value, ctx):
                     read = _reads_attribute(backward, back, target.attr.value)
-                    values += _tensors(node.value) if read else []
+                    tensors = _tensors(node.value) if read else []
+                    held = source.code(target) if len(tensors) == 1 else ""
+                    values |= dict.fromkeys(tensors, held)
             elif isinstance(node, cst.Call) and source.code(node.func) == f"{ctx}.save_for_backward":
-                values += [value for argument in node.args for value in _tensors(argument.value)]
-    for value in values:
-        yield source.replaced({value: cloned(value)}), source.code(value)
+                values |= {value: "" for argument in node.args for value in _tensors(argument.value)}
+    for value, held in values.items():
+        yield source.replaced({value: cloned(value)}), source.code(value), held
     if len(values) > 1:
-        yield source.replaced({value: cloned(value) for value in values}), "all that it keeps"
+        yield source.replaced({value: cloned(value) for value in values}), "all that it keeps", ""
 
 
 def _tensors(value: cst.BaseExpression) -> list[cst.BaseExpression]:

@@ -79,9 +79,7 @@ def _parts(statement: cst.CSTNode) -> tuple[cst.Subscript, cst.BaseExpression] |
     if isinstance(statement, cst.Assign) and isinstance(target, cst.Subscript):
         return target, statement.value
     if isinstance(statement, cst.AugAssign) and isinstance(statement.target, cst.Subscript):
-        value = binary(statement)
-        if value is not None:
-            return statement.target, value
+        return statement.target, binary(statement)
     return None
 
 

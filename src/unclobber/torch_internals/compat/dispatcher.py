@@ -180,21 +180,6 @@ def operations() -> OperationTable:
     return OperationTable(frozenset(torch._C._dispatch_get_all_op_names()), mutating)
 
 
-def view_overloads(name: str, kind: str) -> list[str]:
-    """Return the overloads (``aten::split.Tensor``) of an ATen function that may return a view.
-
-    Their schema returns one ``kind`` (``Tensor``, ``List[Tensor]``) that may share the first argument's
-    memory.
-    """
-    return [
-        f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
-        for schema in torch._C._jit_get_schemas_for_operator(f"aten::{name}")
-        if not schema.is_mutable
-        and [str(argument.type) for argument in schema.arguments[:1]] == ["Tensor"]
-        and [str(result.type) for result in schema.returns if result.alias_info is not None] == [kind]
-    ]
-
-
 def modes_run() -> bool:
     """Return whether any ``TorchFunctionMode`` or ``TorchDispatchMode`` is active in this thread."""
     return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())

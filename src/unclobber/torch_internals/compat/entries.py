@@ -21,43 +21,41 @@ MODULE_HOOK = "BackwardHookFunction"
 """The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
 
 
-class EntryPoints:
-    """Replaced parts of torch: classes, and pairs of a home and a name."""
-
-    # What `backward()` and `autograd.grad()` call, in both modules that hold it.
-    BACKWARD: tuple[tuple[Any, str], ...] = (
-        (torch.autograd, "_engine_run_backward"),
-        (torch.autograd.graph, "_engine_run_backward"),
-    )
-    BATCH_NORM: tuple[Any, str] = torch.nn.modules.batchnorm._BatchNorm, "forward"
-    # The function that gets the code which a non-reentrant checkpoint runs again. `checkpoint` looks it up
-    # when it is called, so a `from … import checkpoint` made earlier goes through a replacement, too.
-    CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint, behaviour.checkpoint
-    # The class above the `ctx` of every custom Function, which is its node, too.
-    CONTEXT: Any = torch.autograd.function.BackwardCFunction
-    # The functions that export a tensor's memory by DLPack; all are public.
-    EXPORTS: tuple[tuple[Any, str], ...] = (
-        (torch.Tensor, "__dlpack__"),
-        (torch.utils.dlpack, "to_dlpack"),
-        (torch, "to_dlpack"),
-    )
-    # Methods of a `ctx` that the engine calls (torch/autograd/function.py, stable since 2.0; `apply_boxed`
-    # since 2.12).
-    FUNCTION_BACKWARD = tuple(
-        name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
-    )
-    # Python functions through which hooks come to run inside backward. Full module hooks make a
-    # `BackwardHook` at each call of the module, whenever they were registered.
-    HOOK_REGISTRATIONS: tuple[tuple[Any, str], ...] = (
-        (torch.Tensor, "register_hook"),
-        (torch.Tensor, "register_post_accumulate_grad_hook"),
-        (torch.utils.hooks.BackwardHook, "__init__"),
-    )
-    LOAD_LIBRARY: tuple[Any, str] = type(torch.ops), "load_library"
-    # The class of the `_raw_saved_*` attributes: `register_hooks(pack, unpack)`, and `data` since 2.10.
-    RAW_SAVED: Any = torch._C._autograd.SavedTensor
-    # The method of a custom Function that gets the code which a reentrant checkpoint runs again.
-    REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
+# --- replaced parts of torch: classes, and pairs of a home and a name --------------------------------
+# What `backward()` and `autograd.grad()` call, in both modules that hold it.
+BACKWARD: tuple[tuple[Any, str], ...] = (
+    (torch.autograd, "_engine_run_backward"),
+    (torch.autograd.graph, "_engine_run_backward"),
+)
+BATCH_NORM: tuple[Any, str] = torch.nn.modules.batchnorm._BatchNorm, "forward"
+# The function that gets the code which a non-reentrant checkpoint runs again. `checkpoint` looks it up
+# when it is called, so a `from … import checkpoint` made earlier goes through a replacement, too.
+CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint, behaviour.checkpoint
+# The class above the `ctx` of every custom Function, which is its node, too.
+CONTEXT: Any = torch.autograd.function.BackwardCFunction
+# The functions that export a tensor's memory by DLPack; all are public.
+EXPORTS: tuple[tuple[Any, str], ...] = (
+    (torch.Tensor, "__dlpack__"),
+    (torch.utils.dlpack, "to_dlpack"),
+    (torch, "to_dlpack"),
+)
+# Methods of a `ctx` that the engine calls (torch/autograd/function.py, stable since 2.0; `apply_boxed`
+# since 2.12).
+FUNCTION_BACKWARD = tuple(
+    name for name in ("apply", "apply_boxed") if hasattr(torch.autograd.function.BackwardCFunction, name)
+)
+# Python functions through which hooks come to run inside backward. Full module hooks make a
+# `BackwardHook` at each call of the module, whenever they were registered.
+HOOK_REGISTRATIONS: tuple[tuple[Any, str], ...] = (
+    (torch.Tensor, "register_hook"),
+    (torch.Tensor, "register_post_accumulate_grad_hook"),
+    (torch.utils.hooks.BackwardHook, "__init__"),
+)
+LOAD_LIBRARY: tuple[Any, str] = type(torch.ops), "load_library"
+# The class of the `_raw_saved_*` attributes: `register_hooks(pack, unpack)`, and `data` since 2.10.
+RAW_SAVED: Any = torch._C._autograd.SavedTensor
+# The method of a custom Function that gets the code which a reentrant checkpoint runs again.
+REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
 
 
 def own_batch_norm() -> Any:

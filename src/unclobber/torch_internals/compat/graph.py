@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -150,6 +151,45 @@ def trains(node: Any) -> bool:
     return any(getattr(node, flag, False) for flag in _TRAINS) or any(kind in name for kind in _TRAINS_ALWAYS)
 
 
+MOST_NODES = 100_000
+"""Number of nodes looked at; a larger graph is left out of the explanation."""
+
+
+def children(node: Any) -> list[Any]:
+    """Return the nodes that a node's edges lead to; leaves without a gradient have none."""
+    return [child for child, _ in node.next_functions if child is not None]
+
+
+def node_of(root: Any) -> Any:
+    """Return the node that a tensor or gradient edge is an output of; None for a leaf."""
+    return grad_fn(root) if isinstance(root, torch.Tensor) else getattr(root, "node", None)
+
+
+def reachable(starts: Iterable[Any]) -> dict[int, Any] | None:
+    """Return all nodes that a backward can come to from ``starts``, by id; None if they are more than
+    ``MOST_NODES``."""
+    every = {id(node): node for node in islice(nodes_below(starts), MOST_NODES + 1)}
+    return every if len(every) <= MOST_NODES else None
+
+
+def on_a_way_to(inputs: Sequence[Any], every: Mapping[int, Any]) -> set[int]:
+    """Return the ids of the nodes of ``every`` on a way to an input, a tensor or gradient edge."""
+    edge_of = torch.autograd.graph.get_gradient_edge
+    wanted = {id(node_of(target) or edge_of(target).node) for target in inputs}
+    parents: dict[int, list[int]] = {}
+    for key, node in every.items():
+        for child in children(node):
+            parents.setdefault(id(child), []).append(key)
+    running: set[int] = set()
+    todo = [parent for key in wanted for parent in parents.get(key, ())]
+    while todo:
+        key = todo.pop()
+        if key not in running:
+            running.add(key)
+            todo.extend(parents.get(key, ()))
+    return running
+
+
 def nodes_below(starts: Iterable[Any], but: Container[Any] = ()) -> Iterator[Any]:
     """Yield the nodes that a backward can come to, each once: ``starts``, and what their edges lead to.
 
@@ -164,7 +204,7 @@ def nodes_below(starts: Iterable[Any], but: Container[Any] = ()) -> Iterator[Any
         if node not in seen and node not in but:
             seen.add(node)
             yield node
-            todo += [child for child, _ in node.next_functions if child is not None]
+            todo += children(node)
 
 
 next_sequence_number: Callable[[], int] = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]

@@ -12,6 +12,12 @@ from ._behaviour import behaviour
 # torch.autograd.graph.increment_version is public; this is what it calls, without its wrapper.
 increment_version: Callable[[Iterable[torch.Tensor]], None] = torch._C._increment_version
 
+HAND_OUT = frozenset(
+    {"numpy", "__array__", "data_ptr", "__dlpack__", "untyped_storage", "storage", "_typed_storage",
+     "__cuda_array_interface__", "share_memory_", "pin_memory"}
+)  # fmt: skip
+"""Methods of a tensor whose result gives access to the tensor's own memory."""
+
 
 def count_write(tensors: Iterable[torch.Tensor]) -> None:
     """Bump the counters of written tensors as torch's own kernels do, which refuse inference tensors.

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber.observe.hooks import backward
+from unclobber.observe.hooks import backward_calls
 from unclobber.observe.native import core
 from unclobber.session import Session
 from unclobber.source import frames
 
 
 def _notes(nodes):
-    return [backward.marker.note_of(node) for node in nodes]
+    return [backward_calls.note_of(node) for node in nodes]
 
 
 def test_every_node_of_a_line_is_told():
