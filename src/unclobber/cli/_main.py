@@ -22,44 +22,42 @@ _COMPLETE = "_UNCLOBBER_COMPLETE"
 """Environment variable that a shell's completion sets; click writes its script and its answers."""
 
 
-class CommandLine(NamedTuple):
+class Listed(NamedTuple):
     """A command's line in ``unclobber --help``."""
 
     about: str
     example: str
 
 
-COMMANDS: dict[str, CommandLine] = {
-    "run": CommandLine(
+COMMANDS: dict[str, Listed] = {
+    "run": Listed(
         "Run a script or module and explain overwritten saved tensors.", "unclobber run train.py --epochs 1"
     ),
-    "fix": CommandLine(
+    "fix": Listed(
         "Find an edit that keeps the gradients, prove it by running, and write it.",
         "unclobber fix --write train.py",
     ),
-    "check": CommandLine(
+    "check": Listed(
         "Look for in-place hazards in sources, without running anything.",
         "unclobber check --since origin/main src",
     ),
-    "explain": CommandLine(
+    "explain": Listed(
         "Explain a code: a program that fails, why, and the repaired program.",
         "unclobber explain UC101 UC102",
     ),
-    "rules": CommandLine(
+    "rules": Listed(
         "Say what operations save for backward and what may be overwritten.", "unclobber rules exp F.softmax"
     ),
-    "memory": CommandLine(
+    "memory": Listed(
         "Say which line keeps how many bytes for backward, why, and what in-place buys.",
         "unclobber memory train.py",
     ),
-    "init": CommandLine(
+    "init": Listed(
         "Write settings, a pre-commit hook or a job of CI.", "unclobber init --pre-commit --github"
     ),
-    "settings": CommandLine("Print the settings that hold, and where each comes from.", "unclobber settings"),
-    "doctor": CommandLine(
-        "Print versions, the core, self-tests and what can't be seen here.", "unclobber doctor"
-    ),
-    "build-native": CommandLine(
+    "settings": Listed("Print the settings that hold, and where each comes from.", "unclobber settings"),
+    "doctor": Listed("Print versions, the core, self-tests and what can't be seen here.", "unclobber doctor"),
+    "build-native": Listed(
         "Compile what runs at each save and write, for less overhead.", "unclobber build-native"
     ),
 }
