@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -79,16 +81,63 @@ def test_the_workflow(checkout):
     assert [line for line in done.stdout.splitlines() if line.startswith("::error file=")]
 
 
-def test_the_workflow_that_checks(checkout):
-    """Its command writes a SARIF file with the findings of all examples."""
-    steps = yaml.safe_load((EXAMPLES / "check.yml").read_text())["jobs"]["check"]["steps"]
-    (check,) = [step["run"] for step in steps if step.get("run", "").startswith("unclobber ")]
-    (upload,) = [step["with"] for step in steps if "upload-sarif" in step.get("uses", "")]
-    assert shell(check, checkout).returncode == 0
-    (run,) = json.loads((checkout / upload["sarif_file"]).read_text())["runs"]
+def shell_steps(**inputs: str) -> dict[str, str]:
+    """The commands of the action's shell steps by name, with its inputs in their environment."""
+    action = yaml.safe_load((ROOT / "action.yml").read_text())
+    values = {name: given["default"] for name, given in action["inputs"].items()} | inputs
+    commands = {}
+    for step in action["runs"]["steps"]:
+        if "run" in step:
+            environment = []
+            for name, text in step.get("env", {}).items():
+                value = re.sub(r"\$\{\{ inputs\.(.*?) \}\}", lambda match: values[match[1]], text)
+                environment.append(f"export {name}={shlex.quote(value)}")
+            commands[step["name"]] = "\n".join([*environment, step["run"]])
+    return commands
+
+
+def run_step(command: str, cwd: Path, temp: Path) -> subprocess.CompletedProcess[str]:
+    """Run a step as a runner does: in bash, which ends at the first failing command."""
+    environment = {**os.environ, "RUNNER_TEMP": str(temp), "GITHUB_ACTION_PATH": str(ROOT)}
+    environment["GITHUB_WORKSPACE"] = str(cwd)
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", command]
+    return subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def assert_checks(checkout: Path, temp: Path) -> None:
+    """The steps of the action write what is uploaded, and annotate the lines."""
+    (uses,) = [
+        step["with"]
+        for step in yaml.safe_load((EXAMPLES / "check.yml").read_text())["jobs"]["check"]["steps"]
+        if "unclobber@" in step["uses"]
+    ]
+    steps = shell_steps(**uses, args="--confidence high --ignore UC3")
+    scan, annotate = steps["Check for code scanning"], steps["Check and annotate"]
+    done = run_step(scan, checkout, temp)
+    assert done.returncode == 0, done.stderr
+    (run,) = json.loads((temp / "unclobber.sarif").read_text())["runs"]
     files = {one["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for one in run["results"]}
     assert "examples/train.py" in files
     assert {one["properties"]["confidence"] for one in run["results"]} == {"high"}
+    done = run_step(annotate, checkout, temp)
+    assert done.returncode == 1
+    assert "::error file=examples/train.py,line=8," in done.stdout
+
+
+def test_the_action(checkout, tmp_path):
+    """Its shell steps, but for the installation."""
+    (tmp_path / "unclobber" / "bin").mkdir(parents=True)
+    (tmp_path / "unclobber" / "bin" / "unclobber").symlink_to(Path(sys.executable).parent / "unclobber")
+    assert_checks(checkout, tmp_path)
+
+
+@pytest.mark.sweep  # it installs from an index
+def test_the_action_in_an_environment_of_its_own(checkout, tmp_path):
+    """All its shell steps; no torch is installed."""
+    done = run_step(shell_steps()["Install unclobber"], checkout, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert_checks(checkout, tmp_path)
+    assert not list((tmp_path / "unclobber").glob("lib/python*/site-packages/torch"))
 
 
 def test_the_editor_s_problem_matcher(checkout):
@@ -97,7 +146,8 @@ def test_the_editor_s_problem_matcher(checkout):
     pattern = task["problemMatcher"]["pattern"]
     done = shell(task["command"].replace("${workspaceFolder}", "examples"), checkout)
     found = [match for line in done.stdout.splitlines() if (match := re.match(pattern["regexp"], line))]
-    assert len(found) == len(done.stdout.splitlines()) > 0
+    # a notebook's line is none of its file, so an editor could not go there
+    assert len(found) == sum("ipynb" not in line for line in done.stdout.splitlines()) > 0
     train = next(match for match in found if match[pattern["file"]] == "examples/train.py")
     assert (train[pattern["line"]], train[pattern["code"]]) == ("8", "UC101")
     assert "is overwritten after" in train[pattern["message"]]

@@ -57,7 +57,8 @@ def test_commands(name):
     """Every line of the table leads to a command of that name with a one-line help."""
     command = importlib.import_module(f"unclobber.cli.{name.replace('-', '_')}").command
     assert command.name in (name, "command")
-    assert re.fullmatch(r"[A-Z].*\.", COMMANDS[name])
+    assert re.fullmatch(r"[A-Z].*\.", COMMANDS[name].about)
+    assert COMMANDS[name].example.startswith(f"unclobber {name}")
 
 
 def test_versions_agree():

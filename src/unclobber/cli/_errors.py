@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from textwrap import shorten
-
 from ..model import UnclobberError
 
 
@@ -35,12 +33,22 @@ def not_python(error: SyntaxError, name: str) -> UsageError:
     place = "".join(
         f", {word} {number}" for word, number in (("line", error.lineno), ("column", error.offset)) if number
     )
-    source = shorten(error.text or "", 60, placeholder=" …")
-    line = f": `{source}`" if source else ""
-    return UsageError(
-        f"{name}{place}: {error.msg}{line}",
+    said = UsageError(
+        f"{name}{place}: {error.msg}",
         "This is not valid Python, so nothing was run; correct it and run again.",
     )
+    # The line with its caret comes last, because all before it is one line for `grep`.
+    # A longer line would wrap, and its caret would stand below another part of it.
+    source = (error.text or "").rstrip("\n")
+    if source.strip() and error.offset and len(source) <= _LONGEST:
+        code = source.lstrip()
+        caret = " " * max(error.offset - 1 - (len(source) - len(code)), 0) + "^"
+        said.hint += f"\n  {code}\n  {caret}"
+    return said
+
+
+_LONGEST = 100
+"""Longest line of source that an error shows, in characters."""
 
 
 class ReportError(UsageError):

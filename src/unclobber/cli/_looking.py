@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
 from ..settings import Baseline, ProjectSettings, Suppression, comments_in, shown_path
 from ..settings.pyproject import settings_for
+from ..settings.unused import unused
 from ._errors import UsageError, not_python
 from ._output import OutputFile
+from ._since import changed_lines
 from ._suppression import idle_entries
 from ._suppression import write_baseline as write_the_baseline
 
@@ -30,94 +31,124 @@ _SHOWN_AFTER = 1.0
 _MOST_PROBLEMS = 5
 
 
-def looked_at(
-    paths: Sequence[str],
-    *,
-    all_rules: bool = False,
-    only_high: bool = False,
-    jobs: int = 0,
-    chosen: tuple[tuple[str, ...], tuple[str, ...]] = ((), ()),
-    known: Baseline | None = None,
-    written: OutputFile | None = None,
-) -> Report:
+@dataclass(frozen=True)
+class CheckOptions:
+    """The options of a check; they precede the settings of each file's project."""
+
+    all_rules: bool = False
+    """Whether to run the rules that only ``--all`` enables, too."""
+    confidence: str | None = None
+    """The least confidence, ``high`` or ``medium``; None for the settings'."""
+    jobs: int = 0
+    """Processes; 0 for as many as there are cores."""
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    baseline: str | None = None
+    """A file of known findings, which are suppressed; None for the settings'."""
+    written: OutputFile | None = None
+    """The file for a new baseline of these findings; they are suppressed then."""
+    since: str | None = None
+    """A commit; only findings at lines that changed since the branch left it are kept."""
+    stdin: tuple[str, str] | None = None
+    """The path and the text of the only file; None to read files."""
+
+
+def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Report:
     """Check files and folders; return the report without its exit code.
 
     Args:
         paths: Files and folders, as the user named them.
-        all_rules: Whether to run the rules that only ``--all`` enables, too.
-        only_high: Whether to drop findings of medium confidence.
-        jobs: Processes; 0 for as many as there are cores.
-        chosen: Codes to report (all if empty), and codes to ignore.
-        known: Baseline whose findings are suppressed.
-        written: File for a new baseline of these findings; they are suppressed then.
+        options: The command's options.
 
     Raises:
         UsageError: A path isn't there, a file that is named isn't Python, or a comment in a checked file
             can't be understood.
         SettingsError: The settings of a checked file's project are wrong.
     """
-    from ..static import python_files
-
-    try:
-        files = python_files(paths)
-    except FileNotFoundError as error:
-        raise UsageError(f"{error.filename}: no such file or directory", "Name files and folders.") from None
-    named = list(dict.fromkeys(filter(os.path.isfile, paths)))
-    for path in named:
-        _require_no_notebook(path)
-    checked_files = _look(files, all_rules, jobs)
-    parsed = {file.path for file in checked_files if file.parsed}
-    for path in named:
-        if os.path.abspath(path) not in parsed:
-            _require_python(path)
-    for folder in dict.fromkeys(map(os.path.dirname, files)):
-        settings_for(folder)  # a mistake there is reported even if there is no finding
+    options = options or CheckOptions()
+    projects = _Projects(options)
+    files = _files(paths, options)
+    named = set(files) if options.stdin else {os.path.abspath(path) for path in paths if os.path.isfile(path)}
+    changed, notices = None, list[str]()
+    kept = [path for path in files if not projects.of(path).excludes(path)]
+    if left_out := sum(path in named for path in files) - sum(path in named for path in kept):
+        notices.append(f"{plural(left_out, 'named file')} left out by `exclude` in the settings")
+    if options.since is not None:
+        changed = changed_lines(options.since)
+        kept = [path for path in kept if path in changed]
+    checked_files = _look(kept, named, options)
     for file in checked_files:
+        _require_python(file, named)
         _require_understood(file)
-    findings = [f for file in checked_files for f in file.findings if f.confidence == "high" or not only_high]
-    report = _judged(findings, chosen, known, written)
+    findings = [
+        finding
+        for file in checked_files
+        for finding in file.findings
+        if finding.confidence == "high" or projects.confidence(file.path) == "medium"
+        if changed is None or changed.reaches(file.path, finding)
+    ]
+    report = _judged(findings, projects, kept, options.written)
     return replace(
         report,
         command=("check", *paths),
         checked=CheckedSources(len(checked_files), sum(file.lines for file in checked_files)),
-        notices=(*report.notices, *_problems(checked_files)),
+        notices=(*report.notices, *notices, *_problems(checked_files), *_stale(checked_files, options)),
         outcome="suspected" if report.findings else "clean",
     )
 
 
-def _require_no_notebook(path: str) -> None:
-    if path.endswith(".ipynb"):
-        raise UsageError(
-            f"{path} is a notebook, which `check` doesn't read",
-            "`%load_ext unclobber` in the notebook watches its cells.",
-        )
+def _files(paths: Sequence[str], options: CheckOptions) -> list[str]:
+    """Return the files to check; that of standard input need not be there."""
+    from ..static import python_files
 
-
-def _require_python(path: str) -> None:
-    """Raise a `UsageError` if a file that the user named isn't Python."""
+    if options.stdin is not None:
+        return [options.stdin[0]]
     try:
-        with open(path, "rb") as stream:
-            compile(stream.read(), path, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
-    except SyntaxError as error:
-        raise not_python(error, path) from None
-    except (OSError, ValueError, RecursionError, MemoryError):
-        return  # the report says that it can't be read or followed
+        return python_files(paths)
+    except FileNotFoundError as error:
+        raise UsageError(f"{error.filename}: no such file or directory", "Name files and folders.") from None
+
+
+def _require_python(file: CheckedFile, named: Collection[str]) -> None:
+    """Raise a `UsageError` if a file that the user named isn't Python, because it would pass unchecked."""
+    if file.path not in named:
+        return
+    if file.error is not None:
+        raise not_python(file.error, shown_path(file.error.filename or file.path))
+    if file.problem and file.lines == 0:
+        raise UsageError(f"{shown_path(file.path)} {file.problem}")
 
 
 def _require_understood(file: CheckedFile) -> None:
     """Raise a `UsageError` for a comment that was meant to suppress a finding, and doesn't."""
-    for comment in comments_in(file.path) if file.is_commented else ():
-        if comment.problem:
-            where = f"{shown_path(file.path)}:{comment.line}"
-            raise UsageError(f"{where}: `{comment.text}` is not understood: {comment.problem}")
+    for path in file.commented:
+        for comment in comments_in(path):
+            if comment.problem:
+                where = f"{shown_path(path)}:{comment.line}"
+                raise UsageError(f"{where}: `{comment.text}` is not understood: {comment.problem}")
+
+
+def _stale(checked_files: Sequence[CheckedFile], options: CheckOptions) -> Iterator[str]:
+    """Yield a sentence for each comment that suppresses nothing, whichever rules and codes are chosen."""
+    from ..static import check_file
+
+    commented = [file for file in checked_files if file.commented]
+    # An editor checks at each key, and a branch is not to blame for comments on lines that it left alone.
+    if options.stdin is not None or options.since is not None:
+        return
+    every = [finding for file in commented for finding in check_file(file.path, all_rules=True).findings]
+    paths = [path for file in commented for path in file.commented]
+    yield from unused(paths, every, "in this check (a run may have one)")
 
 
 # --- looking -----------------------------------------------------------------------------------------
-def _look(files: Sequence[str], all_rules: bool, jobs: int) -> list[CheckedFile]:
-    from ..static import check_files
+def _look(files: Sequence[str], named: Collection[str], options: CheckOptions) -> list[CheckedFile]:
+    from ..static import check_file, check_files
 
+    if (stdin := options.stdin) is not None:
+        return [check_file(stdin[0], True, all_rules=options.all_rules, text=stdin[1])]
     with _bar(len(files)) as done:
-        return check_files(files, all_rules=all_rules, jobs=jobs, done=done)
+        return check_files(files, named=named, all_rules=options.all_rules, jobs=options.jobs, done=done)
 
 
 @contextmanager
@@ -163,47 +194,71 @@ def _problems(checked_files: Sequence[CheckedFile]) -> list[str]:
 
 
 # --- judging -----------------------------------------------------------------------------------------
+class _Projects:
+    """The settings of the checked files' projects, under the options of the command line.
+
+    They are kept by folder, because each may have another pyproject.toml above it and reading it costs a
+    parse.
+    """
+
+    def __init__(self, options: CheckOptions) -> None:
+        self._options = options
+        self._settings: dict[str, ProjectSettings] = {}
+        self._suppressions: dict[str, Suppression] = {}
+
+    def of(self, path: str) -> ProjectSettings:
+        """Return the settings for a file; a mistake in them is an error even if there is no finding."""
+        folder = os.path.dirname(path)
+        if folder not in self._settings:
+            own = settings_for(folder)
+            self._settings[folder] = own.under(select=self._options.select, ignore=self._options.ignore)
+        return self._settings[folder]
+
+    def suppression(self, path: str) -> Suppression:
+        folder = os.path.dirname(path)
+        if folder not in self._suppressions:
+            self._suppressions[folder] = Suppression(self.of(path))
+        return self._suppressions[folder]
+
+    def confidence(self, path: str) -> str:
+        return self._options.confidence or self.of(path).confidence
+
+    def baseline(self, path: str) -> str | None:
+        """Return the file that knows findings of this file."""
+        return self._options.baseline or self.of(path).baseline
+
+
 def _judged(
-    findings: Sequence[Finding],
-    chosen: tuple[tuple[str, ...], tuple[str, ...]],
-    known: Baseline | None,
-    written: OutputFile | None,
+    findings: Sequence[Finding], projects: _Projects, files: Sequence[str], written: OutputFile | None
 ) -> Report:
-    """Split the findings by the settings, comments and baseline that suppress them. Write a new baseline
+    """Split the findings by the settings, comments and baselines that suppress them. Write a new baseline
     to `written`.
     """
     reported: list[Finding] = []
     suppressed: list[Suppressed] = []
-    by_folder: dict[str, Suppression] = {}
     for finding in findings:
-        folder = os.path.dirname(_path(finding))
-        if folder not in by_folder:
-            # Cached by folder, because each folder may have another pyproject.toml above it and reading it
-            # costs a parse.
-            by_folder[folder] = Suppression(_settings(folder, chosen))
-        by = by_folder[folder].by(finding)
+        suppression = projects.suppression(_path(finding))
+        by = suppression.by(finding)
         if by is None:
-            reported.append(by_folder[folder].noted(finding))
+            reported.append(suppression.noted(finding))
         else:
             suppressed.append(Suppressed(finding, by))
     notices: list[str] = []
     if written is not None:
         write_the_baseline(reported, written)
         notices.append(f"{plural(len(reported), 'finding')} written to {shown_path(written.path)}")
-        in_baseline, reported = reported, []
-    elif known is not None:
-        reported, in_baseline, idle = known.split(reported)
+        suppressed += [Suppressed(finding, "baseline") for finding in reported]
+        return Report("clean", notices=tuple(notices), suppressed=tuple(suppressed))
+    for path in dict.fromkeys(filter(None, (projects.baseline(path) for path in files))):
+        here = [finding for finding in reported if projects.baseline(_path(finding)) == path]
+        _, known, idle = Baseline.read(path).split(here)
+        are_known = {id(finding) for finding in known}
+        reported = [finding for finding in reported if id(finding) not in are_known]
+        suppressed += [Suppressed(finding, "baseline") for finding in known]
         notices += idle_entries(idle)
-    else:
-        in_baseline = []
-    suppressed += [Suppressed(finding, "baseline") for finding in in_baseline]
     return Report("clean", tuple(reported), notices=tuple(notices), suppressed=tuple(suppressed))
 
 
 def _path(finding: Finding) -> str:
     places = [*finding.writes, finding.needed, finding.saved]
     return next(place.site.path for place in places if place is not None and place.site is not None)
-
-
-def _settings(folder: str, chosen: tuple[tuple[str, ...], tuple[str, ...]]) -> ProjectSettings:
-    return settings_for(folder).under(select=chosen[0], ignore=chosen[1])

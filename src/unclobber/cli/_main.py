@@ -8,7 +8,8 @@ import traceback
 from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any
+from inspect import cleandoc
+from typing import Any, NamedTuple
 
 import click
 
@@ -20,18 +21,47 @@ from ._terminal import HELP
 _COMPLETE = "_UNCLOBBER_COMPLETE"
 """Environment variable that a shell's completion sets; click writes its script and its answers."""
 
-COMMANDS: dict[str, str] = {
-    "run": "Run a script or module and explain overwritten saved tensors.",
-    "check": "Look for in-place hazards in sources, without running anything.",
-    "memory": "Say which line keeps how many bytes for backward, why, and what in-place buys.",
-    "rules": "Say what operations save for backward and what may be overwritten.",
-    "fix": "Find an edit that keeps the gradients, prove it by running, and write it.",
-    "explain": "Explain a code: a program that fails, why, and the repaired program.",
-    "build-native": "Compile what runs at each save and write, for less overhead.",
+
+class Listed(NamedTuple):
+    """A command's line in ``unclobber --help``."""
+
+    about: str
+    example: str
+
+
+COMMANDS: dict[str, Listed] = {
+    "run": Listed(
+        "Run a script or module and explain overwritten saved tensors.", "unclobber run train.py --epochs 1"
+    ),
+    "fix": Listed(
+        "Find an edit that keeps the gradients, prove it by running, and write it.",
+        "unclobber fix --write train.py",
+    ),
+    "check": Listed(
+        "Look for in-place hazards in sources, without running anything.",
+        "unclobber check --since origin/main src",
+    ),
+    "explain": Listed(
+        "Explain a code: a program that fails, why, and the repaired program.",
+        "unclobber explain UC101 UC102",
+    ),
+    "rules": Listed(
+        "Say what operations save for backward and what may be overwritten.", "unclobber rules exp F.softmax"
+    ),
+    "memory": Listed(
+        "Say which line keeps how many bytes for backward, why, and what in-place buys.",
+        "unclobber memory train.py",
+    ),
+    "init": Listed(
+        "Write settings, a pre-commit hook or a job of CI.", "unclobber init --pre-commit --github"
+    ),
+    "settings": Listed("Print the settings that hold, and where each comes from.", "unclobber settings"),
+    "doctor": Listed("Print versions, the core, self-tests and what can't be seen here.", "unclobber doctor"),
+    "build-native": Listed(
+        "Compile what runs at each save and write, for less overhead.", "unclobber build-native"
+    ),
 }
-"""Commands with their line in ``unclobber --help``; ``<name>.py`` in this folder defines each as
-``command``.
-"""
+"""Commands in the order of their use; ``<name>.py`` in this folder defines each as ``command``."""
 
 
 class _Table(click.Group):
@@ -43,22 +73,35 @@ class _Table(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that the first word names; for no command, say which one may be meant."""
         if args[0] not in COMMANDS and not args[0].startswith("-"):
             ctx.fail(_no_command(args[0]))
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the imported command, with its example at the end of its help; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = import_module(f"unclobber.cli.{cmd_name.replace('-', '_')}").command
         # every file names its function `command`, which click would show in usage lines
         command.name = cmd_name
+        # Appended once: click asks for a command several times in one process.
+        example = f"Example: {COMMANDS[cmd_name].example}"
+        if example not in (command.help or ""):
+            command.help = f"{cleandoc(command.help or '')}\n\n{example}"
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write each command with its line and its example."""
         # Not click's own listing, because that imports every command for its short help.
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            room = formatter.width - max(map(len, COMMANDS)) - 4
+            rows = [
+                # "\b": click keeps these lines as they are.
+                (name, f"\b\n{click.wrap_text(line.about, room)}\n$ {line.example}")
+                for name, line in COMMANDS.items()
+            ]
+            formatter.write_dl(rows)
 
 
 def _no_command(given: str) -> str:
@@ -86,6 +129,7 @@ def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> 
 @click.command(cls=_Table, no_args_is_help=True, context_settings={"help_option_names": HELP})
 @click.option(
     "--version",
+    "-V",
     is_flag=True,
     is_eager=True,
     expose_value=False,
@@ -110,7 +154,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return shell_complete(group, {}, "unclobber", _COMPLETE, instruction)
     try:
         # Not `group.main`: it turns a KeyboardInterrupt, which here is the watched program's, into its own.
-        with group.make_context("unclobber", list(sys.argv[1:] if argv is None else argv)) as context:
+        with group.make_context("unclobber", _words(sys.argv[1:] if argv is None else argv)) as context:
             code: Any = group.invoke(context)
     except click.exceptions.Exit as done:  # --help and --version
         return done.exit_code
@@ -143,6 +187,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         wrapped.__cause__ = error
         return _confess(wrapped)
     return code if isinstance(code, int) else 0
+
+
+def _words(argv: Sequence[str]) -> list[str]:
+    """Return the command line; ``help`` and ``version`` are words for the options."""
+    if argv[:1] == ["help"]:
+        return [*argv[1:2], "--help"]
+    return ["--version"] if list(argv) == ["version"] else list(argv)
 
 
 def _usage_text(error: click.UsageError) -> str:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import linecache
+import os
+import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 import click
 
+from ..model import Report
 from ..repair import with_candidates
-from ..settings import Baseline
+from ..report import summary_line
+from ..settings import Baseline, add_comments
 from ._completion import a_file, choices
 from ._delivery import Delivery
 from ._errors import UsageError
-from ._looking import looked_at
+from ._looking import CheckOptions, looked_at
 from ._options import reporting
-from ._output import OutputFile
+from ._output import OutputFile, write_text
 from ._suppression import codes_of
 from ._terminal import COMMAND
 
@@ -22,6 +28,8 @@ from ._terminal import COMMAND
 @click.command(
     context_settings=COMMAND,
     epilog="""
+    Example: unclobber check --since origin/main src
+
     Exit code: 0 nothing found, 1 findings, 2 wrong use or a fault of unclobber itself.
 
     What is found without running anything is a companion of `unclobber run` and never stands for it: it can't
@@ -38,12 +46,22 @@ from ._terminal import COMMAND
 )
 @click.option(
     "--confidence",
-    default="medium",
     metavar="high|medium",
     shell_complete=choices(("high", "medium")),
-    help="Tell only what has at least this confidence; medium is the default.",
+    help="Tell only what has at least this confidence; medium if the settings don't say.",
 )
 @reporting
+@click.option(
+    "--since",
+    metavar="COMMIT",
+    help="Tell only what has a line that changed since the branch left this one, as git says.",
+)
+@click.option(
+    "--stdin-filename", metavar="FILE", shell_complete=a_file, help="The name of the text that `-` reads."
+)
+@click.option("--add-ignore", is_flag=True, help="Add `# unclobber: ignore[…]` to the lines of all findings.")
+@click.option("--statistics", is_flag=True, help="Print how often each code was found, and nothing else.")
+@click.option("-q", "--quiet", is_flag=True, help="Print one line for each finding, and nothing else.")
 @click.option(
     "--jobs", type=click.IntRange(min=0), default=0, help="Processes; as many as there are cores by default."
 )
@@ -52,42 +70,88 @@ from ._terminal import COMMAND
 def command(
     *,
     all_rules: bool,
-    confidence: str,
+    confidence: str | None,
     format_: str,
     output: str | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     baseline: str | None,
     write_baseline: str | None,
+    since: str | None,
+    stdin_filename: str | None,
+    add_ignore: bool,
+    statistics: bool,
+    quiet: bool,
     jobs: int,
     exit_zero: bool,
     paths: tuple[str, ...],
 ) -> int:
     """Look for in-place hazards in files and folders, without running or importing them.
 
+    PATH is a Python file, a notebook, a folder, or `-` for standard input.
+
     High confidence: backward, or the line, fails if it runs with gradients on. Medium: it may.
     """
     delivery = Delivery.of(format_, output, of_program=False)
     _checked_words(confidence, paths)
-    new_baseline = None if write_baseline is None else OutputFile.at(write_baseline, "--write-baseline")
-    known = None if baseline is None else Baseline.read(baseline)
-    chosen = codes_of(select, "--select"), codes_of(ignore, "--ignore")
-    report = looked_at(
-        paths,
+    if (statistics or quiet) and format_ != "text":
+        raise UsageError("--statistics and --quiet are for the text format", f"Leave --format {format_} out.")
+    # Read now for its errors alone, before files are checked.
+    if baseline is not None:
+        Baseline.read(baseline)
+    options = CheckOptions(
         all_rules=all_rules,
-        only_high=confidence == "high",
+        confidence=confidence,
         jobs=jobs,
-        chosen=chosen,
-        known=known,
-        written=new_baseline,
+        select=codes_of(select, "--select"),
+        ignore=codes_of(ignore, "--ignore"),
+        baseline=baseline,
+        written=None if write_baseline is None else OutputFile.at(write_baseline, "--write-baseline"),
+        since=since,
+        stdin=_stdin(stdin_filename) if paths == ("-",) else None,
     )
+    report = looked_at(paths, options)
+    if add_ignore:
+        for said in add_comments(report.findings):
+            click.echo(said)
+        return 0
     report = replace(report, exit_code=int(bool(report.findings) and not exit_zero))
-    delivery.deliver(with_candidates(report))
+    if statistics or quiet:
+        write_text(sys.stdout, _statistics(report) if statistics else _summaries(report))
+    else:
+        delivery.deliver(with_candidates(report))
     return report.exit_code
 
 
-def _checked_words(confidence: str, paths: Sequence[str]) -> None:
-    if confidence not in ("high", "medium"):
+def _checked_words(confidence: str | None, paths: Sequence[str]) -> None:
+    """Raise a `UsageError` for values that contradict themselves, before any file is read."""
+    if confidence not in (None, "high", "medium"):
         raise UsageError(f"there is no confidence {confidence!r}", "It is high or medium.")
     if not paths:
         raise UsageError("nothing to look at", "Name files and folders: `unclobber check src`.")
+    if "-" in paths and len(paths) > 1:
+        raise UsageError("`-` stands for the only text", "Name files without it, or give `-` alone.")
+
+
+def _stdin(name: str | None) -> tuple[str, str]:
+    """Return the path and the text of standard input; reports find its lines under that path."""
+    try:
+        text = sys.stdin.buffer.read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"standard input is no UTF-8: {error}") from None
+    path = "<stdin>" if name is None else os.path.abspath(name)
+    # linecache, because all parts of a report read sources there.
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+    return path, text
+
+
+def _summaries(report: Report) -> str:
+    return "".join(f"{summary_line(finding)}\n" for finding in report.findings)
+
+
+def _statistics(report: Report) -> str:
+    """Return one line for each code, the most frequent first."""
+    counts = Counter((finding.code, finding.name) for finding in report.findings)
+    # By code where counts are equal, so that the order is the same in each run.
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return "".join(f"{count:5}  {code}  {name}\n" for (code, name), count in ordered)

@@ -20,16 +20,14 @@ _WIDEST = 100
 
 
 @click.command(context_settings=COMMAND)
-@click.argument("code", required=False, metavar="[CODE]", shell_complete=choices(CODES))
-def command(*, code: str | None) -> int:
-    """Explain a code: a program that fails, what torch says, why, and the repaired program.
+@click.argument("given", nargs=-1, metavar="[CODE]...", shell_complete=choices(CODES))
+def command(*, given: tuple[str, ...]) -> int:
+    """Explain codes: for each a program that fails, what torch says, why, and the repaired program.
 
     CODE is such as UC101 or 101, or its name, such as saved-overwritten. Without it all codes are listed.
     """
-    if code is None:
-        write_text(sys.stdout, _listed())
-        return 0
-    write_text(sys.stdout, _rendered(_known(code)))
+    known = [_known(code) for code in given]  # all of them, before a page is printed
+    write_text(sys.stdout, "\n".join(_rendered(code) for code in known) or _listed())
     return 0
 
 

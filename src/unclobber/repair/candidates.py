@@ -12,7 +12,7 @@ import shlex
 import tokenize
 from dataclasses import replace
 
-from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
+from ..model import Edit, Finding, Fix, Report, Site, or_default, shown_name
 from ..syntax import text_of
 from . import _plan
 from ._candidate import Candidate
@@ -70,9 +70,13 @@ def _places(finding: Finding) -> tuple[Site, ...]:
 
 
 def _cells(paths: list[str]) -> dict[str, str]:
-    """Return the texts of the paths that are notebook cells, which are in no file."""
-    cells = {os.path.realpath(path): text_of(path) for path in paths if cell_name(path) is not None}
-    return {path: "".join(text.lines) for path, text in cells.items() if text is not None}
+    """Return the texts that are in no file: of a notebook's cells, or of standard input."""
+    texts = {os.path.realpath(path): text_of(path) for path in paths}
+    return {
+        path: "".join(text.lines)
+        for path, text in texts.items()
+        if text is not None and text.modified is None
+    }
 
 
 def _length(path: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from ..model import Finding, Report
+from ..syntax import file_and_cell
 from . import _repository
 from . import _words as words
 from ._cells import clean, clean_line
@@ -46,8 +47,11 @@ def _position(place: FindingPlace | None) -> dict[str, str]:
         # (tests/unit/report/test_report_github.py).
         return {}
     span = place.span
+    file, cell = file_and_cell(place.site.path)
+    if cell is not None:
+        return {"file": _path(file)}  # GitHub would take the cell's line for one of the notebook's JSON
     properties = {
-        "file": _path(place.site.path),
+        "file": _path(file),
         "line": str(span.line),
         "endLine": str(span.end_line),
     }

@@ -100,6 +100,11 @@ def _facts(report: Report) -> list[tuple[str, str]]:
     """Return the facts of the run as (name, value) rows."""
     totals = report.totals
     command = " ".join(report.command)
+    if report.checked is not None:
+        checked = (
+            f"{words.plural(report.checked.files, 'file')}, {words.plural(report.checked.lines, 'line')}"
+        )
+        return [("checked", f"{checked}; nothing was run"), *(("note", text) for text in remarks(report))]
     return [
         *([("program", command)] if command else []),
         ("torch", report.torch_version or "not known"),

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..model import VERSION, Edit, Finding, Fix, Frame, Need, Report, Save, Site, Write
+from ..syntax import file_and_cell
 from ._options import RenderOptions
 from ._past_counter import through
 
@@ -29,13 +30,13 @@ def to_json(report: Report) -> Object:
     return {
         "schema": SCHEMA,
         "unclobber": VERSION,
-        "torch": report.torch_version,
+        "torch": report.torch_version or None,
         "command": list(report.command),
         "exit_code": report.exit_code,
         "outcome": report.outcome,
         "findings": [finding_to_json(finding) for finding in report.findings],
         # `asdict`, where the fields are the keys in their order (test_the_schema_describes_every_key).
-        "totals": asdict(report.totals),
+        "totals": asdict(report.totals) if report.checked is None else None,
         "notices": list(report.notices),
         "ranks": [asdict(end) for end in report.ranks],
         "processes": [asdict(end) for end in report.processes],
@@ -86,7 +87,8 @@ _STATEMENT = ("statement", "statement_line", "statement_end_line")
 def _location(site: Site | None) -> Object:
     """Return the keys of a place; all None if it is not known."""
     # Of None, too: an unknown place has all keys (test_unknown_places_are_null).
-    return {name: getattr(site, name, None) for name in _LOCATION}
+    place = {name: getattr(site, name, None) for name in _LOCATION}
+    return place if site is None else {**place, "path": file_and_cell(site.path)[0]}
 
 
 def _surroundings(site: Site | None) -> Object:
@@ -95,6 +97,11 @@ def _surroundings(site: Site | None) -> Object:
         **{name: getattr(site, name, None) for name in _STATEMENT},
         "below": _frames(site.below if site else ()),
     }
+
+
+def _cell(site: Site | None) -> int | None:
+    """Return the number of the notebook's cell that the place is in; None for any other place."""
+    return None if site is None else file_and_cell(site.path)[1]
 
 
 def _frames(frames: tuple[Frame, ...]) -> list[Object]:
@@ -106,7 +113,11 @@ def _stack(site: Site | None) -> list[Object]:
 
 
 def _save(save: Save) -> Object:
-    """Return a save; its place first, the keys that later versions added last."""
+    """Return a save; its place first, the keys that later versions added last.
+
+    What only a run knows of the tensor is None without one.
+    """
+    is_seen = save.dtype != "unknown"
     return {
         **_location(save.site),
         "expression": save.expression,
@@ -114,18 +125,19 @@ def _save(save: Save) -> Object:
         "operation": save.operation,
         "node": save.node,
         "role": save.role,
-        "shape": list(save.shape),
-        "dtype": save.dtype,
-        "bytes": save.bytes,
+        "shape": list(save.shape) if is_seen else None,
+        "dtype": save.dtype if is_seen else None,
+        "bytes": save.bytes if is_seen else None,
         "why": save.why,
         "stack": _stack(save.site),
         **_surroundings(save.site),
         "library": bool(save.site and save.site.library),
         "why_words": save.why_words,
         "gradient_of": save.gradient_of,
-        "version": save.version,
+        "version": save.version if is_seen else None,
         "nth": save.nth,
         "of": save.of,
+        "cell": _cell(save.site),
     }
 
 
@@ -147,6 +159,7 @@ def _write(write: Write) -> Object:
         "parameters": list(write.parameters),
         "module": write.module,
         "through": through(write),
+        "cell": _cell(write.site),
     }
 
 
@@ -159,6 +172,7 @@ def _need(need: Need) -> Object:
         "library": bool(need.site and need.site.library),
         "node": need.node,
         "nth": need.nth,
+        "cell": _cell(need.site),
     }
 
 

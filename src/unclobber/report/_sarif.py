@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..model import CODES, VERSION, Edit, Finding, Fix, Report, Save, Site, Stage, SuppressedBy, Write
+from ..syntax import file_and_cell
 from . import _repository
 from . import _words as words
 from ._cells import clean_line
@@ -140,7 +141,9 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
     if shown:
         steps = [_step(i, place, sources, root) for i, place in enumerate(shown, 1)]
         result["codeFlows"] = [{"threadFlows": [{"locations": steps}]}]
-    if fixes := [_fix(fix, root) for fix in helps(finding) if fix.edits]:
+    # A notebook's lines are those of its JSON, so an edit of a cell would change others.
+    editable = [fix for fix in helps(finding) if all(file_and_cell(e.path)[1] is None for e in fix.edits)]
+    if fixes := [_fix(fix, root) for fix in editable if fix.edits]:
         result["fixes"] = fixes
     if finding.ranks:
         result["properties"]["ranks"] = list(finding.ranks)
@@ -234,6 +237,8 @@ def _location(place: FindingPlace, sources: Sources, root: str) -> Object:
             "region": _region(place.span, sources),
         }
     location["logicalLocations"] = [{"fullyQualifiedName": place.site.function, "kind": "function"}]
+    if (cell := file_and_cell(place.site.path)[1]) is not None:
+        location["properties"] = {"cell": cell}
     return location
 
 
@@ -259,6 +264,7 @@ def _artifact(path: str, root: str) -> Object | None:
     """Return the location of a file; None for code that is in no file, such as ``<stdin>``."""
     if not os.path.isabs(path):
         return None
+    path, _ = file_and_cell(path)
     relative = _repository.below(path, root)
     if relative is None:
         return {"uri": _uri(path)}

@@ -5,6 +5,7 @@ The settings are pure functions of files and findings. A refusal of torch can't 
 the program whatever a comment says; the finding has a note if the author tried.
 """
 
+from ._added import add_comments
 from ._paths import shown_path
 from ._project import ProjectSettings
 from .baseline import Baseline
@@ -17,6 +18,7 @@ __all__ = [
     "ProjectSettings",
     "SettingsError",
     "Suppression",
+    "add_comments",
     "can_be_suppressed",
     "codes",
     "comments_in",

@@ -25,6 +25,14 @@ class ProjectSettings:
     guard: bool = False
     folder: str = ""
     """The folder of the settings file, where the globs start."""
+    exclude: tuple[str, ...] = ()
+    """Globs of files and folders that ``check`` leaves out."""
+    confidence: Literal["high", "medium"] = "medium"
+    """The least confidence of a finding that ``check`` reports."""
+    baseline: str | None = None
+    """The path of the file of findings that ``check`` knows; None for none."""
+    given: tuple[str, ...] = ()
+    """The keys that the settings file has."""
 
     @property
     def mode(self) -> Literal["watch", "guard", "strict"]:
@@ -44,6 +52,15 @@ class ProjectSettings:
         return path is not None and any(
             covers(codes, code) and _matches(glob, path, self.folder) for glob, codes in self.per_file_ignores
         )
+
+    def excludes(self, path: str) -> bool:
+        """Return whether ``check`` leaves out a file, given by its absolute path."""
+        if not self.exclude:
+            return False
+        # A glob of a folder leaves out all below it, so each folder on the way is compared, too.
+        parts = os.path.relpath(path, self.folder).split(os.sep)
+        above = [os.path.join(self.folder, *parts[: at + 1]) for at in range(len(parts))]
+        return any(_matches(glob, each, self.folder) for glob in self.exclude for each in above)
 
     def under(self, *, select: Sequence[str] | None, ignore: Sequence[str]) -> ProjectSettings:
         """Return these settings, overridden by those of a command line.

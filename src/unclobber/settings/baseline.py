@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..model import VERSION, Finding, Site
+from ..syntax import file_and_cell
 from .errors import SettingsError
 
 SCHEMA = 1
@@ -139,6 +140,7 @@ def _statement(site: Site | None) -> str:
 
 def _path(path: str, folder: str) -> str:
     """Return the path as the file stores it: relative to the folder of packages or of the baseline."""
+    path, _ = file_and_cell(path)  # a cell that moves is still the known one
     slashed = path.replace(os.sep, "/")
     # Another machine has its packages in another folder, but below the same name.
     for name in _INSTALLED:

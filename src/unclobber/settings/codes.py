@@ -26,12 +26,13 @@ def meant(given: str) -> str | None:
     resembles none.
 
     Example:
-        >>> meant("101"), meant("saved-overwritten"), meant("UC1001"), meant("shape")
-        ('UC101', 'UC101', 'UC101', None)
+        >>> meant("101"), meant("302"), meant("saved-overwritten"), meant("UC1001"), meant("shape")
+        ('UC101', 'UC301', 'UC101', 'UC101', None)
     """
     text = given.strip()
     if re.fullmatch(r"\d{1,3}", text) and (code := prefix_of(f"UC{text}")) is not None:
         return code
+    text = f"UC{text}" if text.isdecimal() else text
     names = {entry.name: code for code, entry in CODES.items()}
     close = get_close_matches(text.upper(), CODES, 1) or get_close_matches(text.lower(), names, 1)
     return names.get(close[0], close[0]) if close else None

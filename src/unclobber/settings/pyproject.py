@@ -7,8 +7,9 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+from ..model import CODES
 from ._project import ProjectSettings
 from .codes import checked
 from .errors import SettingsError
@@ -75,25 +76,60 @@ def _read(path: str, modified: int, size: int) -> ProjectSettings | None:
 def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
     """Check and convert the values of the table."""
     for key in table:
-        if key not in _READERS:
-            close = get_close_matches(key.lower().replace("_", "-"), _READERS, 1)
+        if key not in SETTINGS:
+            close = get_close_matches(key.lower().replace("_", "-"), SETTINGS, 1)
             meant = f": did you mean `{close[0]}`?" if close else "."
             raise SettingsError(
                 f"there is no key `{key}` in [tool.unclobber] of {path}{meant} "
-                f"The keys are {', '.join(_READERS)}."
+                f"The keys are {', '.join(SETTINGS)}."
             )
     values = {
-        key.replace("-", "_"): _READERS[key](value, f"`{key}` in [tool.unclobber] of {path}")
+        key.replace("-", "_"): SETTINGS[key].read(value, f"`{key}` in [tool.unclobber] of {path}")
         for key, value in table.items()
     }
     # The file's folder, because globs start there even if the run starts in a folder below.
-    return ProjectSettings(**values, folder=os.path.dirname(path))
+    folder = os.path.dirname(path)
+    # A command may run in any folder.
+    if "baseline" in values:
+        values["baseline"] = os.path.join(folder, values["baseline"])
+    return ProjectSettings(**values, folder=folder, given=tuple(table))
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of ``[tool.unclobber]``, for editors."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "[tool.unclobber]",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            key: {"description": setting.about, **setting.schema} for key, setting in SETTINGS.items()
+        },
+    }
+
+
+def _texts(value: Any, where: str, what: str = 'a list of globs, such as ["tests/*"]') -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        _wrong(value, where, what)
+    return tuple(value)
 
 
 def _codes(value: Any, where: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(code, str) for code in value):
-        _wrong(value, where, 'a list of codes or of their beginnings, such as ["UC102", "UC2"]')
-    return checked(value, where)
+    return checked(
+        _texts(value, where, 'a list of codes or of their beginnings, such as ["UC102", "UC2"]'), where
+    )
+
+
+def _file(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not value:
+        _wrong(value, where, "the name of a file, from the folder of pyproject.toml on")
+    return str(value)
+
+
+def _confidence(value: Any, where: str) -> str:
+    if value not in ("high", "medium"):
+        _wrong(value, where, '"high" or "medium"')
+    return str(value)
 
 
 def _per_file(value: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -130,12 +166,72 @@ def _toml(value: Any) -> str:
     return "a table" if isinstance(value, dict) else str(value)
 
 
-_READERS: dict[str, Callable[[Any, str], Any]] = {
-    "select": _codes,
-    "ignore": _codes,
-    "per-file-ignores": _per_file,
-    "strict": _switch,
-    "fingerprint": _share,
-    "guard": _switch,
+class Setting(NamedTuple):
+    """A key of the table."""
+
+    read: Callable[[Any, str], Any]
+    """The function that checks and converts its value; its second argument says where that stands."""
+    schema: dict[str, Any]
+    example: str
+    """A value as TOML."""
+    about: str
+    """The effect of the key, as one sentence."""
+    commands: str
+    """The commands that read it."""
+
+
+_CODES: dict[str, Any] = {
+    "type": "array",
+    "items": {
+        "type": "string",
+        "anyOf": [
+            {"enum": sorted({code[:length] for code in CODES for length in (3, 5)})},
+            {"pattern": "^[Uu][Cc][0-9]*$"},
+        ],
+    },
 }
-"""Every key with the function that reads its value."""
+_GLOBS = {"type": "array", "items": {"type": "string"}}
+_SWITCH = {"type": "boolean", "default": False}
+
+SETTINGS: dict[str, Setting] = {
+    "select": Setting(
+        _codes, _CODES, '["UC1", "UC301"]', "Report only these codes, or codes that begin so.", "all commands"
+    ),
+    "ignore": Setting(
+        _codes, _CODES, '["UC104"]', "Don't report these codes, or codes that begin so.", "all commands"
+    ),
+    "per-file-ignores": Setting(
+        _per_file,
+        {"type": "object", "additionalProperties": _CODES},
+        '{"tests/*" = ["UC102"]}',
+        "Don't report these codes in files that match a glob.",
+        "all commands",
+    ),
+    "strict": Setting(_switch, _SWITCH, "true", "Stop at writes that torch doesn't see, too.", "runs"),
+    "fingerprint": Setting(
+        _share,
+        {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "boolean"}], "default": 0},
+        "0.1",
+        "Compare the values of this share of saved tensors at backward; true is 1.",
+        "runs",
+    ),
+    "guard": Setting(_switch, _SWITCH, "true", "Give backward the values that were saved.", "runs"),
+    "exclude": Setting(
+        _texts, _GLOBS, '["vendored/"]', "Leave out files and folders that match a glob.", "check"
+    ),
+    "confidence": Setting(
+        _confidence,
+        {"enum": ["high", "medium"], "default": "medium"},
+        '"high"',
+        "Report only findings of at least this confidence.",
+        "check",
+    ),
+    "baseline": Setting(
+        _file,
+        {"type": "string"},
+        '"known.json"',
+        "Don't fail for the findings that this file knows.",
+        "check",
+    ),
+}
+"""Every key; the one definition of the settings."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..model import Finding, Site, SuppressedBy
+from ..syntax import file_and_cell
 from ._project import ProjectSettings
 from .baseline import Baseline
 from .comments import IgnoreComment, comments_in
@@ -90,7 +91,8 @@ class Suppression:
         return "settings" if self._left_out(finding, sites) else None
 
     def _left_out(self, finding: Finding, sites: tuple[Site, ...]) -> bool:
-        return self.settings.leaves_out(finding.code, sites[0].path if sites else None)
+        path = file_and_cell(sites[0].path)[0] if sites else None
+        return self.settings.leaves_out(finding.code, path)
 
     def _comment(self, code: str, site: Site) -> IgnoreComment | None:
         """Return the comment on a statement that covers the code, or None."""

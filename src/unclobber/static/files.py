@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-import tokenize
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from ..model import Finding
-from ..syntax import NotParsedError
+from ..syntax import NotParsedError, SourcePart, parse, parts_of
 from ._program import suspicions
 from .findings import findings
 
@@ -35,14 +34,14 @@ class CheckedFile:
     findings: tuple[Finding, ...] = ()
     problem: str = ""
     """The reason why the file could not be checked; no full stop."""
-    parsed: bool = False
-    """Whether the text is Python as far as is known: one without ``torch`` isn't parsed."""
-    is_commented: bool = False
-    """Whether the text may hold a comment for unclobber."""
+    error: SyntaxError | None = None
+    """The error at a text that is no Python; its ``filename`` is the file's path, or a cell's."""
+    commented: tuple[str, ...] = ()
+    """The paths of the texts that may hold a comment for unclobber: the file, or cells of a notebook."""
 
 
 def python_files(paths: Iterable[str]) -> list[str]:
-    """Return the Python files of some files and folders, absolute, by name.
+    """Return the Python files and notebooks of some files and folders, absolute, by name.
 
     Raises:
         FileNotFoundError: One of them doesn't exist; its name is ``filename``.
@@ -62,29 +61,52 @@ def python_files(paths: Iterable[str]) -> list[str]:
 def _below(folder: str) -> Iterator[str]:
     for here, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in SKIPPED and not name.startswith("."))
-        yield from (os.path.join(here, name) for name in sorted(names) if name.endswith(".py"))
+        yield from (os.path.join(here, name) for name in sorted(names) if name.endswith((".py", ".ipynb")))
 
 
-def check_file(path: str, *, all_rules: bool = False) -> CheckedFile:
+def check_file(
+    path: str, is_named: bool = False, *, all_rules: bool = False, text: str | None = None
+) -> CheckedFile:
     """Check one file. Never raises.
 
     Args:
         path: Absolute.
+        is_named: Whether to parse it even without ``torch`` in it, because a user has named it.
         all_rules: Also apply the rules that are reported only on request.
+        text: The file's text; None to read it.
     """
+    parts: Sequence[SourcePart] = ()
+    lines = 0
     try:
-        with tokenize.open(path) as stream:
-            text = stream.read()
-    except (OSError, SyntaxError, UnicodeDecodeError) as error:
-        return CheckedFile(path, problem=f"can't be read: {_reason(error)}")
-    lines = text.count("\n") + (not text.endswith("\n"))
-    try:
-        findings = tuple(check_text(text, path, all_rules=all_rules))
-        return CheckedFile(path, lines, findings, parsed="torch" in text, is_commented="unclobber:" in text)
+        parts = parts_of(path) if text is None else [SourcePart(path, text, text)]
+        lines = sum(part.python.count("\n") + (not part.python.endswith("\n")) for part in parts)
+        findings_here = _check(parts, path, all_rules)
+        for part in parts if is_named else ():
+            if "torch" not in part.python:
+                parse(part.python)
     except (RecursionError, MemoryError, NotParsedError):
         return CheckedFile(path, lines, problem="is nested too deeply to be followed")
-    except (SyntaxError, ValueError) as error:
-        return CheckedFile(path, lines, problem=f"is no Python that this interpreter reads: {_reason(error)}")
+    except (OSError, SyntaxError, ValueError) as error:
+        return _unread(path, lines, error, parts)
+    commented = tuple(part.path for part in parts if "unclobber:" in part.text)
+    return CheckedFile(path, lines, tuple(findings_here), commented=commented)
+
+
+def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart]) -> CheckedFile:
+    """Return the result of a file that can't be checked; of a notebook, it names the first wrong cell."""
+    where = ""
+    for part in (part for part in parts if part.path != path):
+        try:
+            parse(part.python)
+        except SyntaxError as wrong:
+            where, error = part.path[len(path) + 1 :] + ", ", wrong
+            break
+    problem = "is no Python that this interpreter reads" if parts else "can't be read"
+    problem = f"{problem}: {where}{_reason(error)}"
+    if not isinstance(error, SyntaxError):
+        return CheckedFile(path, lines, problem=problem)
+    error.filename = f"{path}:{where[:-2]}" if where else path
+    return CheckedFile(path, lines, problem=problem, error=error)
 
 
 def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding]:
@@ -101,11 +123,17 @@ def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding
         >>> [(f.code, f.confidence, f.writes[0].site.line) for f in check_text(text, "a.py")]
         [('UC201', 'high', 3)]
     """
+    return _check([SourcePart(os.path.abspath(path), text, text)], path, all_rules)
+
+
+def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> list[Finding]:
+    """Return the findings in a file, or in a notebook's cells, which share their names."""
+    text = "\n".join(part.python for part in parts)
     if "torch" not in text:
         return []
     with _deep():
         suspected = suspicions(text, path)
-    return findings(path, text, suspected, all_rules=all_rules)
+    return findings(parts, text, suspected, all_rules=all_rules)
 
 
 @contextmanager
@@ -130,6 +158,7 @@ def _reason(error: Exception) -> str:
 def check_files(
     paths: Sequence[str],
     *,
+    named: Collection[str] = (),
     all_rules: bool = False,
     jobs: int = 0,
     done: Callable[[CheckedFile], None] | None = None,
@@ -138,25 +167,30 @@ def check_files(
 
     Args:
         paths: Absolute.
+        named: The paths that a user has named, which are parsed even without ``torch`` in them.
         all_rules: Also apply the rules that are reported only on request.
         jobs: Processes; 0 for as many as there are cores.
         done: Called with each file once it is done, in their order.
     """
     results: list[CheckedFile] = []
-    for result in _checked(paths, all_rules, jobs or os.cpu_count() or 1):
+    for result in _checked(paths, named, all_rules, jobs or os.cpu_count() or 1):
         results.append(result)
         if done is not None:
             done(result)
     return results
 
 
-def _checked(paths: Sequence[str], all_rules: bool, jobs: int) -> Iterator[CheckedFile]:
+def _checked(
+    paths: Sequence[str], named: Collection[str], all_rules: bool, jobs: int
+) -> Iterator[CheckedFile]:
     """Yield the result of each file, in order."""
+    check = partial(check_file, all_rules=all_rules)
+    are_named = [path in named for path in paths]
     if jobs == 1 or len(paths) <= _FEW:
-        yield from (check_file(path, all_rules=all_rules) for path in paths)
+        yield from map(check, paths, are_named)
         return
     # Imported here: a report at a program's end may need this file when no pool can be started any more.
     from concurrent.futures import ProcessPoolExecutor
 
     with ProcessPoolExecutor(min(jobs, len(paths))) as pool:
-        yield from pool.map(partial(check_file, all_rules=all_rules), paths, chunksize=8)
+        yield from pool.map(check, paths, are_named, chunksize=8)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import NamedTuple
 
 from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
+from ..syntax import SourcePart
 from ._rules import HIGH, CheckRule, Suspicion
 from ._values import SourceSpan
 
@@ -24,19 +26,20 @@ _PREFIXES: dict[tuple[str, bool], str] = {
 
 
 def findings(
-    path: str, text: str, suspicions: Iterable[Suspicion], *, all_rules: bool = False
+    parts: Sequence[SourcePart], text: str, suspicions: Iterable[Suspicion], *, all_rules: bool = False
 ) -> list[Finding]:
     """Return the findings to report for a file.
 
     Args:
-        path: Absolute.
-        text: The file's text.
+        parts: The file, or the cells of a notebook; their paths are absolute.
+        text: All parts joined by line ends.
         suspicions: The interpreter's suspicions.
         all_rules: Also apply the rules that are reported only on request.
     """
     reported = [suspicion for suspicion in suspicions if suspicion.is_reported(all_rules=all_rules)]
-    lines = text.split("\n")
-    return [_finding(suspicion, os.path.abspath(path), lines) for suspicion in _once(reported)]
+    before = accumulate((part.python.count("\n") + 1 for part in parts), initial=0)
+    source = _Texts(text.split("\n"), tuple(zip(before, (part.path for part in parts), strict=False)))
+    return [_finding(suspicion, source) for suspicion in _once(reported)]
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
@@ -52,7 +55,7 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
     ]
 
 
-def _finding(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Finding:
+def _finding(suspicion: Suspicion, source: _Texts) -> Finding:
     """Return the finding of one suspicion."""
     rule = suspicion.rule.value
     high = suspicion.confidence >= HIGH
@@ -65,10 +68,10 @@ def _finding(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Finding:
         code=rule.code,
         message=f"{_PREFIXES[stage, high]}: {rule.message.format(**words)}",
         variant=rule.variants.get(suspicion.more, rule.variant),
-        saved=_save(suspicion, path, lines),
-        writes=_writes(suspicion, path, lines),
-        needed=Need(_site(suspicion.needed, path, lines)) if suspicion.needed is not None else None,
-        freed=Need(_site(suspicion.freed, path, lines)) if suspicion.freed is not None else None,
+        saved=_save(suspicion, source),
+        writes=_writes(suspicion, source),
+        needed=Need(source.site(suspicion.needed)) if suspicion.needed is not None else None,
+        freed=Need(source.site(suspicion.freed)) if suspicion.freed is not None else None,
         fixes=(Fix(rule.advice, general=True),) if rule.advice else (),
         labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
         confidence="high" if high else "medium",
@@ -77,8 +80,7 @@ def _finding(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Finding:
 
 def _words(suspicion: Suspicion) -> dict[str, str]:
     """Return the words that the rule's texts use."""
-    name = re.sub(r"^leaf \d+$|^frozen .*$", "", suspicion.name)
-    name = re.sub(r"[#@][0-9]+", "", name)
+    name = _name(suspicion)
     operation = suspicion.operation.strip("_") or "an operation"
     kept = "its result" if suspicion.role == "result" else "its input"
     return {
@@ -90,63 +92,86 @@ def _words(suspicion: Suspicion) -> dict[str, str]:
     }
 
 
-def _save(suspicion: Suspicion, path: str, lines: Sequence[str]) -> Save | None:
+def _name(suspicion: Suspicion) -> str:
+    """Return the written tensor's name without the interpreter's own marks; empty if it has none."""
+    name = re.sub(r"^leaf \d+$|^frozen .*$", "", suspicion.name)
+    return re.sub(r"[#@][0-9]+", "", name)
+
+
+def _save(suspicion: Suspicion, source: _Texts) -> Save | None:
     """Return the place that explains the suspicion as a save; None if there is none."""
     if suspicion.saved is None:
         return None
     operand = suspicion.operand
     return Save(
-        site=_site(suspicion.saved, path, lines),
+        site=source.site(suspicion.saved),
         shape=(),
         dtype="unknown",
         bytes=0,
         version=0,
         operation=suspicion.operation or None,
         role=suspicion.role or None,
-        expression=None if operand is None else operand.part.text(lines),
-        extent=None if operand is None else _extent(operand, lines),
+        expression=None if operand is None else operand.part.text(source.lines),
+        extent=None if operand is None else source.extent(operand),
     )
 
 
-def _writes(suspicion: Suspicion, path: str, lines: Sequence[str]) -> tuple[Write, ...]:
+def _writes(suspicion: Suspicion, source: _Texts) -> tuple[Write, ...]:
     """Return the line to blame as a write; empty if the line writes nothing."""
     if suspicion.write is None:
         return ()
     unseen = suspicion.rule.value.past_counter
     write = Write(
-        site=_site(suspicion.write, path, lines),
+        site=source.site(suspicion.write),
         operation=suspicion.how or "write",
         bumps_version=not unseen,
         overlaps_needed=True,
-        expression=suspicion.name or None,
+        expression=_name(suspicion) or None,
         past_counter="data" if unseen else None,
     )
     return (write,)
 
 
 # --- places ------------------------------------------------------------------------------------------
-def _site(span: SourceSpan, path: str, lines: Sequence[str]) -> Site:
-    """Return the location as a site of the file."""
-    line, column, end_line, end_column = _extent(span, lines)
-    statement = "\n".join(lines[span.statement_line - 1 : span.statement_end_line])
-    return Site(
-        path=path,
-        line=line,
-        column=column,
-        end_line=end_line,
-        end_column=end_column,
-        function=span.function,
-        source=span.part.text(lines),
-        statement_line=span.statement_line,
-        statement_end_line=span.statement_end_line,
-        statement=_dedented(statement),
-    )
+class _Texts(NamedTuple):
+    """The lines of a file, or of all cells of a notebook."""
 
+    lines: Sequence[str]
+    parts: Sequence[tuple[int, str]]
+    """The number of lines before each part, and the path that reports name it by."""
 
-def _extent(span: SourceSpan, lines: Sequence[str]) -> Extent:
-    """Return the range as reports count it: columns from 1, in characters."""
-    known = span.part.extent(lines)
-    return known or (span.line, span.column + 1, span.end_line, span.end_column + 1)
+    def site(self, span: SourceSpan) -> Site:
+        """Return the location as a site of its file or cell."""
+        line, column, end_line, end_column = self.extent(span)
+        before, path = self._part(span)
+        statement = "\n".join(self.lines[span.statement_line - 1 : span.statement_end_line])
+        return Site(
+            path=path,
+            line=line,
+            column=column,
+            end_line=end_line,
+            end_column=end_column,
+            function=span.function,
+            source=span.part.text(self.lines),
+            statement_line=span.statement_line - before,
+            statement_end_line=span.statement_end_line - before,
+            statement=_dedented(statement),
+        )
+
+    def extent(self, span: SourceSpan) -> Extent:
+        """Return the range as reports count it: columns from 1, in characters."""
+        known = span.part.extent(self.lines)
+        line, column, end_line, end_column = known or (
+            span.line,
+            span.column + 1,
+            span.end_line,
+            span.end_column + 1,
+        )
+        before, _ = self._part(span)
+        return line - before, column, end_line - before, end_column
+
+    def _part(self, span: SourceSpan) -> tuple[int, str]:
+        return next(part for part in reversed(self.parts) if part[0] < span.statement_line)
 
 
 def _dedented(statement: str) -> str:

@@ -5,6 +5,7 @@
 
 from ._locks import SharedLock
 from ._names import dotted, imported_by, is_in_place, last_name, out_of_place
+from ._notebooks import SourcePart, file_and_cell, parts_of
 from ._operations import ModuleFacts, Overload, torch_table
 from ._operators import ATOMS, OPERATORS
 from ._spans import Span
@@ -17,15 +18,18 @@ __all__ = [
     "NotParsedError",
     "Overload",
     "SharedLock",
+    "SourcePart",
     "Span",
     "compiled",
     "dotted",
+    "file_and_cell",
     "imported_by",
     "is_in_place",
     "last_name",
     "out_of_place",
     "parse",
     "parse_expression",
+    "parts_of",
     "text_of",
     "torch_table",
 ]

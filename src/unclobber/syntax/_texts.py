@@ -14,6 +14,7 @@ from types import CodeType
 from typing import Literal, NamedTuple, TypeVar, cast
 
 from ._locks import SharedLock
+from ._notebooks import cell_lines
 
 T = TypeVar("T")
 
@@ -99,7 +100,7 @@ def text_of(path: str, *, recheck: bool = False) -> Text | None:
             with _lock:
                 if recheck:
                     linecache.checkcache(path)
-                lines = linecache.getlines(path)
+                lines = linecache.getlines(path) or cell_lines(path)
                 entry = linecache.cache.get(path)
         # another thread has dropped the entry meanwhile: test_telling_in_threads.py
         except KeyError:

@@ -29,8 +29,27 @@ def test_help(words, capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_of_a_command(name, capsys):
+    """It has the example that the list of commands shows; ``help`` is a word for it."""
     assert main([name, "-h"]) == 0
-    assert capsys.readouterr().out.startswith(f"Usage: unclobber {name} ")
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"Usage: unclobber {name} ")
+    assert f"Example: {COMMANDS[name].example}" in " ".join(shown.split())
+    assert main(["help", name]) == 0
+    assert capsys.readouterr().out == shown
+
+
+def test_help_and_version_are_words_for_the_options(capsys):
+    """So they are after many another command; ``-V`` is there, too."""
+    main(["--help"])
+    shown = capsys.readouterr().out
+    assert main(["help"]) == 0
+    assert capsys.readouterr().out == shown
+    assert [f"$ {line.example}" in shown for line in COMMANDS.values()] == [True] * len(COMMANDS)
+    versions = set()
+    for word in ("--version", "-V", "version"):
+        assert main([word]) == 0
+        versions.add(capsys.readouterr().out)
+    assert len(versions) == 1
 
 
 @pytest.mark.parametrize(
@@ -39,7 +58,7 @@ def test_help_of_a_command(name, capsys):
         ("rum", "Did you mean `run`?"),
         ("Rules", "Did you mean `rules`?"),
         ("train.py", "Did you mean `unclobber run train.py`?"),
-        ("zzz", "The commands are run, check"),
+        ("zzz", "The commands are run, fix"),
     ],
 )
 def test_an_unknown_command(word, said, capsys):
@@ -57,9 +76,20 @@ def test_explain_by_number(given, capsys):
     assert capsys.readouterr().out.startswith("# UC101 saved-overwritten\n")
 
 
-def test_explain_what_is_no_code(capsys):
-    assert main(["explain", "saved-overwriten"]) == 2
-    assert "Did you mean UC101?" in capsys.readouterr().err
+@pytest.mark.parametrize(("given", "meant"), [("saved-overwriten", "UC101"), ("302", "UC301")])
+def test_explain_what_is_no_code(capsys, given, meant):
+    """The code that was probably meant is named, and no page is printed."""
+    assert main(["explain", "UC101", given]) == 2
+    shown = capsys.readouterr()
+    assert f"Did you mean {meant}?" in shown.err
+    assert shown.out == ""
+
+
+def test_explain_several_codes(capsys):
+    """Their pages follow each other."""
+    assert main(["explain", "UC102", "101"]) == 0
+    titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("# UC")]
+    assert titles == ["# UC102 saved-overwritten-silently", "# UC101 saved-overwritten"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

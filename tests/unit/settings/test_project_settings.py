@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 from unclobber.settings import ProjectSettings, SettingsError
-from unclobber.settings.pyproject import _READERS, settings_for
+from unclobber.settings.pyproject import SETTINGS, schema, settings_for
 
 
 def project(folder, text):
@@ -45,10 +48,65 @@ def test_every_key(tmp_path):
         strict = true
         fingerprint = 0.5
         guard = true
+        exclude = ["old/*"]
+        confidence = "high"
+        baseline = "known.json"
     """
     assert settings_for(str(project(tmp_path, text))) == ProjectSettings(
-        ("UC1", "UC2"), ("UC104",), (("tests/*", ("UC102",)),), True, 0.5, True, folder=str(tmp_path)
+        ("UC1", "UC2"),
+        ("UC104",),
+        (("tests/*", ("UC102",)),),
+        True,
+        0.5,
+        True,
+        folder=str(tmp_path),
+        exclude=("old/*",),
+        confidence="high",
+        baseline=str(tmp_path / "known.json"),
+        given=tuple(SETTINGS),
     )
+
+
+def test_editors_take_the_same_values(tmp_path):
+    """The schema accepts what the reader accepts, and refuses what it refuses."""
+    texts = {
+        'select = ["UC1", "uc101"]': True,
+        'select = ["E501"]': False,
+        "per-file-ignores = {'a.py' = ['UC1']}": True,
+        "fingerprint = true": True,
+        "fingerprint = 2": False,
+        "strict = 1": False,
+        'exclude = ["a"]': True,
+        "exclude = [1]": False,
+        'confidence = "low"': False,
+        "baseline = 3": False,
+        "selekt = []": False,
+    }
+    for text, is_right in texts.items():
+        table = tomllib.loads(text)
+        assert jsonschema.Draft7Validator(schema()).is_valid(table) == is_right, text
+        folder = str(project(tmp_path / str(abs(hash(text))), f"[tool.unclobber]\n{text}\n"))
+        with contextlib.nullcontext() if is_right else pytest.raises(SettingsError):
+            settings_for(folder)
+    jsonschema.Draft7Validator.check_schema(schema())
+
+
+@pytest.mark.parametrize(
+    ("glob", "excluded"),
+    [
+        ("old", ["/p/old/a.py", "/p/old/deep/a.py"]),
+        ("old/", ["/p/old/a.py", "/p/old/deep/a.py"]),
+        ("old/deep", ["/p/old/deep/a.py"]),
+        ("a.py", ["/p/a.py", "/p/old/a.py", "/p/old/deep/a.py"]),
+        ("**/deep/*", ["/p/old/deep/a.py"]),
+    ],
+)
+def test_excluded_files_and_folders(glob, excluded):
+    """A glob also leaves out all that is below a folder."""
+    settings = ProjectSettings(exclude=(glob,), folder="/p")
+    assert [
+        path for path in ("/p/a.py", "/p/old/a.py", "/p/old/deep/a.py") if settings.excludes(path)
+    ] == excluded
 
 
 @pytest.mark.parametrize(
@@ -146,4 +204,4 @@ def test_the_documented_table_is_one(tmp_path):
     (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
     found = settings_for(str(project(tmp_path, text)))
     assert found.per_file_ignores == (("tests/*", ("UC102",)),)
-    assert [key for key in _READERS if key not in text] == []
+    assert [key for key in SETTINGS if key not in text] == []

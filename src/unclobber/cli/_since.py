@@ -1,0 +1,78 @@
+"""Lines that a branch has changed, as git says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+
+from ..model import Finding
+from ._errors import UsageError
+
+_HUNK = re.compile(r"@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+
+
+class ChangedLines(dict[str, set[int] | None]):
+    """The changed lines of each changed file, by its absolute path; None for all of a file's lines."""
+
+    def reaches(self, path: str, finding: Finding) -> bool:
+        """Return whether a statement of a finding in this file has a changed line."""
+        facts = [finding.made, finding.saved, *finding.writes, finding.freed, finding.needed]
+        sites = [fact.site for fact in facts if fact is not None and fact.site is not None]
+        lines = self.get(path)
+        # A changed notebook counts as a whole, because git counts the lines of its JSON, not those of a cell.
+        if lines is None or any(site.path != path for site in sites):
+            return path in self
+        return any(
+            not lines.isdisjoint(range(site.statement_line, site.statement_end_line + 1)) for site in sites
+        )
+
+
+def changed_lines(commit: str) -> ChangedLines:
+    """Return what has changed since the working tree's branch left the branch of a commit.
+
+    Untracked files are changed as a whole.
+
+    Raises:
+        UsageError: This is no repository, or git knows no such commit.
+    """
+    root = _git("rev-parse", "--show-toplevel").rstrip("\n")
+    # Not the commit itself: what its branch changed meanwhile is no change of this one.
+    base = _git("merge-base", commit, "HEAD").strip()
+    changed = ChangedLines()
+    diff = _git(
+        "-c", "core.quotePath=off", "diff", "--unified=0", "--no-color", "--no-ext-diff", "--no-prefix", base
+    )  # fmt: skip
+    for path, line, count in _hunks(diff):
+        lines = changed.setdefault(os.path.join(root, path), set())
+        assert lines is not None, "a diff names lines"
+        lines.update(range(line, line + count))
+    # `git diff` leaves out what was never added.
+    new = _git("-C", root, "ls-files", "-z", "--others", "--exclude-standard")
+    changed.update({os.path.join(root, path): None for path in new.split("\0") if path})
+    return changed
+
+
+def _hunks(diff: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the path, the first line and the number of lines of each hunk in a diff without context."""
+    path = ""
+    for line in diff.splitlines():
+        if line.startswith("+++ "):
+            path = line[4:].rstrip("\t")
+        elif match := _HUNK.match(line):
+            yield path, int(match[1]), int(match[2] or 1)
+
+
+def _git(*words: str) -> str:
+    """Return what git prints."""
+    try:
+        done = subprocess.run(
+            ["git", *words], capture_output=True, encoding="utf-8", errors="surrogateescape"
+        )
+    except OSError as error:
+        raise UsageError(f"--since needs git, which can't be started: {error.strerror}") from None
+    if done.returncode != 0:
+        reason = (done.stderr.strip().splitlines() or ["it gives no reason"])[-1]
+        raise UsageError(f"--since can't compare: {reason}", "Name a branch or a commit that is there.")
+    return done.stdout
