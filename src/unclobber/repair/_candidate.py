@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..model import Finding, Interpretation
-from ..torch_internals import compat
 
 AS_WRITTEN: Interpretation = "as written"
 NOT_RECORDED: Interpretation = "with the write not recorded"
@@ -31,9 +30,14 @@ def interpretation_of(finding: Finding) -> Interpretation | None:
     """
     if finding.variant == "unmarked":
         return WRITTEN_BACK
-    # A module with a full backward hook that returns several tensors: tests/programs/helps.py.
-    by_hook = finding.code == "UC203" and compat.entries.MODULE_HOOK in (finding.torch_message or "")
-    return COPIED_OUTPUT if by_hook else finding.entry.interpretation
+    if finding.code == "UC203" and finding.torch_message:
+        # Imported here, because candidates for what `check` finds need no torch.
+        from ..torch_internals import compat
+
+        # A module with a full backward hook that returns several tensors: tests/programs/helps.py.
+        if compat.entries.MODULE_HOOK in finding.torch_message:
+            return COPIED_OUTPUT
+    return finding.entry.interpretation
 
 
 @dataclass(frozen=True, slots=True)
