@@ -139,6 +139,33 @@ def test_a_list_of_tensors_is_no_tensor(body):
     assert found_in(body) == []
 
 
+@pytest.mark.parametrize(("emptied", "codes"), [("del self.losses[:]", []), ("pass", ["UC301"])])
+def test_a_list_that_is_emptied(emptied, codes):
+    """What `del losses[:]` took out of a list is not used by a later round."""
+    body = f"""
+        class Agent:
+            def __init__(self, net):
+                self.net, self.losses = net, []
+                self.optimizer = torch.optim.Adam(self.net.parameters())
+            def train(self, loader):
+                for x in loader:
+                    self.losses.append(self.net(x).mean())
+                    torch.stack(self.losses).sum().backward()
+                    self.optimizer.step()
+                    {emptied}
+    """
+    assert [code for code, *_ in found_in(body)] == codes
+
+
+def test_rows_of_a_parameter_by_random_numbers_are_a_copy():
+    """What integers index is gathered, so it may be changed in place."""
+    body = """
+        w = nn.Parameter(torch.zeros(3, 4))
+        rows = w[torch.randint(3, (2,))].unsqueeze_(-1)
+    """
+    assert found_in(body) == []
+
+
 def test_a_parameter_is_used_where_it_is_read():
     """A weight that each round reads anew is not overwritten by the last round's step."""
     loop = """

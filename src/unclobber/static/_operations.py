@@ -20,6 +20,7 @@ _FLOATS = frozenset(
     {"div", "true_divide", "mean", "std", "var", "softmax", "float", "to", "type", "double", "half"}
 )
 """Operations that make floats of integers."""
+_INTEGER_NUMBERS = frozenset({"randint", "randint_like", "randperm"})
 _TELLING = frozenset({"dim", "other", "weight", "value", "src", "mask", "index", "rounding_mode", "axis"})
 """Names of arguments that distinguish overloads of an operation."""
 
@@ -61,7 +62,8 @@ def operation(
     if plain in table.makes_no_history:
         if keywords.get("requires_grad", PLAIN).data == Constant(True):
             return replace(run.tensor(Grad.YES), leaf=Leaf.LEAF, made=run.span(node))
-        return replace(run.tensor(Grad.NO), origin=_made_in(state, run.span(node)))
+        integer = plain in _INTEGER_NUMBERS
+        return replace(run.tensor(Grad.NO), origin=_made_in(state, run.span(node)), integer=integer)
     if plain in table.makes_integers and not in_place:
         return replace(run.tensor(Grad.NO), integer=True)
     overloads = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)

@@ -116,9 +116,15 @@ def _assert(run: FileRun, node: ast.Assert, state: FlowState) -> None:
 
 @follows(ast.Delete)
 def _delete(run: FileRun, node: ast.Delete, state: FlowState) -> None:
+    """Forget a name, or the items of a list that is emptied."""
     for target in node.targets:
-        if isinstance(target, ast.Name):
-            state.names.pop(target.id, None)
+        match target:
+            case ast.Name(id=name):
+                state.names.pop(name, None)
+            case ast.Subscript(
+                value=ast.Name() | ast.Attribute() as emptied, slice=ast.Slice(None, None, None)
+            ):
+                bind(run, emptied, sequence(()), state)  # `del policy.saved_log_probs[:]`
 
 
 @follows(ast.Raise)
