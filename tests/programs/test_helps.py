@@ -50,6 +50,9 @@ def run(text: str, path: str, *contexts) -> tuple[Gradients, list[Finding]]:
             found = list(session.findings) if isinstance(session, unclobber.guard | unclobber.watch) else []
         except unclobber.InplaceError as error:
             found = [error.finding]
+        finally:
+            if "handle" in names:  # what is frozen keeps its hooks on torch until then
+                names["handle"].remove()
     return dict(gradients(names)), found
 
 
