@@ -115,7 +115,9 @@ def test_what_changes_from_run_to_run(last):
         "a number in stdout",
         *(f"the times in {name}" for name in ("stdout", "stderr", "`log.txt`")),
     )
-    assert proof.left_out == expected
+    # What happens to be the same in all runs, such as the second of a quick one, needs no leaving out.
+    assert "a number in stdout" in proof.left_out
+    assert set(proof.left_out) <= set(expected)
 
 
 def test_where_none_of_the_best_holds_to_its_end(last, monkeypatch):
