@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..syntax import last_name
 from ._engine import BUDGET, FileRun
 from ._index import FunctionNode, is_static, mode_of
 from ._names import holds_integers
@@ -208,9 +209,10 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
 def _mode(function: FunctionNode) -> int | None:
     """Return the mode that a function starts in, by its decorators or statements; None if by its caller's."""
     for statement in function.body:
-        # Gradients are turned on only where they were off: ElegantRL's `update_net`.
-        if isinstance(statement, ast.Expr) and "set_grad_enabled" in ast.unparse(statement):
-            return 1 if mode_of(statement.value) == 0 else None
+        match statement:
+            # Gradients are turned on only where they were off: ElegantRL's `update_net`.
+            case ast.Expr(ast.Call(func) as call) if last_name(func) == "set_grad_enabled":
+                return 1 if mode_of(call) == 0 else None
     for decorator in function.decorator_list:
         mode = mode_of(decorator)
         if mode is not None:

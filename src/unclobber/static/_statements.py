@@ -185,10 +185,10 @@ def _otherwise(node: ast.If) -> list[ast.stmt]:
     """Return the statements that run if the test fails; the last branch of ``if x == 1: … elif x == 2: …``,
     because such a chain names all cases (``adv_loss`` of SAGAN's trainer)."""
     match node.orelse:
-        case [ast.If(orelse=[]) as last] if _subject(node.test) and _subject(node.test) == _subject(
-            last.test
-        ):
-            return last.body
+        case [ast.If(orelse=[]) as last]:
+            subject = _subject(node.test)
+            if subject is not None and subject == _subject(last.test):
+                return last.body
     return node.orelse
 
 
