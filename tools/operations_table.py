@@ -321,7 +321,7 @@ def _does(name: str, arguments: tuple[Any, ...]) -> bool:
 
 # --- modules -----------------------------------------------------------------------------------------
 def modules() -> Iterator[tuple[str, Object]]:
-    """What a call of a module keeps of its input and its result; parameters and ``inplace``."""
+    """What a call of a module keeps of its input and its result, and whether it has parameters."""
     seen: dict[str, list[Object]] = {}
     for info in module_db:
         cls = info.module_cls
@@ -342,7 +342,6 @@ def modules() -> Iterator[tuple[str, Object]]:
             if runs:
                 seen[name] = runs
     for name, runs in seen.items():
-        signature = list(inspect.signature(getattr(torch.nn, name).__init__).parameters)[1:]
         yield (
             name,
             _entry(
@@ -350,7 +349,6 @@ def modules() -> Iterator[tuple[str, Object]]:
                 result=_often(run["result"] for run in runs),
                 others=_often(run["others"] for run in runs),
                 parameters=any(run["parameters"] for run in runs),
-                inplace=signature.index("inplace") + 1 if "inplace" in signature else 0,
             ),
         )
 

@@ -93,7 +93,7 @@ class _SecondBackward:
         read."""
         reader = _reader(self.live_frames)
         if reader is not None:
-            return freed.freed_function(reader, () if self.call is None else self.call.of_engine.roots)
+            return freed.freed_function(reader, () if self.call is None else self.call.of_engine.starts)
         variables = (value for frame in self.frames for value in frame.f_locals.values())
         held = (value for value in variables if is_a(value, torch.Tensor))
         return None if self.call is None else freed.first_freed(self.call, held)
@@ -105,7 +105,7 @@ class _SecondBackward:
         earlier = [
             mark
             for node in nodes
-            if call is not None and node is not None and (mark := freed.latest_before(node, call)) is not None
+            if call is not None and (mark := freed.latest_before(node, call)) is not None
         ]
         return earlier[-1] if earlier else None
 

@@ -51,7 +51,7 @@ def first_freed(call: BackwardCall, tensors: Iterable[torch.Tensor] = ()) -> Fre
     Returns:
         None if no node is freed, or the graph is too large.
     """
-    starts = [node for node in call.of_engine.starts if node is not None]
+    starts = call.of_engine.starts
     again = any(latest_before(node, call) is not None for node in starts)
     every = compat.graph.reachable(starts)
     if every is None:
@@ -151,10 +151,9 @@ def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
     return mark if mark is not None and mark.nth < call.nth and not mark.keeps_graph else None
 
 
-def freed_function(ctx: Any, roots: Sequence[Any]) -> FreedNode:
+def freed_function(ctx: Any, starts: Sequence[Any]) -> FreedNode:
     """Return the custom Function whose own ``backward`` failed to read ``ctx.saved_tensors``, as a freed
     node: tests/programs/UC301/custom_function.py."""
-    starts = [node for node in map(compat.graph.node_of, roots) if node is not None]
     came_from: dict[int, Any] = {}
     todo = list(starts)
     seen = {id(node) for node in todo}

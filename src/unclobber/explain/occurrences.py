@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 
 from ..model import Finding, Save, Write, or_default
-from ..observe.hooks import backward_calls, conflicts
+from ..observe.hooks import conflicts
 from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
 from ..source import Stack, frame_key, of_program, resolve, user_place
@@ -279,12 +279,9 @@ def _by_itself(conflict: conflicts.HarmfulOperation, session: SessionView) -> Oc
     code, variant, stack = conflict.code, conflict.variant, conflict.stack
 
     def make() -> Finding:
-        """Describe the operation, what it reads, and the backward that is running; judge it by its rule."""
+        """Describe the operation and what it reads; judge it by its rule."""
         read = resolve(stack, attrgetter("right_side"))
-        during = None if backward_calls.current() is None else need.running(None, session.backwards_before)
-        finding: Finding = rule_of(code, variant).judge_operation(
-            write.by(conflict.operation, stack), read, during
-        )
+        finding: Finding = rule_of(code, variant).judge_operation(write.by(conflict.operation, stack), read)
         return finding
 
     def bare_fact() -> str | None:

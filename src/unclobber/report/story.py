@@ -39,12 +39,7 @@ def offending_write(finding: Finding) -> Write | None:
 
 def offending(finding: Finding) -> Site | None:
     """Return the line to name first: the write, for a freed graph the second backward; None if unknown."""
-    if write := offending_write(finding):
-        return write.site
-    for place in (finding.needed, finding.saved):
-        if place and place.site:
-            return place.site
-    return None
+    return next(iter(finding.blamed), None)
 
 
 def offending_place(finding: Finding, shown: list[FindingPlace]) -> FindingPlace | None:

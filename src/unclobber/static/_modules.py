@@ -150,9 +150,8 @@ def make_module(
         if kind == "Sequential" and exact and parts:
             _check_chain(run, parts, node)
         return Value("module", grad=Grad.NO, data=ModuleData(kind, False, parts, span))
-    facts = torch_table().modules.get(kind)
-    at = facts.inplace if facts is not None else 0
-    given = keywords.get("inplace") or (values[at - 1] if 0 < at <= len(values) else None)
+    at = torch_table().inplace.get(kind)
+    given = keywords.get("inplace") or (values[at] if at is not None and at < len(values) else None)
     inplace = given is not None and given.data == Constant(True)
     return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), span))
 

@@ -47,8 +47,6 @@ class ModuleFacts:
     others: str = ""
     parameters: bool = False
     """Whether it has any."""
-    inplace: int = 0
-    """Position of ``inplace`` among the constructor's arguments, 1-based; 0 if there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,8 @@ class EngineCall:
 
     @property
     def starts(self) -> list[Any]:
-        """The nodes of the roots; None for a leaf."""
-        return list(map(compat.graph.node_of, self.roots))
+        """The nodes of the roots that are no leaves."""
+        return [node for node in map(compat.graph.node_of, self.roots) if node is not None]
 
     def graph(self) -> dict[int, Any] | None:
         """Return all nodes that the call can come to, by id; None if the graph is too large to look at."""

@@ -11,23 +11,23 @@ import ast
 from ...model import Finding, Help, Need, Site, Write
 from ...syntax import parse
 
-BARE_FACT = "a tensor is overwritten by an operation that still reads the old values"
+_EVENT = "is overwritten by an operation that still reads the old values"
+BARE_FACT = f"a tensor {_EVENT}"
 
 
-def judge_operation(write: Write, read: Site | None, during: Need | None) -> Finding:
+def judge_operation(write: Write, read: Site | None) -> Finding:
     """Return the finding for ``write``, whose result differed from the one with its inputs read first.
 
     Args:
         write: The write of the operation.
         read: The place where it reads, as exactly as is known.
-        during: The backward that is running; None outside of one.
     """
     what = f"`{write.expression}`" if write.expression else "a tensor"
     cloned = None if write.site is None else _cloned(write.site.statement)
     return Finding(
         code="UC102",
         variant="self-overlap",
-        message=f"{what} is overwritten by an operation that still reads the old values",
+        message=f"{what} {_EVENT}",
         writes=(write,),
         needed=Need(read),
         fixes=(Help.READ_A_COPY.fix(cloned),),
