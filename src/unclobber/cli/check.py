@@ -28,8 +28,6 @@ from ._terminal import COMMAND
 @click.command(
     context_settings=COMMAND,
     epilog="""
-    Example: unclobber check --since origin/main src
-
     Exit code: 0 nothing found, 1 findings, 2 wrong use or a fault of unclobber itself.
 
     What is found without running anything is a companion of `unclobber run` and never stands for it: it can't
