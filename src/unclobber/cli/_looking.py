@@ -132,11 +132,12 @@ def _stale(checked_files: Sequence[CheckedFile], options: CheckOptions) -> Itera
     """Yield a sentence for each comment that suppresses nothing, whichever rules and codes are chosen."""
     from ..static import check_file
 
-    commented = [file for file in checked_files if file.commented]
     # An editor checks at each key, and a branch is not to blame for comments on lines that it left alone.
     if options.stdin is not None or options.since is not None:
         return
-    every = [finding for file in commented for finding in check_file(file.path, all_rules=True).findings]
+    commented = [file for file in checked_files if file.commented]
+    whole = commented if options.all_rules else [check_file(f.path, all_rules=True) for f in commented]
+    every = [finding for file in whole for finding in file.findings]
     paths = [path for file in commented for path in file.commented]
     yield from unused(paths, every, "in this check (a run may have one)")
 

@@ -18,8 +18,7 @@ class ChangedLines(dict[str, set[int] | None]):
 
     def reaches(self, path: str, finding: Finding) -> bool:
         """Return whether a statement of a finding in this file has a changed line."""
-        facts = [finding.made, finding.saved, *finding.writes, finding.freed, finding.needed]
-        sites = [fact.site for fact in facts if fact is not None and fact.site is not None]
+        sites = [fact.site for fact in finding.facts if fact.site is not None]
         lines = self.get(path)
         # A changed notebook counts as a whole, because git counts the lines of its JSON, not those of a cell.
         if lines is None or any(site.path != path for site in sites):

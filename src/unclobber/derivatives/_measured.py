@@ -21,7 +21,7 @@ from torch.autograd.graph import increment_version
 from ..torch_internals import compat
 from ._example_calls import CALLS, ExampleCall
 from ._shape_only import reads_shape_alone
-from ._small_runs import PackedMemory, memory_of, nodes_of, packing, tensors_in
+from ._small_runs import PackedMemory, memory_of, nodes_of, packing
 from ._variant import Overwrite
 from ._words import listed
 from .torch_table import by_node
@@ -104,7 +104,7 @@ class _SmallRun:
         self._wanted = [tensor for tensor in (*own, *self.inputs.get(PARAMETERS, ())) if tensor.requires_grad]
         before = set(nodes_of(own))
         namespace = {"torch": torch, "F": torch.nn.functional, "nn": torch.nn, **names}
-        outputs = tensors_in(_result(expression, namespace))
+        outputs = compat.compilers.tensors_in(_result(expression, namespace))
         self.outputs = self._named(outputs, example.results)
         # Computed before any write, because a view needs its node again after one.
         self._total = sum((output.sum() for output in outputs if output.requires_grad), torch.zeros(()))

@@ -23,10 +23,6 @@ def packing() -> saved_tensors_hooks:
     return saved_tensors_hooks(PackedMemory, compat.kept.recognizable(lambda kept: kept.tensor))
 
 
-def tensors_in(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in compat.compilers.tree_leaves(tree) if isinstance(leaf, Tensor)]
-
-
 def nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
     """Return all backward nodes that lead to the outputs."""
     return list(compat.graph.nodes_below(map(compat.graph.renewed_grad_fn, outputs)))

@@ -26,7 +26,7 @@ from torch.autograd.graph import increment_version
 from ..syntax import out_of_place, torch_table
 from ..torch_internals import compat
 from ._rule import Rule, SavedRole
-from ._small_runs import PackedMemory, memory_of, nodes_of, packing, tensors_in
+from ._small_runs import PackedMemory, memory_of, nodes_of, packing
 from .rules import resolve
 from .torch_table import by_node, in_place_row
 
@@ -128,7 +128,8 @@ Pick = frozenset[int] | None
 
 
 def _picks(sample: Any) -> list[Pick]:
-    count = sum(leaf.requires_grad for leaf in tensors_in((sample.input, sample.args, sample.kwargs)))
+    given = compat.compilers.tensors_in((sample.input, sample.args, sample.kwargs))
+    count = sum(tensor.requires_grad for tensor in given)
     if count < 2 or count > _MOST_LEAVES:
         return [None]
     return [None, *(frozenset({position}) for position in range(count))]
@@ -139,7 +140,7 @@ def _compare(op: Any, sample: Any, pick: Pick, *, in_place: bool) -> tuple[int, 
     run = _inputs(sample, pick)
     call: Callable[..., Any] = op.inplace_variant if in_place else op
     with packing():
-        outputs = tensors_in(call(run.first, *run.args, **run.kwargs))
+        outputs = compat.compilers.tensors_in(call(run.first, *run.args, **run.kwargs))
     nodes = [node for node in nodes_of(outputs) if node not in run.own]
     tried = 0
     wrong = [disagreement for node in nodes for disagreement in _keeps(node)]
@@ -295,7 +296,7 @@ def _overwrite(op: Any, sample: Any, pick: Pick, node: Any) -> tuple[int, list[D
 def _refused(op: Any, sample: Any, pick: Pick, *, output: bool, outputs_of: Rule) -> bool | None:
     """Return whether backward is refused; None if that can't be decided."""
     run = _inputs(sample, pick)
-    outputs = tensors_in(op(run.first, *run.args, **run.kwargs))
+    outputs = compat.compilers.tensors_in(op(run.first, *run.args, **run.kwargs))
     memory = {memory_of(tensor) for tensor in run.tensors}
     if len(outputs) != len(outputs_of.returns):
         return None

@@ -36,7 +36,6 @@ from ._trace import (
     Storage,
     Trace,
     Value,
-    tensors_in,
 )
 
 
@@ -182,7 +181,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         backward = self._depth > 0
         stack = of_program()
         module, call = self.module, self.call
-        inputs = tensors_in((args, kwargs))
+        inputs = compat.compilers.tensors_in((args, kwargs))
         reads = []
         for tensor in inputs:
             storage = self._seen(tensor)
@@ -209,7 +208,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             raise
         trace.failed = None
         made: list[int] = []
-        outputs = tensors_in(out)
+        outputs = compat.compilers.tensors_in(out)
         for tensor in outputs:
             self._made(tensor, made, stack, module, str(func), backward, differentiable)
         name, _, overload = func.name().rpartition("::")[2].partition(".")
@@ -299,7 +298,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             value = (
                 kwargs.get(which) if isinstance(which, str) else args[which] if which < len(args) else None
             )
-            for tensor in tensors_in(value):
+            for tensor in compat.compilers.tensors_in(value):
                 storage = self._seen(tensor)
                 if storage is not None:
                     numbers.append(storage.number)
@@ -424,7 +423,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
     def _values(self, given: Any) -> tuple[Value, ...]:
         """Return the tensors of a call that have strided memory."""
         values = []
-        for tensor in tensors_in(given):
+        for tensor in compat.compilers.tensors_in(given):
             key = compat.tensors.storage_key_or_none(tensor)
             if key is not None:
                 storage = self._live.get(key) or self._add(key, tensor, "input", made=False)
@@ -496,7 +495,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             for leaf in leaves:
                 if leaf.grad is not None:
                     trace.results += self._copies([leaf.grad])
-            trace.results += self._copies(tensors_in(gradients))
+            trace.results += self._copies(compat.compilers.tensors_in(gradients))
             trace.buffers += self._copies(self._buffers())
         self._finish()
         self.give_back()

@@ -7,10 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
-from torch import Tensor
-
 from ..source import Stack
-from ..torch_internals import compat
 from ._facts import Kind
 from ._names import HeldName
 
@@ -29,11 +26,6 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return groups
-
-
-def tensors_in(tree: Any) -> list[Tensor]:
-    """Return the tensors among a call's arguments or results, in their order."""
-    return [leaf for leaf in compat.compilers.tree_leaves(tree) if isinstance(leaf, Tensor)]
 
 
 class KnowsModule(Protocol):

@@ -143,8 +143,13 @@ class Finding:
             place: Returns a place as the caller compares it: by its line, or only by its words, which edits
                 of other lines leave as they are.
         """
+        return (self.code, *(place(fact.site) for fact in self.facts))
+
+    @property
+    def facts(self) -> tuple[Save | Write | Need, ...]:
+        """All that is known of its places, in the order of events."""
         facts = (self.made, self.saved, *self.writes, self.freed, self.needed)
-        return (self.code, *(place(fact.site) for fact in facts if fact is not None))
+        return tuple(fact for fact in facts if fact is not None)
 
     @property
     def entry(self) -> Code:

@@ -88,8 +88,9 @@ class Run:
         whole = job.to_end and self.ended in (Ended.FINISHED, Ended.ERROR)
         end_state = self._state_at_end(generators) if whole else None
         self._record(end_state)
-        ran = replace(ran, times=() if end_state is None else end_state.times)
-        self._answer(replace(ran, comparison=self._comparison(), at_end=self._compared(end_state)), "")
+        times = () if end_state is None else end_state.times
+        comparison, at_end = self._comparison(), self._compared(end_state)
+        self._answer(replace(ran, times=times, comparison=comparison, at_end=at_end), "")
 
     def _failed(self, failure: BaseException) -> None:
         """Record how the program's exception ended the run."""

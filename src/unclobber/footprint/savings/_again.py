@@ -15,7 +15,6 @@ from ...source import of_program
 from ...torch_internals import compat
 from .. import _places
 from .._recorder import MemoryRecorder
-from .._trace import tensors_in
 from ._calls import Site
 from ._option import Dropped
 from ._sites import SitesMode
@@ -35,7 +34,7 @@ class _Made:
 
     @property
     def given(self) -> list[Tensor]:
-        return tensors_in(self.arguments)
+        return compat.compilers.tensors_in(self.arguments)
 
 
 @dataclass
@@ -122,7 +121,7 @@ class KeepLess(SitesMode):
     def _note(self, func: Any, arguments: Any, out: Tensor) -> None:
         """Note how `out` was made. Results on an argument's storage are left out."""
         key = compat.tensors.storage_key_or_none(out)
-        tensors = tensors_in(arguments)
+        tensors = compat.compilers.tensors_in(arguments)
         # A result on an argument's storage is a view or a write, which a second call would not undo.
         if key is None or key in [compat.tensors.storage_key_or_none(tensor) for tensor in tensors]:
             return

@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor
 
 from ...torch_internals import compat
-from .._trace import tensors_in
 from ._calls import Site
 from ._sites import SitesMode
 
@@ -22,7 +21,7 @@ class NarrowMode(SitesMode):
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call, narrowed if it is at one of the sites and an operand is differentiable."""
         if site is not None:
-            tensors = tensors_in((args, kwargs))
+            tensors = compat.compilers.tensors_in((args, kwargs))
             narrow = [tensor for tensor in tensors if tensor.requires_grad]
             if narrow:
                 return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...torch_internals import compat
 from .._recorder import MemoryRecorder
-from .._trace import grouped, tensors_in
+from .._trace import grouped
 from ._calls import Call, Site
 from ._option import Release
 from ._sites import SitesMode
@@ -42,7 +42,7 @@ class ReleaseMode(SitesMode):
         """Run a call, collect tensors to release, and release those for which it is the last reader."""
         call = None if site is None else self._counted(site)
         out = func(*args, **kwargs)
-        results = tensors_in(out)
+        results = compat.compilers.tensors_in(out)
         if call is not None and call in self._made:
             for tensor in results:
                 key = compat.tensors.storage_key_or_none(tensor)

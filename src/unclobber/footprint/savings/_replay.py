@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...torch_internals import compat
-from .._trace import Operand, tensors_in
+from .._trace import Operand
 from ._regions import Section
 
 _TOLERANCE = 1e-8
@@ -65,7 +65,7 @@ class Replay:
             if operation.name in _SIZED:
                 args = (args[0], [self._size(size) for size in args[1]], *args[2:])
             out = operation.kernel(*args, **kwargs)
-            outputs = tensors_in(out)
+            outputs = compat.compilers.tensors_in(out)
             known.update(zip((result.value for result in operation.results), outputs, strict=True))
         if not isinstance(out, Tensor) or out.dtype != torch.float64:
             raise ValueError("the part has no single result")

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from ...torch_internals import compat
 from .._recorder import MemoryRecorder
-from .._trace import tensors_in
 from ._calls import Site
 from ._formulas import Formula
 from ._sites import SitesMode
@@ -58,7 +57,7 @@ class FormulaMode(SitesMode):
         if len(formula.sites) == 1:
             self.replaced += 1
             return formula.new(*args, **kwargs)
-        tensors = tensors_in((args, kwargs))
+        tensors = compat.compilers.tensors_in((args, kwargs))
         held = self._inputs.setdefault(id(formula), {})
         for slot, (site, position) in enumerate(formula.takes):
             if site == at:

@@ -29,6 +29,11 @@ def tree_leaves(tree: Any) -> list[Any]:
     return list(_pytree.tree_leaves(tree))
 
 
+def tensors_in(tree: Any) -> list[torch.Tensor]:
+    """Return the tensors among a call's arguments or results, in their order."""
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
 _DYNAMO = "torch._dynamo"
 _CALLS_COMPILED = ("__compiled_fn_", "__resume_at_")
 """Prefixes of the global names that Dynamo's code objects use (torch/_dynamo/output_graph.py,
