@@ -1,6 +1,9 @@
 """``unclobber build-native``: what is compiled, which core runs, and what is said where none can be."""
 
+import functools
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -70,7 +73,7 @@ def test_which_core_runs(cache, monkeypatch):
     file.parent.mkdir(parents=True)
     file.write_bytes(b"no library")
     assert core.choice() == (file, "")
-    loaded = core.loaded.__wrapped__()
+    loaded = core._load_once.__wrapped__()
     assert loaded.module is None
     assert loaded.why_not.startswith("loading it failed (ImportError")
     monkeypatch.setenv(core.SWITCH, "0")
@@ -152,3 +155,22 @@ def test_the_sources_are_in_the_package():
         "frames.h",
     } <= names
     assert all(Path(source).is_relative_to(Path(place.__file__).parent) for source in place.sources())
+
+
+def test_threads_load_one_module(monkeypatch):
+    """Several threads enter the process's first context at the same time."""
+    loads = []
+
+    def slowly():
+        loads.append(None)
+        time.sleep(0.05)
+        return core.Choice(None, "a test")
+
+    monkeypatch.setattr(core, "choice", slowly)
+    monkeypatch.setattr(core, "_load_once", functools.cache(core._load_once.__wrapped__))
+    threads = [threading.Thread(target=core.loaded) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(loads) == 1

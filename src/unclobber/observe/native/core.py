@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import threading
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -68,10 +69,19 @@ class Loaded(NamedTuple):
     why_not: str
 
 
-# Cached, because a second module would register kernels and an engine next to those of the first.
-@functools.cache
+_loading = threading.RLock()
+
+
 def loaded() -> Loaded:
     """Return the native core, or the reason why the Python core runs."""
+    # A second module would register kernels and an engine next to those of the first, and `functools.cache`
+    # runs the function in each thread that calls it before it has returned once.
+    with _loading:
+        return _load_once()
+
+
+@functools.cache
+def _load_once() -> Loaded:
     from .selftest import why_it_fails
 
     file, why_not = choice()
