@@ -24,7 +24,6 @@ from ._candidate import CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, interpretat
 from ._job import Against, CommandLine, Ended, HeldBy, Ran
 from ._probes import WriteStatement
 from ._trial import Trial
-from .fixers._sites import sites
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from .project import Project
 from .proof import Runner
@@ -132,7 +131,7 @@ class Search:
             return Proved(finding, tuple(proved), offered, self._tried)
         return Unproved(
             finding,
-            stopped or self._reason(finding, unproved, project),
+            stopped or self._reason(unproved),
             offered + tuple(unproved[:2]),
             self._tried,
         )
@@ -337,7 +336,7 @@ class Search:
         self._held = reference.ran.held
         return self._trial.why_not_steady(reference, started)
 
-    def _reason(self, finding: Finding, unproved: list[Repair], project: Project) -> str:
+    def _reason(self, unproved: list[Repair]) -> str:
         """Return the reason why nothing was proved, as a clause."""
         if self._rejected:
             only = "" if len(self._rejected) == 1 else f" (and {len(self._rejected) - 1} more like it)"
@@ -345,9 +344,7 @@ class Search:
         if unproved:
             return "a cure runs clean, but there is nothing to compare its gradients with"
         if not self._tried:
-            places = sites(*finding.writes, finding.saved, finding.needed)
-            closed = project.not_edited(site.path for site in places)
-            return closed or "no cure knows what to do at these places"
+            return "no cure knows what to do at these places"
         reference = next(iter(self._trial.references.values()), None)
         if reference is not None and reference.ran.backwards < self._trial.until:
             return f"the program as it is could not be run for comparison ({reference.ran.problem})"
