@@ -75,7 +75,7 @@ class Source:
         """Return the simple statement at a line (and 1-based column); None if there isn't exactly one."""
         covering = [small for small in self.smalls if small.lineno <= line <= _end_line(small)]
         if column is not None:
-            at = self._starts[line - 1] + column - 1
+            at = self.at(line, column)
             covering = [small for small in covering if self.start(small) <= at < self.end(small)]
         return covering[0] if len(covering) == 1 else None
 
@@ -95,8 +95,7 @@ class Source:
 
     def expressions(self, site: Site) -> list[ast.expr]:
         """Return all expressions inside a site's span, outermost first."""
-        first = self._starts[site.line - 1] + site.column - 1
-        last = self._starts[site.end_line - 1] + site.end_column - 1
+        first, last = self.at(site.line, site.column), self.at(site.end_line, site.end_column)
         inside = [
             node
             for node in self.nodes
@@ -196,6 +195,10 @@ class Source:
             column = len(text[:column].decode("utf-8", "surrogatepass"))
         return self._starts[line - 1] + column
 
+    def at(self, line: int, column: int) -> int:
+        """Return the offset of a line and a column as a ``Site`` counts them; the text's end beyond it."""
+        return self._starts[min(line, len(self._starts)) - 1] + column - 1
+
     def start(self, node: ast.AST) -> int:
         """Return the offset of a node's first character."""
         at: Any = node
@@ -271,10 +274,6 @@ class Source:
         code = self.code(node)
         enclosed = self.span(node)[0] < self.start(node)
         return code if isinstance(node, ATOMS) or enclosed else f"({code})"
-
-    def with_statement(self, old: ast.AST, code: str) -> str:
-        """Return the text with one simple statement replaced by another."""
-        return self.replaced({old: code})
 
     def inserted(
         self, small: ast.AST, before: tuple[str, ...] = (), after: tuple[str, ...] = ()

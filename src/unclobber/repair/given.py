@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..model import SpanEdit
 from ._candidate import AS_WRITTEN
-from ._job import Against, CommandLine
+from ._job import CommandLine
 from ._text import Change, spliced
 from ._trial import Trial
 from .outcome import Proof
@@ -95,7 +95,7 @@ class Prover:
         reference = self._reference
         if reference.ran.backwards < self._trial.until:
             return f"the script as it is could not be run for comparison ({reference.ran.problem})"
-        ran = self._trial.changed(texts, reference, Against(reference.file))
+        ran = self._trial.changed(texts, reference)
         if ran.finding is not None or not ran.ended.well:
             return f"with it the script fails ({ran.problem})"
         return self._trial.proof(ran, reference)

@@ -58,10 +58,10 @@ def rewrites(
     if not all(map(is_place, parts)) or not any(read_later(source, statement, part) for part in parts):
         return
     is_shared, name = held_elsewhere(source, statement, target), source.code(target)
-    yield source.with_statement(statement, f"{name} = {value}"), name, is_shared
+    yield source.replaced({statement: f"{name} = {value}"}), name, is_shared
     if keep_dtype and is_place(target):
         whole = f"({value})" if isinstance(statement, ast.AugAssign) else value
-        yield source.with_statement(statement, f"{name} = {whole}.to({name}.dtype)"), name, is_shared
+        yield source.replaced({statement: f"{name} = {whole}.to({name}.dtype)"}), name, is_shared
 
 
 def _inside(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, bool]]:

@@ -36,7 +36,7 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.Subs
         return
     if isinstance(target, ast.Subscript) and _is_element(target) and value is not None:
         new = f"{source.code(target)} = {value}"
-        yield source.with_statement(statement, new), target, "put a new tensor in the place of `{}`"
+        yield source.replaced({statement: new}), target, "put a new tensor in the place of `{}`"
     for part in _elements_below(target):
         code = source.code(part)
         text = source.inserted(statement, before=(f"{code} = {code}.clone()",))

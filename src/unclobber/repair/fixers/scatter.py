@@ -67,7 +67,7 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.expr
     x = source.code(target.value)
     for form, code in _forms(source, target, x, value, is_number):
         if "\n" not in code:
-            yield source.with_statement(statement, f"{x} = {code}"), target.value, form
+            yield source.replaced({statement: f"{x} = {code}"}), target.value, form
 
 
 def _part(statement: ast.AST) -> ast.Subscript | None:
