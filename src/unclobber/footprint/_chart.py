@@ -149,7 +149,7 @@ def _moment_text(report: MemoryReport, moment: LiveBytes) -> str:
     phase = "forward" if moment.tick <= report.backward_began else "backward"
     place = "" if moment.place is None else f", {short(report.places[moment.place])}"
     parts = [f"{size(getattr(moment, sort))} {label}" for sort, label in _SORTS if getattr(moment, sort)]
-    return f"Operation {moment.tick}, {phase}{place}: {', '.join(parts) or 'nothing of this step'}."
+    return f"{phase.capitalize()}{place}: {', '.join(parts) or 'nothing of this step'}."
 
 
 def _steps(
