@@ -22,7 +22,12 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     line = timeline(trace)
     # What was alive when an allocation failed is the question, even if more had been alive before.
     peak = trace.tick if trace.failed is not None and trace.failed.wanted else line.peak()
-    kept = _kept(trace, peak)
+    # A save of an earlier step is no memory of this one, unless it is alive still.
+    saves = grouped((s for s in trace.saves if trace.end(s) >= trace.began), lambda save: save.storage)
+    storages = [_kept_storage(trace.storages[n], members, trace, peak) for n, members in saves.items()]
+    kept = tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
+    # A storage is charged to its first save, like `_lines` does.
+    charged = [members[0] for members, s in zip(saves.values(), storages, strict=True) if _counts(s)]
     places: dict[Location, int] = {}
     moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))
     # No candidate is a value that the program would still have read, which a recording cut off doesn't show.
@@ -42,7 +47,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
         peak=_peak(line, peak, trace, kept, places, began),
         kept=kept,
         by_line=_lines(kept),
-        by_module=_modules.totals(trace, peak),
+        by_module=_modules.totals(trace, charged),
         timeline=moments,
         places=tuple(places),
         gradients=tuple(_gradients(trace, began)),
@@ -56,15 +61,6 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
 
 
 # --- what is kept ------------------------------------------------------------------------------------
-def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
-    """Return the storages that saves kept in the recorded step, largest first."""
-    # A save of an earlier step is no memory of this one, unless it is alive still.
-    alive = [save for save in trace.saves if trace.end(save) >= trace.began]
-    by_storage = grouped(alive, lambda save: save.storage)
-    storages = [_kept_storage(trace.storages[n], saves, trace, peak) for n, saves in by_storage.items()]
-    return tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
-
-
 def _kept_storage(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int) -> KeptStorage:
     """Return the facts on one kept storage. Ticks count from the start of forward."""
     return KeptStorage(
@@ -100,6 +96,11 @@ def _role(save: PackedSave) -> Role:
     )
 
 
+def _counts(storage: KeptStorage) -> bool:
+    """Return whether a line and a module are charged for a storage."""
+    return storage.at_peak and storage.kind == "activation"
+
+
 def _plain(operation: str) -> str:
     """Return an operation's name without its overload: ``add`` for ``add.Tensor``."""
     return operation.partition(".")[0]
@@ -110,7 +111,7 @@ def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
     first save."""
     groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
     for position, storage in enumerate(kept):
-        if storage.at_peak and storage.kind == "activation":
+        if _counts(storage):
             place = storage.roles[0].place
             # Saves without a known line share one row.
             key = ("?",) if place is None else (place.path, place.line)
