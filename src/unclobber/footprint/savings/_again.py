@@ -15,7 +15,7 @@ from ...source import of_program
 from ...torch_internals import compat
 from .. import _places
 from .._recorder import MemoryRecorder
-from ._calls import Site
+from .._trace import Site
 from ._option import Dropped
 from ._sites import SitesMode
 

@@ -62,7 +62,6 @@ class SecondForward:
         """Index the recording by storage, and estimate the work of each operation."""
         self._trace = trace
         self._saves = trace.saves_of
-        self._last_read = trace.last_reads
         # From shapes and not from the clock, because proposals must not depend on the machine's load.
         self._work = [arithmetic(operation) for operation in trace.operations]
         self._whole = sum(self._work[operation.tick - 1] for operation in trace.forward)
@@ -104,7 +103,7 @@ class SecondForward:
             last = max((self._trace.end(save) for save in saves), default=0)
             # Memory that a name holds, or that is read after the module's end, stays alive anyway.
             held = storage.died is None or storage.died > max(last, call.end)
-            if own and not held and self._last_read.get(number, 0) <= call.end < window:
+            if own and not held and self._trace.last_read(number) <= call.end < window:
                 yield number, call.end + 1, min(window, last), storage.bytes
 
     def _held(self, came_in: Iterable[int], window: int) -> Iterable[Span]:

@@ -11,7 +11,6 @@ from .._facts import Change
 from .._names import HeldName
 from .._timeline import BytesOverTime
 from .._trace import Storage, Trace, modules_of
-from ._calls import ForwardCalls
 from ._option import Option, Release, Span
 
 
@@ -33,7 +32,6 @@ class _Group:
 def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
     """Yield a change for each variable; for memory without a known variable, one for the line that made
     it."""
-    calls = ForwardCalls(trace)
     groups: list[_Group] = []
     unnamed: dict[tuple[object, ...], list[Storage]] = {}
     for storage in _idle(trace, line):
@@ -53,7 +51,7 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
                 )
         groups.append(group)
     for group in groups:
-        yield _by_name(trace, calls, group)
+        yield _by_name(trace, group)
     kept = trace.kept_spans
     for storages in unnamed.values():
         yield _by_place(trace, storages, graph=any(storage.number in kept for storage in storages))
@@ -75,11 +73,11 @@ def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
             yield storage
 
 
-def _by_name(trace: Trace, calls: ForwardCalls, group: _Group) -> Option:
+def _by_name(trace: Trace, group: _Group) -> Option:
     """Return the change for variables that hold memory, or keep a graph that does."""
     names = listing(list(group.variables), limit=3)
     numbers = list(dict.fromkeys(holder.storage for holder in group.holders))
-    releases = [_release(calls, number, group.graph) for number in numbers]
+    releases = [_release(trace, number, group.graph) for number in numbers]
     whole = tuple(release for release in releases if release is not None)
     several = f" ({plural(len(numbers), 'tensor')})" if len(numbers) > 1 else ""
     is_, it, keeps = ("is", "it", "keeps") if len(group.variables) == 1 else ("are", "them", "keep")
@@ -116,11 +114,11 @@ def _without(variables: dict[str, bool]) -> str:
     return f"{', and '.join(advice)} before backward{unless}"
 
 
-def _release(calls: ForwardCalls, number: int, graph: bool) -> Release | None:
+def _release(trace: Trace, number: int, graph: bool) -> Release | None:
     """Return how a run lets go of a tensor after its last read; None if no recorded call made it."""
-    made = calls.of(calls.maker.get(number))
-    reader = calls.reader.get(number)
-    after = made if reader is None else calls.of(reader)
+    made = trace.site_call(trace.maker.get(number))
+    reader = trace.last_reader.get(number)
+    after = made if reader is None else trace.site_call(reader)
     return None if made is None or after is None else Release(made, after, graph)
 
 

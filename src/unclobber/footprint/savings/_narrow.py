@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from ...torch_internals import compat
-from ._calls import Site
+from .._trace import Site
 from ._sites import SitesMode
 
 

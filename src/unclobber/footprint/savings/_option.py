@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from .._facts import Change
 from .._inplace import highest
 from .._timeline import BytesOverTime
-from .._trace import Named
-from ._calls import Call, Site
+from .._trace import Named, Site, SiteCall
 
 if TYPE_CHECKING:
     from ._formulas import Formula
@@ -32,8 +31,8 @@ class Dropped:
 class Release:
     """A tensor whose name gives it up in a run."""
 
-    made: Call
-    after: Call
+    made: SiteCall
+    after: SiteCall
     """The last call that reads it."""
     graph: bool
     """Whether only its graph is given up, and the value stays."""

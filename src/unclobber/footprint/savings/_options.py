@@ -62,20 +62,19 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
         after = {
             number: part.operations[-1].tick
             for part in formula.parts
-            for operation in part.operations
-            for number in operation.makes
+            for number in part.inner & trace.saves_of.keys()
         }
         spans = tuple(
             (number, after[number] + 1, trace.end(trace.storages[number]), trace.storages[number].bytes)
-            for number in sorted(formula.freed(trace))
+            for number in sorted(after)
         )
         count = len({operation.outer for operation in formula.parts[0].operations})
         change = Change(
             sort="formula",
             title=f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs",
             write=_spelled(formula),
-            place=_places.place(formula.stack),
-            modules=_modules(formula),
+            place=_places.place(formula.results[0].stack),
+            modules=modules_of(formula.results),
             times=len(formula.parts),
             edits=_edits.of_formula(formula),
         )
@@ -102,8 +101,8 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
             sort="mask",
             title="dropout on the CPU keeps its mask as numbers, on CUDA in one byte an element",
             write=_spelled(formula),
-            place=_places.place(formula.stack),
-            modules=_modules(formula),
+            place=_places.place(formula.results[0].stack),
+            modules=modules_of(formula.results),
             times=len(formula.parts),
         )
         yield Option(change, spans, formulas=(formula,))
@@ -163,7 +162,3 @@ def _spelled(formula: Formula) -> str:
     if "norm" in formula.name:
         names = ("x", "weight", "bias", "")
     return formula.call.format(*names)
-
-
-def _modules(formula: Formula) -> tuple[str, ...]:
-    return modules_of(part.operations[-1] for part in formula.parts)

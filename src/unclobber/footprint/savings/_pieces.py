@@ -102,7 +102,6 @@ class _Handover:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._last_read = trace.last_reads
 
     def goes_on(self, before: ModuleCall, call: ModuleCall) -> bool:
         """Return whether a module runs right after another, on its result, which no other code reads."""
@@ -114,6 +113,6 @@ class _Handover:
         read = {number for operation in second for number in operation.reads} - made
         seen = {number for operation in first for number in operation.reads}
         others = {n for n in read - given - seen if self._trace.storages[n].kind not in LASTING}
-        later = [number for number in given if self._last_read.get(number, 0) > call.end]
+        later = [number for number in given if self._trace.last_read(number) > call.end]
         # Tensors that both modules read don't break a row: a mask, the rotation of positions.
         return bool(read & given) and not others and not [n for n in later if n not in seen]

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from ...torch_internals import compat
 from .._recorder import MemoryRecorder
-from .._trace import grouped
-from ._calls import Call, Site
+from .._trace import Site, SiteCall, grouped
 from ._option import Release
 from ._sites import SitesMode
 
@@ -58,7 +57,7 @@ class ReleaseMode(SitesMode):
             self._give_up(self._after[call])
         return out
 
-    def _counted(self, site: Site) -> Call:
+    def _counted(self, site: Site) -> SiteCall:
         self._counts[site] = self._counts.get(site, 0) + 1
         return site, self._counts[site]
 

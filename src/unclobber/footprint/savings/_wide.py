@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from .. import _places
 from .._facts import Change
-from .._trace import Operand, Operation, Trace, modules_of
-from ._calls import ForwardCalls, Site
+from .._trace import Operand, Operation, Site, Trace, modules_of
 from ._option import Option, Span
 from ._regions import operands
 
@@ -17,12 +16,11 @@ _CONVERSIONS = frozenset({"to", "double", "type", "type_as"})
 
 def widened(trace: Trace) -> Iterable[Option]:
     """Yield a change for each place at which float64 begins; each is tried alone, with all that follows."""
-    calls = ForwardCalls(trace)
     groups: dict[Site, list[tuple[Operation, Operand]]] = {}
     for operation in trace.forward:
         if not operation.results or operation.outer is None:
             continue
-        call, narrow = calls.of(operation), _narrow(operation)
+        call, narrow = trace.site_call(operation), _narrow(operation)
         if call is not None and narrow is not None and operation.results[0].dtype == _WIDE:
             groups.setdefault(call[0], []).append((operation, narrow))
     spans = tuple(_spans(trace)) if groups else ()
@@ -60,8 +58,7 @@ def _spans(trace: Trace) -> Iterable[Span]:
         for result in operation.results
         if result.dtype == _WIDE
     }
-    kept = trace.kept_spans
     for number in sorted(wide):
         storage = trace.storages[number]
-        if storage.kind == "activation" and number in kept:
+        if storage.kind == "activation" and number in trace.kept_spans:
             yield number, storage.born, trace.end(storage), storage.bytes // 2
