@@ -16,12 +16,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
+from .._facts import Edits
 from .._modules import pattern
 from .._trace import ModuleCall, Named, Operation, Trace, grouped
 from . import _edits
 from ._option import Span
 from ._regions import VIEWS, operands
-from ._rows import Edits, Rerun, RowRunner, rows_below
+from ._rows import Rerun, RowRunner, rows_below
 
 
 def groups(trace: Trace) -> list[Rerun]:

@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from .. import _places
-from .._facts import Change, Sort
+from .._facts import Sort
 from .._timeline import LASTING
-from .._trace import Operand, Operation, Site, Storage, Trace, modules_of
+from .._trace import Operand, Operation, Site, Storage, Trace
 from . import _edits
-from ._option import Option, Span
+from ._option import Option, Span, change_of
 from ._regions import POINTWISE, VIEWS, operands
 
 _COPIES = frozenset({"_to_copy", "clone"})
@@ -47,19 +46,10 @@ def copies(trace: Trace) -> Iterable[Option]:
     for sites, chains in groups.items():
         first = chains[0]
         sort, title, write = _words(first)
-        maker = trace.inside_function[first.calls[0]][-1]
-        converts = trace.inside_function[first.calls[-1]][-1]
         # Only a single conversion is one expression, which an edit can leave out.
         plain = sort in ("mask", "twice") and len(first.calls) == 1
-        change = Change(
-            sort=sort,
-            title=title,
-            write=write,
-            place=_places.place(maker.stack),
-            modules=modules_of(chain.kept for chain in chains),
-            times=len(chains),
-            edits=_edits.of_conversion(converts.stack) if plain else (),
-        )
+        edits = _edits.of_conversion(first.kept.stack) if plain else ()
+        change = change_of([chain.kept for chain in chains], sort, title, write, edits)
         yield Option(change, tuple(span for chain in chains for span in chain.spans), again=sites)
 
 

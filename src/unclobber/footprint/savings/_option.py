@@ -5,42 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from .._facts import Change
+from ...source import Stack
+from .. import _places
+from .._facts import Change, Edits, Sort
 from .._inplace import highest
 from .._timeline import BytesOverTime
-from .._trace import Named, Site, SiteCall
+from .._trace import KnowsModule, Named, Site, modules_of
 
 if TYPE_CHECKING:
     from ._formulas import Formula
+    from ._held import Release
 
 Span = tuple[int, int, int, int]
 """Storage, first tick, last tick, bytes."""
 
 
-@dataclass(frozen=True)
-class Dropped:
-    """Saves that are not kept, identified by line and shape."""
-
-    place: tuple[object, ...]
-    shape: tuple[int, ...]
+SavesAt = tuple[tuple[object, ...], tuple[int, ...]]
+"""Line and shape of saves."""
 
 
-@dataclass(frozen=True)
-class Release:
-    """A tensor whose name gives it up in a run."""
-
-    made: SiteCall
-    after: SiteCall
-    """The last call that reads it."""
-    graph: bool
-    """Whether only its graph is given up, and the value stays."""
-
-
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Option:
-    """A change with everything that a run with it needs."""
+    """A change with everything that a run with it needs; equal to no other."""
 
     change: Change
     spans: tuple[Span, ...]
@@ -53,7 +41,8 @@ class Option:
     """Calls whose results are computed again from their arguments instead of kept."""
     same: tuple[Site, ...] = ()
     """Calls whose equal results are kept once."""
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[SavesAt, ...] = ()
+    """Saves that are not kept."""
     narrow: tuple[Site, ...] = ()
     """Calls that get no wider floating-point numbers than their differentiable operand has."""
     releases: tuple[Release, ...] = ()
@@ -75,6 +64,19 @@ class Option:
             for a in mine
             for b in theirs
         )
+
+
+class Placed(KnowsModule, Protocol):
+    """A record with the stack of its line."""
+
+    @property
+    def stack(self) -> Stack: ...
+
+
+def change_of(members: Sequence[Placed], sort: Sort, title: str, write: str, edits: Edits = ()) -> Change:
+    """Return the change that concerns these records, at the line of the first."""
+    place = _places.place(members[0].stack)
+    return Change(sort, title, write, place, modules_of(members), len(members), edits=edits)
 
 
 def saved_for_work(option: Option) -> tuple[float, float]:

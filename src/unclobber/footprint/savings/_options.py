@@ -9,13 +9,13 @@ from ...model.text import plural
 from .. import _places
 from .._facts import Change, MemoryReport
 from .._timeline import BytesOverTime, timeline
-from .._trace import Trace, grouped, modules_of
+from .._trace import Trace, grouped
 from . import _checkpoints, _edits, _formulas
 from ._cache import caches
 from ._copies import copies
 from ._formulas import Formula
 from ._held import held
-from ._option import Option, fall, front, saved_for_work, step_bytes
+from ._option import Option, change_of, fall, front, saved_for_work, step_bytes
 from ._pieces import pieces
 from ._twice import computed_twice
 from ._unneeded import unneeded
@@ -44,12 +44,11 @@ def options(trace: Trace, report: MemoryReport) -> list[Option]:
     if trace.complete:
         # Before its end it isn't known what backward reads.
         candidates += [*unneeded(trace), *held(trace, line)]
-    worthwhile = []
     for option in candidates:
-        # Pieces and in-place changes bring a prediction of their own.
+        # Checkpoints and in-place changes bring a prediction of their own.
         drop = option.change.predicted or fall(line, option.spans)
-        if drop > _LEAST * step:
-            worthwhile.append(replace(option, change=replace(option.change, predicted=drop)))
+        option.change = replace(option.change, predicted=drop)
+    worthwhile = [option for option in candidates if option.change.predicted > _LEAST * step]
     return sorted(worthwhile, key=lambda option: (-option.change.predicted, option.change.recomputed))
 
 
@@ -69,15 +68,9 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
             for number in sorted(after)
         )
         count = len({operation.outer for operation in formula.parts[0].operations})
-        change = Change(
-            sort="formula",
-            title=f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs",
-            write=_spelled(formula),
-            place=_places.place(formula.results[0].stack),
-            modules=modules_of(formula.results),
-            times=len(formula.parts),
-            edits=_edits.of_formula(formula),
-        )
+        title = f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs"
+        edits = _edits.of_formula(formula)
+        change = change_of(formula.results, "formula", title, _spelled(formula), edits)
         yield Option(change, spans, formulas=(formula,))
 
 
@@ -97,14 +90,8 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
             for number in sorted(numbers)
             for since, until in held.get(number, ())
         )
-        change = Change(
-            sort="mask",
-            title="dropout on the CPU keeps its mask as numbers, on CUDA in one byte an element",
-            write=_spelled(formula),
-            place=_places.place(formula.results[0].stack),
-            modules=modules_of(formula.results),
-            times=len(formula.parts),
-        )
+        title = "dropout on the CPU keeps its mask as numbers, on CUDA in one byte an element"
+        change = change_of(formula.results, "mask", title, _spelled(formula))
         yield Option(change, spans, formulas=(formula,))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...model import SpanEdit
+from .._facts import Edits
 from .._trace import ModuleCall, Named
-
-Edits = tuple[tuple[SpanEdit, ...], ...]
-"""Alternative source edits that make one change, the likeliest first."""
 
 
 @dataclass(frozen=True)
@@ -83,17 +79,14 @@ class RowRunner:
 
     def _all(self, *args: Any, **kwargs: Any) -> Any:
         """Run the whole row; backward runs it once more."""
-        with self._all_run():
-            result = self._forward(*args, **kwargs)
-            for module in self._modules[1:]:
-                result = module(_given_on(result), *args[1:], **kwargs)
-            return result
-
-    @contextlib.contextmanager
-    def _all_run(self) -> Iterator[None]:
         self._inside, before = True, self._inside
         try:
-            yield
+            result = self._forward(*args, **kwargs)
+            for module in self._modules[1:]:
+                # A block may return a tuple whose first element is the next module's input.
+                given = result if isinstance(result, Tensor) else result[0]
+                result = module(given, *args[1:], **kwargs)
+            return result
         finally:
             self._inside = before
 
@@ -104,11 +97,6 @@ class RowRunner:
         if module is self._modules[-1]:
             self._result = None
         return result
-
-
-def _given_on(result: Any) -> Any:
-    """Return the next module's input: a block may return a tuple whose first element it is."""
-    return result if isinstance(result, Tensor) else result[0]
 
 
 def rows_below(

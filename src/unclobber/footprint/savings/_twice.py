@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...torch_internals import compat
-from .. import _places
-from .._facts import Change
-from .._trace import Operand, Operation, Site, Trace, modules_of
-from ._option import Option, Span
+from .._trace import Operand, Operation, Site, Trace
+from ._option import Option, Span, change_of
 from ._regions import POINTWISE, PRODUCTS, REDUCTIONS
 
 _SURE = POINTWISE | REDUCTIONS | PRODUCTS | {"addmm", "convolution", "native_layer_norm"}
@@ -34,15 +32,12 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
         if spans:
             groups.setdefault((here[0], there[0]), []).append((second, spans))
     for (here_, there_), members in groups.items():
-        operation = members[0][0]
-        name = operation.name.strip("_")
-        change = Change(
-            sort="twice",
-            title=f"{name} of the same tensors is computed a second time, and kept twice",
-            write="compute it once, and use the result in both places",
-            place=_places.place(operation.stack),
-            modules=modules_of(second for second, _ in members),
-            times=len(members),
+        name = members[0][0].name.strip("_")
+        change = change_of(
+            [second for second, _ in members],
+            "twice",
+            f"{name} of the same tensors is computed a second time, and kept twice",
+            "compute it once, and use the result in both places",
         )
         yield Option(change, tuple(s for _, spans in members for s in spans), same=(here_, there_))
 
