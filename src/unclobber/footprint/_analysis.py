@@ -70,7 +70,7 @@ def _kept_storage(storage: Storage, saves: list[PackedSave], trace: Trace, peak:
         shape=saves[0].shape,
         roles=tuple(_role(save) for save in saves),
         made_at=_places.place(storage.stack) if storage.made and storage.stack else None,
-        made_by=_plain(storage.operation) if storage.made else storage.name,
+        made_by=storage.operation if storage.made else storage.name,
         since=max(min(save.tick for save in saves), storage.born) - trace.start,
         until=max(trace.end(save) for save in saves) - trace.start,
         needed=any(save.needed is not None for save in saves),
@@ -99,11 +99,6 @@ def _role(save: PackedSave) -> Role:
 def _counts(storage: KeptStorage) -> bool:
     """Return whether a line and a module are charged for a storage."""
     return storage.at_peak and storage.kind == "activation"
-
-
-def _plain(operation: str) -> str:
-    """Return an operation's name without its overload: ``add`` for ``add.Tensor``."""
-    return operation.partition(".")[0]
 
 
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
@@ -193,7 +188,7 @@ def _gradients(trace: Trace, began: int) -> Iterable[GradientLife]:
             yield GradientLife(
                 bytes=storage.bytes,
                 place=_places.place(storage.stack),
-                operation=_plain(storage.operation),
+                operation=storage.operation,
                 born=storage.born - trace.start,
                 freed=None if storage.died is None else storage.died - trace.start,
                 leaf=(storage.name or "a leaf") if storage.kind == "gradient" else None,

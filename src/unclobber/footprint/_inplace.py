@@ -175,7 +175,7 @@ class _InPlaceCalls:
             return None
         # a + b is b + a, so either operand may take the result (test_in_place.py,
         # test_either_operand_of_a_sum).
-        either = operation.name == "add" and operation.unit_alpha
+        either = operation.name == "add" and operation.arguments[1].get("alpha", 1) == 1
         for position, operand in enumerate(operation.operands[: 2 if either else 1]):
             if self._free(operation, position, keeps_old=in_place.keeps("self") is not None):
                 old = self._trace.storages[operand.storage]

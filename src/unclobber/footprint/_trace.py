@@ -133,11 +133,8 @@ class Operation:
     call: int | None
     backward: bool
     reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    makes: tuple[int, ...]
-    operands: tuple[Operand, ...] = ()
-    output: Operand | None = None
-    unit_alpha: bool = True
+    writes: tuple[int, ...] = ()
+    makes: tuple[int, ...] = ()
     function: str | None = None
     """The called torch function whose result is this operation's result."""
     in_place_requested: bool = True
@@ -149,6 +146,18 @@ class Operation:
     arguments: Any = None
     """Its arguments with an `Operand` for each tensor, for forward only."""
     results: tuple[Operand, ...] = ()
+    """Its results that have strided memory, for forward only."""
+
+    @property
+    def output(self) -> Operand | None:
+        """Its result, if it has one alone."""
+        return self.results[0] if len(self.results) == 1 else None
+
+    @property
+    def operands(self) -> list[Operand]:
+        """The tensors among its positional arguments."""
+        args, _ = self.arguments or ((), {})
+        return [argument for argument in args if isinstance(argument, Operand)]
 
 
 @dataclass(slots=True)
