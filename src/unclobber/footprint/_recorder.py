@@ -265,7 +265,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
         """Return the storages that an operation writes, by its schema."""
-        given = {**dict(enumerate(args)), **kwargs}
+        given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         written = [given.get(which) for which in compat.dispatcher.written_arguments(func)]
         storages = map(self._seen, compat.compilers.tensors_in(written))
         return tuple(storage.number for storage in storages if storage is not None)
