@@ -82,6 +82,7 @@ def loaded() -> Loaded:
 
 @functools.cache
 def _load_once() -> Loaded:
+    """Load the core and run its self-test, in the first call of the process."""
     from .selftest import why_it_fails
 
     file, why_not = choice()
