@@ -10,7 +10,7 @@ from ..derivatives import by_node, why
 from . import _inplace, _modules, _places
 from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, Peak, Role
 from ._shown import StepMemory
-from ._timeline import LASTING, BytesOverTime, timeline
+from ._timeline import LASTING, BytesOverTime
 from ._trace import PackedSave, Storage, Trace, grouped
 
 _POINTS = 600
@@ -19,9 +19,8 @@ _POINTS = 600
 
 def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> StepMemory:
     """Return the report of a trace: which line keeps what, for how long and why."""
-    line = timeline(trace)
     # What was alive when an allocation failed is the question, even if more had been alive before.
-    peak = trace.tick if trace.failed is not None and trace.failed.wanted else line.peak()
+    peak = trace.tick if trace.failed is not None and trace.failed.wanted else trace.bytes.peak()
     # A save of an earlier step is no memory of this one, unless it is alive still.
     saves = grouped((s for s in trace.saves if trace.end(s) >= trace.began), lambda save: save.storage)
     storages = [_kept_storage(trace.storages[n], members, trace, peak) for n, members in saves.items()]
@@ -29,10 +28,11 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
     # A storage is charged to its first save, like `_lines` does.
     charged = [members[0] for members, s in zip(saves.values(), storages, strict=True) if _counts(s)]
     places: dict[Location, int] = {}
-    moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))
+    moments = tuple(_moment(tick, trace, places) for tick in _shown(trace.bytes, peak))
     # No candidate is a value that the program would still have read, which a recording cut off doesn't show.
-    gains = ((), (), 0) if trace.ended_early else _inplace.gains(trace, line)
+    gains = ((), (), 0) if trace.ended_early else _inplace.gains(trace)
     in_place, candidates, together = gains
+    live = trace.bytes.at(peak)
     # Without a backward, the whole step is forward.
     began = trace.tick if trace.backward_began is None else trace.backward_began
     return StepMemory(
@@ -44,7 +44,7 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
         operations=trace.tick - trace.start,
         backward_began=began - trace.start,
         ended=trace.tick - trace.start,
-        peak=_peak(line, peak, trace, kept, places, began),
+        peak=_peak(peak, trace, kept, places, began),
         kept=kept,
         by_line=_lines(kept),
         by_module=_modules.totals(trace, charged),
@@ -54,8 +54,8 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
         in_place=in_place,
         candidates=candidates,
         together=together,
-        peak_activations=line.activations[peak - line.first],
-        peak_kept=max(line.kept),
+        peak_activations=live[0] + live[1],
+        peak_kept=max(trace.bytes.kept),
         ended_early=trace.ended_early,
     )
 
@@ -129,23 +129,15 @@ def _distinct(texts: Iterable[str | None]) -> tuple[str, ...]:
 
 
 # --- over time ---------------------------------------------------------------------------------------
-def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location, int]) -> LiveBytes:
+def _moment(tick: int, trace: Trace, places: dict[Location, int]) -> LiveBytes:
     """Return the live bytes at a tick. Its place is a position in `places`, which grows by new ones."""
-    at = tick - line.first
     place = None
     # Tick 0 is the time before the first operation, which no line ran.
     if 0 < tick <= len(trace.operations):
         place = _places.place(trace.operations[tick - 1].stack)
-    return LiveBytes(
-        tick - trace.start,
-        line.kept[at],
-        line.other[at],
-        line.gradients[at],
-        line.temporaries[at],
-        line.lasting[at],
-        # Positions, because a report has hundreds of moments at few lines.
-        None if place is None else places.setdefault(place, len(places)),
-    )
+    # Positions, because a report has hundreds of moments at few lines.
+    position = None if place is None else places.setdefault(place, len(places))
+    return LiveBytes(tick - trace.start, *trace.bytes.at(tick), position)
 
 
 def _shown(line: BytesOverTime, peak: int) -> list[int]:
@@ -163,18 +155,13 @@ def _shown(line: BytesOverTime, peak: int) -> list[int]:
 
 
 def _peak(
-    line: BytesOverTime,
-    tick: int,
-    trace: Trace,
-    kept: tuple[KeptStorage, ...],
-    places: dict[Location, int],
-    began: int,
+    tick: int, trace: Trace, kept: tuple[KeptStorage, ...], places: dict[Location, int], began: int
 ) -> Peak | None:
     """Return the facts on the tick with the most live bytes; None if nothing ran."""
     if not trace.operations:
         return None
     return Peak(
-        moment=_moment(line, tick, trace, places),
+        moment=_moment(tick, trace, places),
         phase="forward" if tick <= began else "backward",
         operation=trace.operations[tick - 1].name if tick else "",
         saved_lasting=sum(storage.bytes for storage in kept if storage.kind in LASTING and storage.at_peak),

@@ -8,18 +8,15 @@ keeps a copy of the old one, or the old one dies at once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..derivatives import Rule, by_operation, in_place_row
 from . import _places
 from ._facts import InPlaceCandidate, InPlaceUse
 from ._functions import in_place_form
-from ._timeline import BytesOverTime
+from ._timeline import BytesOverTime, Span
 from ._trace import Operand, Operation, PackedSave, Trace, grouped, modules_of
-
-Span = tuple[int, int, int]
-"""First tick, last tick, bytes."""
 
 
 @dataclass(frozen=True)
@@ -39,50 +36,25 @@ class _Chance:
         return (*_places.key(operation.stack), operation.module, operation.function, self.operand)
 
 
-def gains(
-    trace: Trace, line: BytesOverTime
-) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
+def gains(trace: Trace) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
     """Return the program's in-place operations, the possible ones, and the drop of the peak with all of
     these at once."""
-    totals = line.totals
     search = _InPlaceCalls(trace)
-
-    def peak_with(spans: Iterable[Span], sign: int) -> int:
-        return highest(totals, line.first, spans, sign=sign)
-
     used = grouped(search.used(), lambda use: (*_places.key(use[0].stack), use[0].name))
     chances = search.chances()
     merged = grouped(chances, lambda chance: (*_places.key(chance.operation.stack), chance.key[-2:]))
-    candidates = [_candidate(members, max(totals), peak_with) for members in merged.values()]
+    candidates = [_candidate(members, trace.bytes) for members in merged.values()]
     candidates.sort(key=lambda candidate: (-candidate.peak_drop, -candidate.bytes))
-    together = max(totals) - peak_with([chance.span for chance in chances], -1)
-    return (
-        tuple(_use(members, max(totals), peak_with) for members in used.values()),
-        tuple(candidates),
-        together,
-    )
+    together = -_rise(trace.bytes, [chance.span for chance in chances], -1)
+    return tuple(_use(members, trace.bytes) for members in used.values()), tuple(candidates), together
 
 
-def highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: int) -> int:
-    """Return the peak with ``sign`` times the spans' bytes added."""
-    # Differences at the spans' ends, added up once, because there is a span for each call.
-    change = [0] * (len(totals) + 1)
-    for since, until, size in spans:
-        start, end = max(since - first, 0), min(until - first, len(totals) - 1)
-        if start <= end:
-            change[start] += sign * size
-            change[end + 1] -= sign * size
-    highest = running = 0
-    for total, step in zip(totals, change, strict=False):
-        running += step
-        highest = max(highest, total + running)
-    return highest
+def _rise(line: BytesOverTime, spans: Iterable[Span], sign: int) -> int:
+    """Return the bytes by which the peak rises with ``sign`` times the spans' bytes."""
+    return line.highest(line.totals, spans, sign=sign) - max(line.totals)
 
 
-_PeakWith = Callable[[Iterable[Span], int], int]
-
-
-def _use(members: list[tuple[Operation, Span, str]], peak: int, peak_with: _PeakWith) -> InPlaceUse:
+def _use(members: list[tuple[Operation, Span, str]], line: BytesOverTime) -> InPlaceUse:
     """Return the facts on the in-place operations of one line."""
     first, _, reason = members[0]
     spans = [span for _, span, _ in members]
@@ -90,13 +62,13 @@ def _use(members: list[tuple[Operation, Span, str]], peak: int, peak_with: _Peak
         place=_places.place(first.stack),
         operation=first.name,
         times=len(members),
-        bytes=sum(size for _, _, size in spans),
-        peak_saved=max(0, peak_with(spans, 1) - peak),
+        bytes=sum(size for *_, size in spans),
+        peak_saved=max(0, _rise(line, spans, 1)),
         reason=reason,
     )
 
 
-def _candidate(chances: list[_Chance], peak: int, peak_with: _PeakWith) -> InPlaceCandidate:
+def _candidate(chances: list[_Chance], line: BytesOverTime) -> InPlaceCandidate:
     """Return the candidate of one line, in all the modules that run it."""
     first = chances[0].operation
     spans = [chance.span for chance in chances]
@@ -106,8 +78,8 @@ def _candidate(chances: list[_Chance], peak: int, peak_with: _PeakWith) -> InPla
         operand="self" if chances[0].operand == 0 else "other",
         modules=modules_of(chance.operation for chance in chances),
         times=len(chances),
-        bytes=sum(size for _, _, size in spans),
-        peak_drop=peak - peak_with(spans, -1),
+        bytes=sum(size for *_, size in spans),
+        peak_drop=-_rise(line, spans, -1),
         keys=tuple(dict.fromkeys(chance.key for chance in chances)),
     )
 
@@ -134,12 +106,22 @@ class _InPlaceCalls:
         rule = _rule(operation.name[:-1], operation.overload)
         if rule is not None and target.requires_grad:
             if (in_place_row(rule) or rule).keeps("self") is not None:
-                return (tick, tick, 0), "autograd keeps a copy of the old value"
+                return (target.storage, tick, tick, 0), "autograd keeps a copy of the old value"
             if rule.keeps("self") is not None:
                 later = [save for save in self._saves(target.storage) if save.tick >= tick]
                 end = max(map(self._trace.end, later), default=tick)
-                return (tick, end, target.bytes), "out of place, backward would keep the old value too"
-        return (tick, tick, target.bytes), "out of place, both values live during this operation only"
+                return (
+                    target.storage,
+                    tick,
+                    end,
+                    target.bytes,
+                ), "out of place, backward would keep the old value too"
+        return (
+            target.storage,
+            tick,
+            tick,
+            target.bytes,
+        ), "out of place, both values live during this operation only"
 
     # --- those that could be -------------------------------------------------------------------------
     def chances(self) -> list[_Chance]:
@@ -180,7 +162,8 @@ class _InPlaceCalls:
             if self._free(operation, position, keeps_old=in_place.keeps("self") is not None):
                 old = self._trace.storages[operand.storage]
                 if old.number not in taken:
-                    return _Chance(operation, position, (operation.tick, self._trace.end(old), old.bytes))
+                    span = (old.number, operation.tick, self._trace.end(old), old.bytes)
+                    return _Chance(operation, position, span)
         return None
 
     def _free(self, operation: Operation, position: int, *, keeps_old: bool) -> bool:

@@ -12,6 +12,7 @@ from ..source import Stack
 from . import _places
 from ._facts import Kind
 from ._names import HeldName
+from ._timeline import BytesOverTime, timeline
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -254,6 +255,11 @@ class Trace:
     def end(self, life: Storage | PackedSave) -> int:
         """Return the last tick at which a storage or a save was alive."""
         return self.tick if life.died is None else life.died
+
+    @cached_property
+    def bytes(self) -> BytesOverTime:
+        """The live bytes of every kind at every tick."""
+        return timeline(self)
 
     @cached_property
     def saves_of(self) -> dict[int, list[PackedSave]]:

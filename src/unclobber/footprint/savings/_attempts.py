@@ -16,14 +16,13 @@ from ...agreement import difference, rounding
 from ...torch_internals.engine import EngineCall, engine
 from .._facts import InPlaceCandidate, Tried, TriedInPlace
 from .._recorder import EnoughError, MemoryRecorder
-from .._timeline import timeline
 from .._trace import Item, Trace
 from ._again import KeepLess
 from ._cache import NoCache
-from ._checkpoints import Checkpointer
 from ._held import ReleaseMode
 from ._in_place import InPlaceMode, Key
-from ._option import Option, step_bytes
+from ._option import Option
+from ._rows import Checkpointer
 from ._sites import SitesMode
 from ._substitute import FormulaMode
 from ._wide import NarrowMode
@@ -50,7 +49,7 @@ class Attempts:
         self._restore = restore
         self.before = before
         self._step = step
-        self.peak_before = step_peak(before)
+        self.peak_before = max(before.bytes.step)
         self._known: dict[tuple[Option, ...], Tried] = {}
 
     @cached_property
@@ -96,7 +95,7 @@ class Attempts:
         rounded = sum(0 < d <= rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
         return {
             "peak_before": self.peak_before,
-            "peak_after": step_peak(after),
+            "peak_after": max(after.bytes.step),
             # In the dtype of the changed run, because a change may leave a conversion to float64 out.
             "equal_loss": all(difference(a.to(b.dtype), b) <= rounding(b) for a, b in losses),
             "gradients": len(gradients),
@@ -183,11 +182,6 @@ def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
     if len(before) != len(after):
         return abs(len(before) - len(after))
     return sum(difference(a, b) > rounding(a) for a, b in zip(before, after, strict=True))
-
-
-def step_peak(trace: Trace) -> int:
-    """Return the largest number of bytes of the step alone."""
-    return max(step_bytes(timeline(trace)), default=0)
 
 
 class StepClock:

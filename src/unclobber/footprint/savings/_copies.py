@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from math import prod
 
 from .._facts import Sort
-from .._timeline import LASTING
+from .._timeline import LASTING, Span
 from .._trace import Operand, Operation, Site, Storage, Trace
 from . import _edits
-from ._option import Option, Span, change_of
+from ._option import Option, change_of
 from ._regions import POINTWISE, VIEWS, operands
 
 _COPIES = frozenset({"_to_copy", "clone"})

@@ -18,9 +18,9 @@ from .. import _places
 from .._facts import Change
 from .._names import HeldName
 from .._recorder import MemoryRecorder
-from .._timeline import BytesOverTime
+from .._timeline import Span
 from .._trace import Site, SiteCall, Storage, Trace, grouped
-from ._option import Option, Span, change_of
+from ._option import Option, change_of
 from ._sites import SitesMode
 
 
@@ -50,12 +50,12 @@ class _Group:
         return {name.variable: name.variable != name.name for name in self.holders}
 
 
-def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
+def held(trace: Trace) -> Iterable[Option]:
     """Yield a change for each variable; for memory without a known variable, one for the line that made
     it."""
     groups: list[_Group] = []
     unnamed: dict[tuple[object, ...], list[Storage]] = {}
-    for storage in _idle(trace, line):
+    for storage in _idle(trace):
         graph = [name for name in trace.names if storage.number in name.keeps]
         # The graph first: giving up a value would leave the saves of its graph alive.
         holders = graph or [name for name in trace.names if name.storage == storage.number]
@@ -78,10 +78,10 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
         yield _by_place(trace, storages, graph=any(storage.number in kept for storage in storages))
 
 
-def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
+def _idle(trace: Trace) -> Iterable[Storage]:
     """Yield activations that are alive at the peak, though neither this backward nor an operation reads
     them later."""
-    peak = line.peak()
+    peak = trace.bytes.peak()
     kept = trace.kept_spans
     # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
     unread = {save.storage for save in trace.saves if save.node is not None and save.needed is None}

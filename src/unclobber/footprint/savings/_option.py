@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ...source import Stack
 from .. import _places
 from .._facts import Change, Edits, Sort
-from .._inplace import highest
-from .._timeline import BytesOverTime
+from .._timeline import Span
 from .._trace import KnowsModule, Named, Site, modules_of
 
 if TYPE_CHECKING:
     from ._formulas import Formula
     from ._held import Release
 
-Span = tuple[int, int, int, int]
-"""Storage, first tick, last tick, bytes."""
+LEAST = 0.01
+"""Share of the step's peak; changes that save less are not reported."""
 
 
 SavesAt = tuple[tuple[object, ...], tuple[int, ...]]
@@ -104,29 +103,3 @@ def front(items: Iterable[Found], worth: Callable[[Found], tuple[float, float]],
         gaps = [worth(a)[0] - worth(b)[0] for a, b in pairwise(best)]
         del best[1 + min(range(len(gaps) - 1), key=gaps.__getitem__)]
     return best
-
-
-def step_bytes(line: BytesOverTime) -> list[int]:
-    """Return the bytes of the step alone at each tick: the total minus parameters, buffers and inputs."""
-    return [total - lasting for total, lasting in zip(line.totals, line.lasting, strict=True)]
-
-
-def fall(line: BytesOverTime, spans: Sequence[Span], totals: Sequence[int] | None = None) -> int:
-    """Return the bytes by which the step's peak falls without some spans.
-
-    Args:
-        line: The live bytes of the recording.
-        spans: Memory that would not be alive.
-        totals: ``step_bytes`` of the line, if the caller has them.
-    """
-    totals = step_bytes(line) if totals is None else totals
-    merged: list[tuple[int, int, int]] = []
-    last = -1
-    for storage, since, until, size in sorted(set(spans)):
-        # Two changes may spare the same memory, which counts once.
-        if storage == last and since <= merged[-1][1] + 1 and size * merged[-1][2] > 0:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], until), size)
-        else:
-            merged.append((since, until, size))
-        last = storage
-    return max(totals) - highest(totals, line.first, merged, sign=-1)

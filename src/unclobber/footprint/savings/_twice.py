@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...torch_internals import compat
+from .._timeline import Span
 from .._trace import Operand, Operation, Site, Trace
-from ._option import Option, Span, change_of
+from ._option import Option, change_of
 from ._regions import POINTWISE, PRODUCTS, REDUCTIONS
 
 _SURE = POINTWISE | REDUCTIONS | PRODUCTS | {"addmm", "convolution", "native_layer_norm"}

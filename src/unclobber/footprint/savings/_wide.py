@@ -11,8 +11,9 @@ from typing import Any
 from torch import Tensor
 
 from ...torch_internals import compat
+from .._timeline import Span
 from .._trace import Operand, Operation, Site, Trace
-from ._option import Option, Span, change_of
+from ._option import Option, change_of
 from ._regions import operands
 from ._sites import SitesMode
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from .._facts import CurvePoint, Tried
 from .._shown import StepMemory
-from .._timeline import BytesOverTime, timeline
+from .._timeline import BytesOverTime
 from .._trace import Trace
-from ._attempts import Attempts, step_peak
-from ._option import Option, fall, front, saved_for_work
+from ._attempts import Attempts
+from ._option import Option, front, saved_for_work
 from ._options import options
 
 MOST_REPORTED = 12
@@ -60,21 +60,19 @@ def _worth_reporting(candidates: Sequence[Option]) -> list[Option]:
 def _curve(trace: Trace, chosen: Sequence[Option], attempts: Attempts | None) -> tuple[CurvePoint, ...]:
     """Return up to five points, from changes that cost no time to those that cost some, each with a lower
     peak."""
-    line = timeline(trace)
-    peak = step_peak(trace)
     points: list[CurvePoint] = []
     free = tuple(option for option in chosen if option.runs and not _computes_again(option) and _good(option))
     # A single change has been tried by itself already.
     if attempts is not None and len(free) > 1:
         free = _compatible(free, attempts)
     again = [option for option in chosen if _computes_again(option) and _good(option)]
-    for members in _steps(line, free, again):
-        drop = fall(line, [span for option in members for span in option.spans])
+    for members in _steps(trace.bytes, free, again):
+        drop = trace.bytes.fall([span for option in members for span in option.spans])
         measured = None if attempts is None else attempts.run(members)
         # A set that lowers nothing, or computes something else, is no point of the curve.
         if measured is not None and (not measured.proved or measured.saved <= 0):
             continue
-        point = CurvePoint(tuple(map(chosen.index, members)), peak - drop, measured)
+        point = CurvePoint(tuple(map(chosen.index, members)), max(trace.bytes.step) - drop, measured)
         if not points or point.peak < points[-1].peak:
             points.append(point)
     return tuple(points)
@@ -112,7 +110,7 @@ def _steps(
     def worth(members: tuple[Option, ...]) -> tuple[float, float]:
         """Return the bytes that are saved together, and the work; of equal sets the smaller one is first."""
         spans = [span for option in members for span in option.spans]
-        return fall(line, spans), sum(option.change.recomputed for option in members)
+        return line.fall(spans), sum(option.change.recomputed for option in members)
 
     return front(sorted(sets, key=len), worth, _STEPS)[::-1]
 
