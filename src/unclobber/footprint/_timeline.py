@@ -56,23 +56,18 @@ class BytesOverTime:
             if start <= end:
                 change[start] += sign * size
                 change[end + 1] -= sign * size
-        return max(0, *(value + more for value, more in zip(values, accumulate(change), strict=False)))
+        return max(value + more for value, more in zip(values, accumulate(change), strict=False))
 
     def fall(self, spans: Iterable[Span]) -> int:
         """Return the bytes by which the step's peak falls without some memory."""
         merged: list[Span] = []
-        for span in sorted(set(spans)):
-            storage, since, until, size = span
+        for storage, since, until, size in sorted(set(spans)):
+            known, begin, end, bytes_ = merged[-1] if merged else (-1, 0, 0, 0)
             # Two changes may spare the same memory, which counts once.
-            if (
-                merged
-                and merged[-1][0] == storage
-                and since <= merged[-1][2] + 1
-                and size * merged[-1][3] > 0
-            ):
-                merged[-1] = (storage, merged[-1][1], max(merged[-1][2], until), size)
+            if storage == known and since <= end + 1 and size * bytes_ > 0:
+                merged[-1] = (storage, begin, max(end, until), size)
             else:
-                merged.append(span)
+                merged.append((storage, since, until, size))
         return max(self.step) - self.highest(self.step, merged, sign=-1)
 
 
