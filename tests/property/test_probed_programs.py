@@ -140,6 +140,9 @@ NAMED = {
         "a = s.exp()\na.data.neg_()\nc = a.sum()", "operations()"
     ),
     "hooks for one saved tensor under a mode of functions": named("raw_hooks((x * x).sqrt())", "functions()"),
+    "hooks for one saved tensor under a mode of operations": named(
+        "a = x.exp() * x\nraw_hooks(a)", "operations()"
+    ),
 }  # fmt: skip
 """Programs that random search once found, as small as they get, each with the name of what was seen."""
 

@@ -111,7 +111,7 @@ def _as_repaired(plain: Log, guarded: Log) -> Log:
         fields = list(mine)
         for n, (field, theirs) in enumerate(zip(mine, yours, strict=False)):
             repaired = isinstance(theirs, str) and theirs.startswith("is=?") and "memory of=[]" in theirs
-            if mine[0] in ("saved", "pack", "unpack") and isinstance(field, str) and repaired:
+            if mine[0] in ("saved", "pack", "raw pack", "unpack") and isinstance(field, str) and repaired:
                 for own in OF_ITS_OWN:
                     of_theirs = re.search(own, theirs)
                     fields[n] = fields[n] if of_theirs is None else re.sub(own, of_theirs[0], fields[n])
