@@ -108,7 +108,7 @@ def rests(monkeypatch):
 
     def ask(module, x):
         names = batch_norm._TORCHS_OWN, batch_norm._STATISTICS, batch_norm._REPLACEABLE
-        return batch_norm._can_pause(module, x, *names), native.batch_norm_rests(module, x, *names)
+        return batch_norm._can_pause(module, x, *names), native.batch_norm_can_pause(module, x, *names)
 
     with unclobber.watch():
         yield ask
@@ -151,4 +151,4 @@ def test_while_memory_is_followed_that_need_not_be_held(rests):
 def test_other_arguments_are_refused(rests):
     native = core.loaded().module
     with pytest.raises(TypeError):
-        native.batch_norm_rests(nn.BatchNorm2d(3), torch.ones(3), (), (), ())
+        native.batch_norm_can_pause(nn.BatchNorm2d(3), torch.ones(3), (), (), ())

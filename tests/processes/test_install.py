@@ -125,7 +125,7 @@ def test_the_hook_is_taken_back(installed):
 
 def test_wrong_use(installed):
     """Two modes at once, inside of a context, in another thread."""
-    with pytest.raises(unclobber.UnclobberError, match="ask install"):
+    with pytest.raises(unclobber.UnclobberError, match="give install"):
         installed(strict=True, guard=True)
     with unclobber.watch(), pytest.raises(unclobber.UnclobberError, match="not inside of"):
         installed()

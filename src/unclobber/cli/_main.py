@@ -85,7 +85,7 @@ class _Table(click.Group):
         command: click.Command = import_module(f"unclobber.cli.{cmd_name.replace('-', '_')}").command
         # every file names its function `command`, which click would show in usage lines
         command.name = cmd_name
-        # Appended once: click asks for a command several times in one process.
+        # Appended once: click gets a command several times in one process.
         example = f"Example: {COMMANDS[cmd_name].example}"
         if example not in (command.help or ""):
             command.help = f"{cleandoc(command.help or '')}\n\n{example}"

@@ -655,7 +655,7 @@ class _Named:
 def wanted_memory(error: BaseException) -> str | None:
     """Return how much memory an allocation wanted, in words; None if the error is another one.
 
-    The CPU's allocator raises a RuntimeError, which only its message tells from others.
+    The CPU's allocator raises a RuntimeError, which only its message distinguishes.
 
     Example:
         >>> wanted_memory(RuntimeError("DefaultCPUAllocator: … you tried to allocate 4096 bytes. …"))

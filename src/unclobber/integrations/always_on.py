@@ -101,7 +101,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         >>> unclobber.uninstall()
     """
     if strict and guard:
-        raise UnclobberError("strict stops at what guard repairs: ask install() for one of them")
+        raise UnclobberError("strict stops at what guard repairs: give install() one of them")
     settings = settings_here()
     guarded = (settings.guard and not strict) if guard is None else guard
     # The command's own session sees everything, and its options decide (test_install.py).

@@ -18,7 +18,7 @@ class UnclobberError(Exception):
         ...     unclobber.install(strict=True, guard=True)
         ... except unclobber.UnclobberError as error:
         ...     print(error)
-        strict stops at what guard repairs: ask install() for one of them
+        strict stops at what guard repairs: give install() one of them
     """
 
     __module__ = "unclobber"

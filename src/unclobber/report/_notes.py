@@ -50,10 +50,10 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
 
 
 def occurrences(finding: Finding) -> str:
-    """Return ``met 100 times, first by the 1st backward``."""
+    """Return ``found 100 times, first by the 1st backward``."""
     first = f", first by the {words.ordinal(finding.needed.nth)} backward" if finding.needed else ""
     by = f" by {words.plural(1 + len(finding.also), 'tensor')}" if finding.also else ""
-    return f"met {words.plural(finding.times, 'time')}{by}{first}"
+    return f"found {words.plural(finding.times, 'time')}{by}{first}"
 
 
 def _harmless(finding: Finding) -> str:

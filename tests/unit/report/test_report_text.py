@@ -227,7 +227,7 @@ def test_many_findings_end_in_a_table(golden):
 def test_how_often():
     """A finding that was met again says so; once goes without saying."""
     often = dataclasses.replace(EXAMPLES["silent"], times=100)
-    assert "= note: met 100 times, first by the 1st backward" in to_text(often)
+    assert "= note: found 100 times, first by the 1st backward" in to_text(often)
     assert "met" not in to_text(EXAMPLES["silent"])
 
 

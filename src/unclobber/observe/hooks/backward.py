@@ -72,20 +72,20 @@ class NodeNote(NamedTuple):
 class _Marker:
     """Holder of the mark of the running call; None while several threads run one, or no thread does."""
 
-    __slots__ = ("_native", "notes", "now", "told")
+    __slots__ = ("_native", "noted", "notes", "now")
 
     def __init__(self) -> None:
         """Start without a running call."""
         self.notes: NodeNotes[tuple[Stack, BackwardMark | None]] = NodeNotes()
         """Notes of ``note_of`` that the native core doesn't have."""
         self.now: BackwardMark | None = None
-        self.told: Stack | None = None
+        self.noted: Stack | None = None
         """The stack of the saves whose node was noted last."""
         self._native: Any = None
         """The native core, once it notes which backward unpacks."""
 
     def set(self, now: BackwardMark | None) -> None:
-        self.now, self.told = now, None
+        self.now, self.noted = now, None
         self.notes.forget_oldest()
         started_at.forget_oldest()
         if self._native is not None:

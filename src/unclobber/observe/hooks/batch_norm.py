@@ -78,7 +78,7 @@ def _looking_away(original: Callable[..., Any]) -> Callable[..., Any]:
             # Each call of a layer runs this, so the core's copy is taken if there is one
             # (test_of_each_module compares both).
             native = running.native
-            pauses = python_pauses if native is None else native.batch_norm_rests
+            pauses = python_pauses if native is None else native.batch_norm_can_pause
             if pauses(self, input, torchs_own, statistics, replaceable) and functional.batch_norm is computes:
                 ignore()
                 try:

@@ -15,6 +15,7 @@ from ...torch_internals.patches import Patches
 from ..native import core
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, ViewWrites
 from . import (
+    autocast,
     batch_norm,
     checkpoint,
     fallback,
@@ -150,7 +151,7 @@ class Installation:
             undispatched.install(patches, self._clients)
             batch_norm.install(patches)
             # These see conflicts that no saved tensor shows.
-            for stage in (write_log, functions, gradients, module_hooks, checkpoint):
+            for stage in (write_log, functions, gradients, module_hooks, checkpoint, autocast):
                 stage.install(patches)
             patches.while_active(lambda: self.view_writes.forget)
         except BaseException:

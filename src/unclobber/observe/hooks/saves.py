@@ -468,8 +468,8 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
         stack = saved.stack
         # A node unpacks several tensors in a row, which share one stack object (`_make_pack`): note it once
         # (test_every_node_of_a_line_is_told, test_nodes_without_python_below).
-        if stack is not marker.told:
-            marker.told = stack or None  # threads of the engine share the empty one
+        if stack is not marker.noted:
+            marker.noted = stack or None  # threads of the engine share the empty one
             node = current_node()
             if node is not None:  # as `notes.put` does; each node would pay for the call
                 notes.newer[node_key(node)] = (stack, marker.now)

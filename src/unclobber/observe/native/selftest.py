@@ -25,7 +25,7 @@ class _StandInLedger:
 
 class _StandInMarker:
     now = "now"
-    told: Any = None
+    noted: Any = None
 
 
 def why_it_fails(module: Any) -> str | None:
@@ -70,7 +70,7 @@ def _exercise(module: Any) -> str | None:
     if x.grad is None or x.grad.tolist() != [8.0, 8.0]:
         return "a gradient is wrong"
     if (node, (needed[0].stack, "now")) not in notes:
-        return "a node was not told who asked"
+        return "a node has no note of its backward"
     return None
 
 
@@ -115,7 +115,7 @@ def _unpushed(module: Any) -> str | None:
         if x.grad is None or x.grad.tolist() != [8.0, 8.0]:
             return "a gradient is wrong"
         if module.note_of(node) != (needed[0].stack, "now"):
-            return "a node was not told who asked"
+            return "a node has no note of its backward"
         if len(queue) != 0 or queue.died != 3:
             return "saves outlive their graph"
         return None

@@ -53,7 +53,7 @@ bool is_torchs(PyObject* self, PyObject* input, PyObject* classes, PyObject* sta
 
 }  // namespace
 
-PyObject* rests(PyObject*, PyObject* arguments) {
+PyObject* can_pause(PyObject*, PyObject* arguments) {
   PyObject *self, *input, *classes, *statistics, *replaceable;
   if (!PyArg_ParseTuple(arguments, "OOO!O!O!", &self, &input, &PyFrozenSet_Type, &classes, &PyTuple_Type, &statistics,
                         &PyFrozenSet_Type, &replaceable)) {

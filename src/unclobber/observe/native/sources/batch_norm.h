@@ -4,7 +4,7 @@
 
 namespace unclobber::batch_norm {
 
-// batch_norm_rests(module, input, classes, statistics, replaceable): replaces `_rests` there, same result.
-PyObject* rests(PyObject* module, PyObject* arguments);
+// batch_norm_can_pause(module, input, classes, statistics, replaceable): replaces `_can_pause` there, same result.
+PyObject* can_pause(PyObject* module, PyObject* arguments);
 
 }  // namespace unclobber::batch_norm

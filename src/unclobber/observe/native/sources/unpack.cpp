@@ -28,17 +28,17 @@ struct Unpack : callable::Object {
   std::array<PyObject**, 4> references() { return {&need, &marker, &current_node, &put}; }
 };
 
-PyObject* name_told = nullptr;
+PyObject* name_noted = nullptr;
 PyObject* name_now = nullptr;
 
 // Note on the node where its operation ran and which backward unpacks; it unpacks several tensors in a row.
 void note(const Unpack& unpack, PyObject* record) {
   PyObject* stack = records::get(record, records::kStack);
-  Owned told = must(PyObject_GetAttr(unpack.marker, name_told));
-  if (told.get() == stack) return;
+  Owned noted = must(PyObject_GetAttr(unpack.marker, name_noted));
+  if (noted.get() == stack) return;
   const int some = PyObject_IsTrue(stack);
   must(some);
-  must(PyObject_SetAttr(unpack.marker, name_told, some ? stack : Py_None));
+  must(PyObject_SetAttr(unpack.marker, name_noted, some ? stack : Py_None));
   Owned node = must(PyObject_CallNoArgs(unpack.current_node));
   if (node.get() == Py_None) return;
   Owned now = must(PyObject_GetAttr(unpack.marker, name_now));
@@ -86,7 +86,7 @@ void Unpack::begin(PyObject* args) {
 }  // namespace
 
 void add_to(PyObject* module) {
-  name_told = must(PyUnicode_InternFromString("told")).release();
+  name_noted = must(PyUnicode_InternFromString("noted")).release();
   name_now = must(PyUnicode_InternFromString("now")).release();
   callable::Class<Unpack>::add_to(module);
 }
