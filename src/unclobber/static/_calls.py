@@ -61,7 +61,7 @@ def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     name = f"{cls.name}{'#' if run.at_top else '@'}{run.tick()}"
     made = Value("object", grad=Grad.NO, data=cls, name=name)
     init = method_of(cls, "__init__")
-    if init is None or call.starred:
+    if init is None or call.starred or not run.follows(init):
         return made
     if run.at_top:
         inline(run, init, state, call.values, call.keywords, made)

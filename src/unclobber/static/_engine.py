@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ._index import FileIndex, FunctionNode, home_of
+from ._index import FileIndex, FunctionNode, home_of, is_short
 from ._rules import Suspicion
 from ._state import FlowState, both
 from ._values import Grad, SourceSpan, Value
@@ -114,6 +114,10 @@ class FileRun:
     def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
         """Return a new tensor in a storage of its own."""
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
+
+    def follows(self, function: FunctionNode) -> bool:
+        """Return whether a function is short enough to be followed, or stands in the checked file."""
+        return home_of(function) is self.own or is_short(function)
 
     def entered(self, function: FunctionNode) -> dict[str, Any]:
         """Return the fields to set while a function is followed; none if it stands in the file at hand."""

@@ -14,6 +14,8 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
 _HIGHEST = 5
 """Folders above a file in which an absolute import is looked for."""
+_LONGEST = 150
+"""Syntax nodes of a function of another file that is followed."""
 _ROOTS = (".git", "pyproject.toml", "setup.py", "requirements.txt")
 """What the folder at the top of a project holds."""
 
@@ -35,7 +37,8 @@ class FileIndex:
         self.trained: set[str] = set()
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
         self._defined: Counter[str] = Counter()
-        self._imported: dict[str, Definition | None] = {}
+        self.imported: dict[str, Definition | None] = {}
+        """What names mean that are defined in other files, as far as they were asked for."""
         self._stars: list[str] = []
         """The modules of which all names are imported."""
         for node in ast.walk(tree):
@@ -72,17 +75,17 @@ class FileIndex:
         own = self.functions.get(text) or self.classes.get(text)
         if own is not None or not self.path or depth > 4:
             return own
-        if text not in self._imported:
-            self._imported[text] = None
+        if text not in self.imported:
+            self.imported[text] = None
             head, _, tail = text.partition(".")
             known = self.imports.get(head)
             for full in [f"{star}{text}" for star in self._stars] if known is None else [known]:
                 full = f"{full}.{tail}" if tail and known else full
                 module, _, name = full.rpartition(".")
                 source = _imported_file(module if module.strip(".") else f"{module}.", self.path)
-                if source is not None and self._imported[text] is None:
-                    self._imported[text] = source.definition(name, depth + 1)
-        return self._imported[text]
+                if source is not None and self.imported[text] is None:
+                    self.imported[text] = source.definition(name, depth + 1)
+        return self.imported[text]
 
     @cached_property
     def never_recorded(self) -> frozenset[str]:
@@ -102,13 +105,11 @@ class FileIndex:
             unrecorded |= more
 
 
-@lru_cache(maxsize=256)
-def _read(path: str, changed: int) -> FileIndex | None:
-    """Return the index of a file that another one imports; None if it is no Python."""
-    try:
-        return FileIndex(parse(parts_of(path)[0].python), path)
-    except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
-        return None
+@lru_cache(maxsize=64)
+def index_of(text: str, path: str) -> FileIndex:
+    """Return the index of a file's text; raises as `parse` does. Kept, because a file that others import is
+    mostly checked, too."""
+    return FileIndex(parse(text), path)
 
 
 def _imported_file(module: str, importer: str) -> FileIndex | None:
@@ -126,7 +127,11 @@ def _imported_file(module: str, importer: str) -> FileIndex | None:
             stem = os.path.join(folder, *parts)
             for path in (f"{stem}.py", os.path.join(stem, "__init__.py")):
                 if os.path.isfile(path):
-                    return _read(path, os.stat(path).st_mtime_ns)
+                    try:
+                        text = parts_of(path)[0].python
+                        return index_of(text, path) if "torch" in text else None
+                    except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
+                        return None
         if level == up or (not level and any(os.path.exists(os.path.join(folder, root)) for root in _ROOTS)):
             return None
         folder = os.path.dirname(folder)
@@ -218,6 +223,14 @@ def mode_of(node: ast.expr) -> int | None:
     if name == "set_grad_enabled":
         return 0 if switch else 1
     return None
+
+
+def is_short(function: FunctionNode) -> bool:
+    """Return whether a function of another file is followed: a whole network would cost too much."""
+    if "short" not in vars(function):
+        vars(function)["short"] = sum(1 for _ in ast.walk(function)) <= _LONGEST
+    short: bool = vars(function)["short"]
+    return short
 
 
 def is_static(function: FunctionNode) -> bool:

@@ -90,7 +90,9 @@ def inline(
 ) -> Value:
     """Interpret a function of the file with these arguments; its result is unknown if it is recursive,
     nested too deeply or a generator."""
-    if run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET or _yields(run, function):
+    if run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET or not run.follows(function):
+        return unknown_result(run, state, [*values, *keywords.values()])
+    if _yields(run, function):
         return unknown_result(run, state, [*values, *keywords.values()])
     inside = run.entered(function)
     is_global = bool(inside) or function in run.index.functions.values()

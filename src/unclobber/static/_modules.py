@@ -72,7 +72,7 @@ def _apply_object(
     cls: ast.ClassDef = module.data
     name = "forward" if is_a(cls, _MODULE) else "__call__"
     method = method_of(cls, name)
-    if method is not None and run.depth < DEEPEST:
+    if method is not None and run.depth < DEEPEST and run.follows(method):
         result = inline(run, method, state, values, keywords, module)
         # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":

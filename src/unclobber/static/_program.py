@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from ..syntax import parse
 from . import _expressions, _statements
 from ._custom_functions import FunctionRules
 from ._engine import FileRun
-from ._index import FileIndex, FunctionNode, is_a
+from ._index import FunctionNode, index_of, is_a
 from ._inlining import class_attributes, follow
 from ._rules import Suspicion
 from ._state import FlowState
@@ -38,7 +37,8 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
         >>> [(s.rule.name, s.confidence, s.write.line, s.saved.line) for s in suspected]
         [('SAVED', 3, 5, 4)]
     """
-    run = FileRun(FileIndex(parse(text), path))
+    run = FileRun(index_of(text, path))
+    run.index.imported.clear()  # another file may have changed since
     _follow_top(run)
     for function in run.index.functions.values():
         follow(run, function, None, function.name)

@@ -248,9 +248,8 @@ class Suspicion:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is a matter of another file alone, which one call in this file comes to."""
-        spans = [span for span in (self.write, self.saved, self.needed, self.freed) if span is not None]
-        return all(span.inner for span in spans) and len({span[:4] for span in spans}) == 1
+        """Whether it is a matter of other files alone."""
+        return all(span is None or span.inner for span in (self.write, self.saved, self.needed, self.freed))
 
     def is_reported(self, *, all_rules: bool) -> bool:
         """Return whether the confidence suffices, with or without the rules that need a request."""
