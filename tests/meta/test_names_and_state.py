@@ -57,7 +57,7 @@ STATE = {
     "a lock": {
         "source.owners._looking",
         "observe.hooks.unmarked._lock", "torch_internals.patches._lock", "syntax._texts._lock",
-        "derivatives.torch_table._lock", "torch_internals.compat.graph._lock", "observe.native.core._loading",
+        "derivatives.torch_table._lock", "torch_internals.compat.graph._lock",
     },
     "filled by decorators as the package is imported": {
         "static._engine.expressions", "static._engine.statements", "static._transfers.transfer_functions",
