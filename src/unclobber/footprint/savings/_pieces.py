@@ -13,8 +13,9 @@ from itertools import combinations
 
 from ...model.text import plural
 from .._modules import pattern
+from .._names import Named
 from .._timeline import LASTING
-from .._trace import ModuleCall, Named, Trace, grouped
+from .._trace import ModuleCall, Trace, grouped
 from . import _edits
 from ._checkpoints import SecondForward
 from ._option import Option, front, saved_for_work
@@ -74,7 +75,7 @@ def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
             above = trace.calls[row[0].parent] if row[0].parent is not None else row[0]
             if holder and above.path != holder:
                 # A ModuleList is never called; the module that loops over it is.
-                above = ModuleCall(-1, holder, "ModuleList", above.tree, above.parent, above.begin)
+                above = ModuleCall(holder, "ModuleList", above.tree, -1, above.parent, above.begin)
             yield above, row
 
 
