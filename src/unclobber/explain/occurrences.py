@@ -279,8 +279,14 @@ def _copy(conflict: conflicts.StaleCopy, session: SessionView) -> Occurrence | N
 
     def make() -> Finding:
         """Describe the weight where its copy is read, and judge the write to it."""
-        name = ProgramNames(user_frames()).parameter(leaf)
-        saved = replace(save.unplaced(leaf), site=resolve(read), operation="autocast", name=name)
+        names = ProgramNames(user_frames())
+        saved = replace(
+            save.unplaced(leaf),
+            site=resolve(read),
+            operation="autocast",
+            expression=names.variable(leaf),
+            name=names.parameter(leaf),
+        )
         written = _writes([conflict])
         return judge_copy(
             saved, written, need.running(None, session.backwards_before), repaired=conflict.repaired

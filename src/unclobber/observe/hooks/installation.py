@@ -147,11 +147,12 @@ class Installation:
             unmarked.install(patches)
             registered.install(patches)
             pause.install(patches, self._clients, self.view_writes)
+            autocast.install(patches)
             backward_calls.install(patches)
             undispatched.install(patches, self._clients)
             batch_norm.install(patches)
             # These see conflicts that no saved tensor shows.
-            for stage in (write_log, functions, gradients, module_hooks, checkpoint, autocast):
+            for stage in (write_log, functions, gradients, module_hooks, checkpoint):
                 stage.install(patches)
             patches.while_active(lambda: self.view_writes.forget)
         except BaseException:
