@@ -348,10 +348,10 @@ class Source:
         yield self.edited(Change(line.start, line.end, opened + self.moved(line.start, line.end, inner)))
         if len(line.statements) > 1:
             start, end = self.start(small), self.end(small)
-            rest = self.text[end : line.end].lstrip("; \t") if small is not line.statements[-1] else ""
+            after = self.text[end : line.end].lstrip("; \t") if small is not line.statements[-1] else ""
             left = self.text[line.start : start].rstrip("; \t")
             block = f"{opened}{inner}{self.text[start:end]}"
-            block += f"{newline}{line.indent}{rest}" if rest else self.text[end : line.end]
+            block += f"{newline}{line.indent}{after}" if after else self.text[end : line.end]
             yield self.edited(Change(line.start, line.end, (left and f"{left}{newline}") + block))
 
     def moved(self, start: int, end: int, indent: str) -> str:

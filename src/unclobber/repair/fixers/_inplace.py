@@ -1,4 +1,4 @@
-"""What statements write in place, and the values that they leave, as code that writes nothing."""
+"""In-place writes of statements, and the values that they leave, as code that writes nothing."""
 
 from __future__ import annotations
 
