@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeGuard
 from ..model import Site
 from ..syntax import ATOMS, imported_by, last_name
 from ..syntax import parse as parse_module
-from ._text import Change, spliced
+from ._text import Splice, spliced
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 For = ast.For | ast.AsyncFor
@@ -246,16 +246,16 @@ class Source:
 
     # --- edit -----------------------------------------------------------------------------------
 
-    def change(self, node: ast.AST, code: str) -> Change:
+    def change(self, node: ast.AST, code: str) -> Splice:
         """Return the change that puts code in the place of a node."""
-        return Change(*self.span(node), code)
+        return Splice(*self.span(node), code)
 
-    def renamed(self, node: ast.AST, name: str) -> Change:
+    def renamed(self, node: ast.AST, name: str) -> Splice:
         """Return the change of a name, or of an attribute's last name."""
         end = self.end(node)
-        return Change(end - len(last_name(node)), end, name)
+        return Splice(end - len(last_name(node)), end, name)
 
-    def edited(self, *changes: Change) -> str:
+    def edited(self, *changes: Splice) -> str:
         """Return the text with some changes."""
         return spliced(self.text, changes)
 
@@ -263,10 +263,10 @@ class Source:
         """Return the text with code in the place of some nodes."""
         return self.edited(*(self.change(node, code) for node, code in changes.items()))
 
-    def code(self, node: ast.AST, *changes: Change) -> str:
+    def code(self, node: ast.AST, *changes: Splice) -> str:
         """Return the text of a node, with the parentheses round it, and with changes inside of it."""
         start, end = self.span(node)
-        inside = (Change(first - start, last - start, code) for first, last, code in changes)
+        inside = (Splice(first - start, last - start, code) for first, last, code in changes)
         return spliced(self.text[start:end], inside)
 
     def in_brackets(self, node: ast.expr) -> str:
@@ -288,15 +288,15 @@ class Source:
         line = self.own_line(small)
         if line is not None:
             return self.edited(
-                Change(line.start, line.start, self.lines_of(before, line.indent)),
+                Splice(line.start, line.start, self.lines_of(before, line.indent)),
                 self.behind(line, self.lines_of(after, line.indent)),
             )
         if any("\n" in code for code in (*before, *after)):
             return None
         start, end = self.start(small), self.end(small)
         return self.edited(
-            Change(start, start, "".join(f"{code}; " for code in before)),
-            Change(end, end, "".join(f"; {code}" for code in after)),
+            Splice(start, start, "".join(f"{code}; " for code in before)),
+            Splice(end, end, "".join(f"; {code}" for code in after)),
         )
 
     def lines_of(self, statements: tuple[str, ...], indent: str) -> str:
@@ -304,17 +304,17 @@ class Source:
         lines = (line for code in statements for line in code.split("\n"))
         return "".join(f"{indent}{line}{self.newline}" for line in lines)
 
-    def behind(self, line: Line, lines: str) -> Change:
+    def behind(self, line: Line, lines: str) -> Splice:
         """Return the change that inserts whole lines after a line."""
         if lines and not self.text[: line.end].endswith(("\n", "\r")):  # the text's last line
             lines = self.newline + lines.removesuffix(self.newline)
-        return Change(line.end, line.end, lines)
+        return Splice(line.end, line.end, lines)
 
-    def removed(self, line: Line) -> Change:
+    def removed(self, line: Line) -> Splice:
         """Return the change that removes a line with the comments above it."""
-        return Change(line.above, line.end, "")
+        return Splice(line.above, line.end, "")
 
-    def first_in(self, function: Function, code: str) -> Change | None:
+    def first_in(self, function: Function, code: str) -> Splice | None:
         """Return the change that puts a statement first in a function, after the docstring; None if its body
         is on its header's line."""
         first = self.line(function.body[0])
@@ -322,7 +322,7 @@ class Source:
             return None
         lines = self.lines_of((code,), first.indent)
         documented = ast.get_docstring(function, clean=False) is not None
-        return self.behind(first, lines) if documented else Change(first.above, first.above, lines)
+        return self.behind(first, lines) if documented else Splice(first.above, first.above, lines)
 
     def put_under(self, small: ast.AST, header: str) -> Iterator[str]:
         """Yield texts with a simple statement in a block of its own.
@@ -343,16 +343,16 @@ class Source:
             start = self.start(line.statements[0])
             colon = len(self.text[:start].rstrip())
             lead = f"{newline}{self.unit}{opened}{inner}{self.unit}"
-            yield self.edited(Change(colon, start, lead))
+            yield self.edited(Splice(colon, start, lead))
             return
-        yield self.edited(Change(line.start, line.end, opened + self.moved(line.start, line.end, inner)))
+        yield self.edited(Splice(line.start, line.end, opened + self.moved(line.start, line.end, inner)))
         if len(line.statements) > 1:
             start, end = self.start(small), self.end(small)
             after = self.text[end : line.end].lstrip("; \t") if small is not line.statements[-1] else ""
             left = self.text[line.start : start].rstrip("; \t")
             block = f"{opened}{inner}{self.text[start:end]}"
             block += f"{newline}{line.indent}{after}" if after else self.text[end : line.end]
-            yield self.edited(Change(line.start, line.end, (left and f"{left}{newline}") + block))
+            yield self.edited(Splice(line.start, line.end, (left and f"{left}{newline}") + block))
 
     def moved(self, start: int, end: int, indent: str) -> str:
         """Return the whole lines between two offsets with another indentation; the inside of strings
@@ -524,15 +524,15 @@ def flat(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def with_argument(source: Source, call: ast.Call, code: str) -> Change:
+def with_argument(source: Source, call: ast.Call, code: str) -> Splice:
     """Return the change of a call that adds an argument, which is given as code, at its end."""
     arguments = [*call.args, *call.keywords]
     if not arguments:
         end = source.end(call) - 1
-        return Change(end, end, code)
+        return Splice(end, end, code)
     end = max(source.span(argument)[1] for argument in arguments)
     comma = re.match(r", *(?=\))", source.text[end : source.end(call)])
-    return Change(end, end + (comma.end() if comma else 0), f", {code}")
+    return Splice(end, end + (comma.end() if comma else 0), f", {code}")
 
 
 def is_name(node: ast.AST | None, *names: str) -> bool:

@@ -46,7 +46,7 @@ def decode(data: bytes) -> Encoded | None:
     return Encoded(text, name, mark)
 
 
-class Change(NamedTuple):
+class Splice(NamedTuple):
     """A stretch of a text, by offsets in characters, and what replaces it."""
 
     start: int
@@ -54,7 +54,7 @@ class Change(NamedTuple):
     code: str
 
 
-def spliced(text: str, changes: Iterable[Change]) -> str:
+def spliced(text: str, changes: Iterable[Splice]) -> str:
     """Return a text with changes made in it.
 
     Raises:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..model import SpanEdit
 from ._candidate import AS_WRITTEN
 from ._job import CommandLine
-from ._text import Change, spliced
+from ._text import Splice, spliced
 from ._trial import Trial
 from .outcome import Proof
 from .project import Project
@@ -39,11 +39,11 @@ def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None
     return texts
 
 
-def _change(edit: SpanEdit, starts: Sequence[int]) -> Change:
+def _change(edit: SpanEdit, starts: Sequence[int]) -> Splice:
     """Return an edit as a change of a text whose lines start at some offsets; its last line may have no
     end."""
     end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, starts[-1])
-    return Change(starts[edit.line - 1] + edit.column - 1, end, edit.text)
+    return Splice(starts[edit.line - 1] + edit.column - 1, end, edit.text)
 
 
 class Prover:

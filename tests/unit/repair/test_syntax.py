@@ -7,7 +7,7 @@ import ast
 import pytest
 
 from unclobber.repair._syntax import parse
-from unclobber.repair._text import Change, spliced
+from unclobber.repair._text import Splice, spliced
 
 
 def node_of(source, code):
@@ -70,6 +70,6 @@ def test_comments_above_a_line_go_with_it():
 
 def test_changes_may_touch_and_not_overlap():
     """One that puts something in comes before one that replaces what follows."""
-    assert spliced("abc", [Change(1, 2, "x"), Change(1, 1, "y"), Change(2, 3, "")]) == "ayx"
+    assert spliced("abc", [Splice(1, 2, "x"), Splice(1, 1, "y"), Splice(2, 3, "")]) == "ayx"
     with pytest.raises(ValueError, match="overlap"):
-        spliced("abc", [Change(0, 2, "x"), Change(1, 3, "y")])
+        spliced("abc", [Splice(0, 2, "x"), Splice(1, 3, "y")])

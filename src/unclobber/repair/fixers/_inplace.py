@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...syntax import OPERATORS, is_in_place, last_name, parse_expression, torch_table
 from .._syntax import Source, is_constant, root_name
-from .._text import Change
+from .._text import Splice
 
 # Names that end in an underscore but have no out-of-place form.
 _NOT_OURS = frozenset(
@@ -108,7 +108,7 @@ def _by_name(node: ast.AST, source: Source) -> InPlaceCall | None:
     return InPlaceCall(source.code(node, source.change(written, fresh)), written)
 
 
-def without_inplace(call: ast.Call, source: Source) -> Change | None:
+def without_inplace(call: ast.Call, source: Source) -> Splice | None:
     """Return the change that takes the ``inplace=True`` from a call; None if it has none."""
     for argument in call.keywords:
         if argument.arg == "inplace" and is_constant(argument.value, True):
@@ -122,21 +122,21 @@ def without_inplace(call: ast.Call, source: Source) -> Change | None:
     return None
 
 
-def _without(call: ast.Call, gone: ast.expr | ast.keyword, source: Source) -> Change:
+def _without(call: ast.Call, gone: ast.expr | ast.keyword, source: Source) -> Splice:
     """Return the change that takes an argument from a call, with its own comment and no other."""
     arguments = sorted([*call.args, *call.keywords], key=source.start)
     at = arguments.index(gone)
     start, end = source.span(gone)
     if at + 1 < len(arguments):
-        return Change(start, source.span(arguments[at + 1])[0], "")
+        return Splice(start, source.span(arguments[at + 1])[0], "")
     closing = source.end(call) - 1
     before = source.span(arguments[at - 1])[1] if at else source.text.index("(", source.end(call.func)) + 1
     if "#" not in source.text[before:start]:
         # The comma behind the last argument stays for the one before it, as do the blanks.
         alone = not at and "#" not in source.text[end:closing]
-        return Change(before, closing if alone else end, "")
+        return Splice(before, closing if alone else end, "")
     # A comment above, or behind the argument before: the argument's own line goes, with its comment.
     behind = re.match(r"\s*,?[ \t]*(#.*)?(?=\n)", source.text[end:closing])
     if behind is None:
-        return Change(start, end, "")
-    return Change(source.text.rindex("\n", before, start), end + behind.end(), "")
+        return Splice(start, end, "")
+    return Splice(source.text.rindex("\n", before, start), end + behind.end(), "")

@@ -18,7 +18,7 @@ from typing import TypeGuard
 from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Function, Source, flat, is_name, is_place, method_call, methods_of, parameters_of, walk
-from .._text import Change
+from .._text import Splice
 from ..project import Project
 from ._sites import callers
 from .detach_state import NOTE, cuts, detached, form, is_operand
@@ -51,7 +51,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 def _cuts(
     near: list[str], project: Project, names: dict[str, HiddenState]
-) -> Iterator[tuple[str, Source, list[Change], str]]:
+) -> Iterator[tuple[str, Source, list[Splice], str]]:
     """Yield the edits of the classes themselves, with their titles, before any text is made of them.
 
     Args:
@@ -150,10 +150,10 @@ def _note_reads(source: Source, method: Function, by_name: dict[str, HiddenState
             by_name[node.attr].reads.setdefault(method, []).append(node)
 
 
-def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[list[Change], str]]:
+def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[list[Splice], str]]:
     """Yield edits by which a class keeps a state without its graph, with the place of the cut in words."""
 
-    def cut(*places: ast.expr) -> list[Change]:
+    def cut(*places: ast.expr) -> list[Splice]:
         return [source.change(place, detached(source, place)) for place in places]
 
     for store in state.stores:

@@ -12,7 +12,7 @@ from ...model import Finding
 from ...syntax import last_name
 from .._candidate import Candidate
 from .._syntax import Function, Source, flat, is_name, is_place, is_small, walk
-from .._text import Change
+from .._text import Splice
 from ..project import Project
 from ._sites import saved_statements, sites
 
@@ -69,16 +69,16 @@ def without_mode(source: Source, function: Function, statement: ast.AST) -> str 
     changes = [_without_decorator(source, mode)]
     for lines in filter(None, (function.body[documented:first], function.body[last + 1 :])):
         start, end = source.line(lines[0]).above, source.line(lines[-1]).end
-        changes.append(Change(start, end, _under(source, lines, header, own.indent)))
+        changes.append(Splice(start, end, _under(source, lines, header, own.indent)))
     return source.edited(*changes)
 
 
-def _without_decorator(source: Source, decorator: ast.expr) -> Change:
+def _without_decorator(source: Source, decorator: ast.expr) -> Splice:
     """Return the change that removes a decorator's line; its comment gets a line of its own."""
     start = source.text.rindex("@", 0, source.start(decorator))
     code, end = source.span(decorator)[1], source.line_end(decorator)
     comment = source.text[code:end].lstrip()
-    return Change(start if comment else source.text.rfind("\n", 0, start) + 1, end, comment)
+    return Splice(start if comment else source.text.rfind("\n", 0, start) + 1, end, comment)
 
 
 def recorded(source: Source, function: Function, statement: ast.AST) -> Iterator[str]:
@@ -105,7 +105,7 @@ def out_of_block(source: Source, statement: ast.AST) -> str | None:
     parts = (block.body[:first], block.body[last + 1 :])
     before, after = (_under(source, lines, header, outer.indent) for lines in parts)
     taken = source.moved(own.above, own.end, outer.indent)
-    return source.edited(Change(outer.start, outer.end, before + taken + after))
+    return source.edited(Splice(outer.start, outer.end, before + taken + after))
 
 
 def _names(mode: ast.AST) -> set[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ...model import Finding, Write
 from .._candidate import Candidate
 from .._syntax import Source, calls
-from .._text import Change
+from .._text import Splice
 from ..project import Project
 from ._inplace import without_inplace
 from ._sites import sites
@@ -45,7 +45,7 @@ _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
 """Classes of torch with ``inplace`` whose ``forward`` is another one's (torch/nn/modules/activation.py)."""
 
 
-def constructors(source: Source, kind: str) -> Iterator[tuple[ast.Call, Change]]:
+def constructors(source: Source, kind: str) -> Iterator[tuple[ast.Call, Splice]]:
     """Yield calls of a class by its last name that say ``inplace=True``, each with the change that drops
     it."""
     for call in calls(source.tree, (kind, *_INHERIT_FORWARD.get(kind, ()))):

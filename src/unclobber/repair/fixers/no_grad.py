@@ -13,7 +13,7 @@ from ...model import Finding
 from ...syntax import last_name
 from .._candidate import NOT_RECORDED, Candidate
 from .._syntax import Function, Source
-from .._text import Change
+from .._text import Splice
 from ..project import Project
 from ._inplace import is_inplace_name
 from ._sites import steps_along_gradient, write_statements
@@ -54,7 +54,7 @@ def _is_update(source: Source, statement: ast.AST) -> bool:
 def decorated(source: Source, function: Function, decorator: str) -> str:
     """Return the text with a decorator directly above the function."""
     start, indent = source.start(function), source.line(function).indent
-    return source.edited(Change(start, start, f"{decorator}{source.newline}{indent}"))
+    return source.edited(Splice(start, start, f"{decorator}{source.newline}{indent}"))
 
 
 def _only_writes(line: ast.AST) -> bool:

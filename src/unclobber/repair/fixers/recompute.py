@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, is_small, names_in
-from .._text import Change
+from .._text import Splice
 from ..project import Project
 from ._blocks import binds, forward_slice, in_order, shortened
 from ._sites import LocatedStatement, callers, write_statements
@@ -84,7 +84,7 @@ def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str 
         return None
     moved = _moved(source, lines, first.indent, with_comments=True)
     gone = [source.removed(source.line(line)) for line in lines]
-    return source.edited(Change(first.above, first.above, "".join(moved)), *gone)
+    return source.edited(Splice(first.above, first.above, "".join(moved)), *gone)
 
 
 def _moved(

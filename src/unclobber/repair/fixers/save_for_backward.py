@@ -25,7 +25,7 @@ from .._syntax import (
     single_target,
     walk,
 )
-from .._text import Change
+from .._text import Splice
 from ..project import Project
 from ._sites import callers
 
@@ -121,7 +121,7 @@ def rewritten(source: Source, owner: ast.ClassDef) -> str | None:
     first, *others = kept.values()
     save = _with_comments_of([first, *others], f"{first.indent}{ctx}.save_for_backward({names})", source)
     return source.edited(
-        Change(first.above, first.end, save),
+        Splice(first.above, first.end, save),
         *map(source.removed, others),
         *(
             source.change(node, node.attr)
