@@ -44,7 +44,10 @@ class RuleFacts:
     """Whether it is less likely a fault in folders of such functions, too."""
 
 
-_OUT_OF_PLACE = "write into a new tensor, or write before the operation that saves"
+_OUT_OF_PLACE = (
+    "write into a new tensor, or write before the operation that saves (its gradient is then that of the new "
+    "values)"
+)
 
 
 class CheckRule(Enum):
