@@ -104,7 +104,7 @@ def _by_name(trace: Trace, group: _Group) -> Option:
     is_, it, keeps = ("is", "it", "keeps") if len(group.variables) == 1 else ("are", "them", "keep")
     if group.graph:
         title = f"{names}{several} {keeps} the graph that made it, which this backward doesn't free"
-        write = f"keep x.detach() in {names}, or a number (x.item())"
+        write = f"keep x.detach() in {names}, or a number (x.item()), unless a later backward needs the graph"
     else:
         title = f"{names}{several} {is_} held across backward, which does not read {it}"
         write = _without(group.variables)
