@@ -20,20 +20,9 @@ from .._facts import Change
 from .._names import HeldName
 from .._recorder import MemoryRecorder
 from .._timeline import Span
-from .._trace import Site, SiteCall, Storage, Trace, grouped
-from ._option import Option, change_of
+from .._trace import Site, Storage, Trace, grouped
+from ._option import Option, Release, change_of
 from ._sites import SitesMode
-
-
-@dataclass(frozen=True)
-class Release:
-    """A tensor whose name gives it up in a run."""
-
-    made: SiteCall
-    after: SiteCall
-    """The last call that reads it."""
-    graph: bool
-    """Whether only its graph is given up, and the value stays."""
 
 
 @dataclass(frozen=True)

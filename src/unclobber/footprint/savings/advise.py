@@ -82,7 +82,7 @@ def _compatible(free: tuple[Option, ...], attempts: Attempts) -> tuple[Option, .
     for option in free[1:]:
         more = (*together, option)
         result = attempts.run(more)
-        best = max(attempts.run(members).saved for members in (together, *((one,) for one in more)))
+        best = max(attempts.run(members).saved for members in (together, *((single,) for single in more)))
         if result.proved and result.saved >= best:
             together = more
     return together
