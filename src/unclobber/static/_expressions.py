@@ -45,14 +45,9 @@ def _other(run: FileRun, node: ast.expr, state: FlowState) -> Value:
     return unknown_result(run, state, [run.evaluate(part, state) for part in parts])
 
 
-@follows(ast.Constant)
-def _constant(run: FileRun, node: ast.Constant, state: FlowState) -> Value:
-    return constant(node.value)
-
-
-@follows(ast.JoinedStr)
-def _text(run: FileRun, node: ast.JoinedStr, state: FlowState) -> Value:
-    return PLAIN
+@follows(ast.Constant, ast.JoinedStr)
+def _constant(run: FileRun, node: ast.Constant | ast.JoinedStr, state: FlowState) -> Value:
+    return constant(node.value) if isinstance(node, ast.Constant) else PLAIN
 
 
 @follows(ast.Lambda)
@@ -319,11 +314,6 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
         return unknown_result(run, state, call.every, strong=True) if full.startswith("einops.") else PLAIN
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
-        if receiver.kind != "library" or defined_as(run.index, dotted(function)) is None:
-            call = call_of(run, node, state, function.attr, receiver)
-            run.call = node
-            return method_call(run, call, state)
+        return method_call(run, call_of(run, node, state, function.attr, receiver), state)
     callee = run.evaluate(function, state)
-    call = call_of(run, node, state, dotted(function))
-    run.call = node
-    return call_value(run, callee, call, state)
+    return call_value(run, callee, call_of(run, node, state, dotted(function)), state)
