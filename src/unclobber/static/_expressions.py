@@ -267,9 +267,12 @@ def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
             at = None
     if base.data == "tuple" and isinstance(at, int) and -len(base.items) <= at < len(base.items):
         return base.items[at]
-    if isinstance(at, str) and isinstance(base.data, tuple) and at in base.data:
-        return base.items[base.data.index(at)]
-    return shared(base.items) or Value(places=run.new_place())
+    if isinstance(at, str) and isinstance(base.data, tuple) and (at in base.data or None in base.data):
+        return base.items[base.data.index(at if at in base.data else None)]
+    value = shared(base.items) or Value(places=run.new_place())
+    if isinstance(base.data, tuple) and base.items:  # any one of unlike things
+        value = replace(value, uses=frozenset.intersection(*(item.uses for item in base.items)))
+    return value
 
 
 def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:

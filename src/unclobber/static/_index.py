@@ -214,14 +214,6 @@ def is_short(function: FunctionNode) -> bool:
     return sum(1 for _ in ast.walk(function)) <= _LONGEST
 
 
-def is_static(function: FunctionNode) -> bool:
-    """Return whether a method gets no object."""
-    return any(
-        isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
-        for decorator in function.decorator_list
-    )
-
-
-def is_property(function: FunctionNode) -> bool:
-    """Return whether a method is read as an attribute."""
-    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+def has_decorator(function: FunctionNode, word: str) -> bool:
+    """Return whether a decorator's text holds a word: ``staticmethod``, ``property``."""
+    return any(word in ast.unparse(decorator) for decorator in function.decorator_list)

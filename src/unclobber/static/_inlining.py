@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
-from ._index import FunctionNode, is_static, lineage, method_of, mode_of
+from ._index import FunctionNode, has_decorator, lineage, method_of, mode_of
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -33,7 +33,7 @@ def follow(run: FileRun, node: FunctionNode, owner: Value | None, name: str) -> 
         return
     state = FlowState()
     run.function, run.stack, run.depth, run.evaluated, run.returned = name, [node], 0, 0, []
-    _bind_arguments(run, node, state, None if is_static(node) else owner, None, {})
+    _bind_arguments(run, node, state, None if has_decorator(node, "staticmethod") else owner, None, {})
     state = run.execute(node.body, state)
     if not state.dead:
         leaves(run, state, PLAIN)
@@ -56,7 +56,7 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
         return attributes
     made, state = Value("object", grad=Grad.NO, data=cls, name="self"), FlowState()
     # Below depth 0, because there a `return` counts as a result from which the caller runs backward.
-    with run.within(depth=min(run.depth, 1), at_top=False):
+    with run.within(depth=min(run.depth, 1), stack=[], at_top=False):
         inline(run, init, state, None, {}, made)
     for key, value in state.attributes.items():
         if key.startswith("self."):
