@@ -252,8 +252,11 @@ class Suspicion:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is a matter of other files alone."""
-        return all(span is None or span.inner for span in (self.write, self.saved, self.needed, self.freed))
+        """Whether it is a matter of other files alone, or of one call in another file."""
+        write, saved = self.write, self.saved
+        within = write and saved and write.inner and saved.inner and write[:4] == saved[:4]
+        spans = (write, saved, self.needed, self.freed)
+        return bool(within) or all(span is None or span.inner for span in spans)
 
     def is_reported(self, *, all_rules: bool) -> bool:
         """Return whether the confidence suffices, with or without the rules that need a request."""
