@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from ..syntax import parse
 from . import _expressions, _statements
 from ._custom_functions import FunctionRules
 from ._engine import FileRun
-from ._index import FileIndex, FunctionNode
+from ._index import FunctionNode, index_of, is_a
 from ._inlining import class_attributes, follow
 from ._rules import Suspicion
 from ._state import FlowState
@@ -38,7 +37,8 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
         >>> [(s.rule.name, s.confidence, s.write.line, s.saved.line) for s in suspected]
         [('SAVED', 3, 5, 4)]
     """
-    run = FileRun(FileIndex(parse(text), path))
+    run = FileRun(index_of(text, path))
+    run.index.imported.clear()  # another file may have changed since
     _follow_top(run)
     for function in run.index.functions.values():
         follow(run, function, None, function.name)
@@ -65,7 +65,7 @@ def _follow_top(run: FileRun) -> None:
 
 def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
     """Interpret the methods of a class; those of a custom Function by `FunctionRules`."""
-    is_function = run.index.is_a(cls, frozenset({"Function"}))
+    is_function = is_a(cls, frozenset({"Function"}))
     for method in cls.body:
         if not isinstance(method, FunctionNode):
             continue
@@ -74,6 +74,6 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
             run.function = name
             FunctionRules(run, method).check()
         elif not is_function and method.name != "__init__":
-            follow(run, method, Value("object", grad=Grad.NO, data=cls.name, name="self"), name)
+            follow(run, method, Value("object", grad=Grad.NO, data=cls, name="self"), name)
     if not is_function:
-        class_attributes(run, cls.name)
+        class_attributes(run, cls)

@@ -13,19 +13,23 @@ from itertools import combinations
 
 from ...model.text import plural
 from .._modules import pattern
+from .._names import Named
 from .._timeline import LASTING
-from .._trace import ModuleCall, Named, Trace, grouped
+from .._trace import ModuleCall, Trace, grouped
 from . import _edits
-from ._rows import Rerun
+from ._checkpoints import SecondForward
+from ._option import Option, front, saved_for_work
 
 _MOST_CUTS = 12
 """Places of a row at which a piece may begin or end."""
 _MOST_PIECES = 8
+_BEST_PIECES = 3
+"""Single pieces of a row that are reported, of all between any two cuts."""
 
 
-def pieces(trace: Trace) -> Iterator[Rerun]:
-    """Yield ways to cut the rows of modules: even cuts, and single pieces between any two cuts."""
-    for parent, row in _rows(trace):
+def pieces(again: SecondForward) -> Iterator[Option]:
+    """Yield changes for rows of modules: even cuts, and the best of the single pieces between two cuts."""
+    for parent, row in _rows(again.trace):
         count = len(row)
         sequential = parent.kind == "Sequential"
         name = row[0].path.rpartition(".")[0] or "model"
@@ -33,29 +37,30 @@ def pieces(trace: Trace) -> Iterator[Rerun]:
         for even in range(2, min(count if sequential else count // 2, _MOST_PIECES) + 1):
             size = count // even
             loop = f"a loop over {plural(size, 'module')} of {name} at a time, but for the last ones"
-            yield Rerun(
+            yield from again.change(
                 f"{pattern(row[0].path)} in {even} pieces, all but the last",
                 f"torch.utils.checkpoint.checkpoint_sequential({name}, {even}, x, use_reentrant=False)"
                 if sequential
                 else f"checkpoint() around {loop}",
-                tuple(row[at : at + size] for at in range(0, size * (even - 1), size)),
-                partial(_edits.of_sequential, trace, parent, row, even) if sequential else tuple,
+                [row[at : at + size] for at in range(0, size * (even - 1), size)],
+                partial(_edits.of_sequential, again.trace, parent, row, even) if sequential else tuple,
             )
         # Few cuts, because each pair of them is a candidate.
         cuts = sorted({round(at * count / _MOST_CUTS) for at in range(_MOST_CUTS + 1)})
+        single: list[Option] = []
         for begin, end in combinations(cuts, 2):
             if end - begin > 1:
                 piece = row[begin:end]
                 first, last = (int(call.path.rpartition(".")[2]) for call in (piece[0], piece[-1]))
                 part = f"{name}[{first}:{last + 1}]"
-                yield Rerun(
+                single += again.change(
                     f"{piece[0].path} to {piece[-1].path} in one piece",
                     f"torch.utils.checkpoint.checkpoint({part}, x, use_reentrant=False)"
                     if sequential
                     else f"checkpoint() around a loop over {part}",
-                    (piece,),
-                    row=row[0].number,
+                    [piece],
                 )
+        yield from front(single, saved_for_work, _BEST_PIECES)
 
 
 def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
@@ -64,26 +69,25 @@ def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
     times = Counter(call.key for call in calls_of_step)
     children = grouped(calls_of_step, lambda call: call.parent)
     children.pop(None, None)
-    flow = _Handover(trace)
     for calls in children.values():
-        for row in _runs(calls, flow, times):
+        for row in _runs(trace, calls, times):
             holder = row[0].path.rpartition(".")[0]
             above = trace.calls[row[0].parent] if row[0].parent is not None else row[0]
             if holder and above.path != holder:
                 # A ModuleList is never called; the module that loops over it is.
-                above = ModuleCall(-1, holder, "ModuleList", above.tree, above.parent, above.begin)
+                above = ModuleCall(holder, "ModuleList", above.tree, -1, above.parent, above.begin)
             yield above, row
 
 
 def _runs(
-    calls: Sequence[ModuleCall], flow: _Handover, times: Counter[Named]
+    trace: Trace, calls: Sequence[ModuleCall], times: Counter[Named]
 ) -> Iterator[tuple[ModuleCall, ...]]:
     """Yield the longest runs of calls in which each goes on from the one before, three or more."""
     run: list[ModuleCall] = []
     for call in calls:
         # A module that runs twice has no single place in a row.
         once = times[call.key] == 1 and "*" in pattern(call.path)
-        if run and once and _in_same_row(run[-1], call) and flow.goes_on(run[-1], call):
+        if run and once and _in_same_row(run[-1], call) and _goes_on(trace, run[-1], call):
             run.append(call)
             continue
         if len(run) > 2:
@@ -97,23 +101,16 @@ def _in_same_row(a: ModuleCall, b: ModuleCall) -> bool:
     return pattern(a.path) == pattern(b.path) and a.path.rpartition(".")[0] == b.path.rpartition(".")[0]
 
 
-class _Handover:
-    """Data flow between the modules of a recording."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-        self._last_read = trace.last_reads
-
-    def goes_on(self, before: ModuleCall, call: ModuleCall) -> bool:
-        """Return whether a module runs right after another, on its result, which no other code reads."""
-        if before.end != call.begin or call.end is None:
-            return False
-        first, second = self._trace.inside(before), self._trace.inside(call)
-        given = {number for operation in first for number in (*operation.makes, *operation.writes)}
-        made = {number for operation in second for number in operation.makes}
-        read = {number for operation in second for number in operation.reads} - made
-        seen = {number for operation in first for number in operation.reads}
-        others = {n for n in read - given - seen if self._trace.storages[n].kind not in LASTING}
-        later = [number for number in given if self._last_read.get(number, 0) > call.end]
-        # Tensors that both modules read don't break a row: a mask, the rotation of positions.
-        return bool(read & given) and not others and not [n for n in later if n not in seen]
+def _goes_on(trace: Trace, before: ModuleCall, call: ModuleCall) -> bool:
+    """Return whether a module runs right after another, on its result, which no other code reads."""
+    if before.end != call.begin or call.end is None:
+        return False
+    first, second = trace.inside(before), trace.inside(call)
+    given = {number for operation in first for number in (*operation.makes, *operation.writes)}
+    made = {number for operation in second for number in operation.makes}
+    read = {number for operation in second for number in operation.reads} - made
+    seen = {number for operation in first for number in operation.reads}
+    others = {n for n in read - given - seen if trace.storages[n].kind not in LASTING}
+    later = {number for number in given if trace.last_read(number) > call.end}
+    # Tensors that both modules read don't break a row: a mask, the rotation of positions.
+    return bool(read & given) and not others and not later - seen
