@@ -232,7 +232,7 @@ class Trace:
 
     @property
     def complete(self) -> bool:
-        """Whether the recorded step went on to the end of a backward: what backward reads is known."""
+        """Return whether the recorded step went on to the end of a backward: what backward reads is known."""
         return self.ended_early is None and self.backward_began is not None
 
     def end(self, life: Storage | PackedSave) -> int:

@@ -65,7 +65,7 @@ class _SearchState:
 
     @property
     def comparable(self) -> bool:
-        """Whether there is a program that it can be compared with."""
+        """Return whether there is a program that it can be compared with."""
         return bool(self.interpretations) and None not in self.interpretations
 
     @property

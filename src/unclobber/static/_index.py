@@ -35,7 +35,7 @@ class FileIndex:
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
         self._defined: Counter[str] = Counter()
         self.imported: dict[str, Definition | None] = {}
-        """What names mean that are defined in other files, as far as they were asked for."""
+        """Definitions of names from other files, as far as these were looked up."""
         self._stars: list[str] = []
         """The modules of which all names are imported."""
         for node in ast.walk(tree):

@@ -252,7 +252,7 @@ class Suspicion:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is a matter of other files alone, or of one call in another file."""
+        """Return whether it is a matter of other files alone, or of one call in another file."""
         write, saved = self.write, self.saved
         within = write and saved and write.inner and saved.inner and write[:4] == saved[:4]
         spans = (write, saved, self.needed, self.freed)

@@ -42,7 +42,7 @@ class Formula:
 
     @property
     def in_pieces(self) -> bool:
-        """Whether torch computes it in pieces on this device, too, and keeps as much."""
+        """Return whether torch computes it in pieces on this device, too, and keeps as much."""
         return self.name == "rms_norm" and _fused.rms_norm_in_pieces(self.parts[0].result.device)
 
     @property

@@ -92,6 +92,7 @@ def _refuse() -> torch.Tensor:
 
 
 def _data(raw: Any) -> Any:
+    """Return what the program's own pack hook has returned for a raw saved tensor, or the tensor."""
     kept = compat.kept.packed(raw)
     if isinstance(kept, SavedTensor):
         if type(kept.entry) is not RegisteredHooks:
