@@ -11,6 +11,7 @@ from functools import partial
 
 from ..model import Finding
 from ..syntax import NotParsedError, SourcePart, parse, parts_of
+from ._cache import CheckCache, CleanFile
 from ._program import suspicions
 from .findings import findings
 
@@ -38,6 +39,13 @@ class CheckedFile:
     """The error at a text that is no Python; its ``filename`` is the file's path, or a cell's."""
     commented: tuple[str, ...] = ()
     """The paths of the texts that may hold a comment for unclobber: the file, or cells of a notebook."""
+    read: tuple[str, ...] = ()
+    """Absolute paths of other files on which the result depends."""
+
+    @property
+    def clean(self) -> CleanFile | None:
+        """The part that a cache keeps; None if there is a finding or a problem."""
+        return None if self.findings or self.problem else CleanFile(self.lines, self.commented, self.read)
 
 
 def python_files(paths: Iterable[str]) -> list[str]:
@@ -162,6 +170,7 @@ def check_files(
     all_rules: bool = False,
     jobs: int = 0,
     done: Callable[[CheckedFile], None] | None = None,
+    cache: str | None = None,
 ) -> list[CheckedFile]:
     """Check files, on several cores if there are many.
 
@@ -171,12 +180,25 @@ def check_files(
         all_rules: Also apply the rules that are reported only on request.
         jobs: Processes; 0 for as many as there are cores.
         done: Called with each file once it is done, in their order.
+        cache: Absolute path of the folder that keeps which files have no findings; None to check all.
     """
+    kept = None if cache is None else CheckCache(cache, all_rules=all_rules)
+    known: dict[str, CheckedFile] = {}
+    for path in paths if kept is not None else ():
+        if (clean := kept.known(path, is_named=path in named)) is not None:
+            known[path] = CheckedFile(path, clean.lines, commented=clean.commented)
+    checked = _checked([path for path in paths if path not in known], named, all_rules, jobs)
     results: list[CheckedFile] = []
-    for result in _checked(paths, named, all_rules, jobs or os.cpu_count() or 1):
+    for path in paths:
+        if (result := known.get(path)) is None:
+            result = next(checked)
+            if kept is not None:
+                kept.keep(path, result.clean, is_named=path in named)
         results.append(result)
         if done is not None:
             done(result)
+    if kept is not None:
+        kept.write()
     return results
 
 
@@ -186,6 +208,7 @@ def _checked(
     """Yield the result of each file, in order."""
     check = partial(check_file, all_rules=all_rules)
     are_named = [path in named for path in paths]
+    jobs = jobs or os.cpu_count() or 1
     if jobs == 1 or len(paths) <= _FEW:
         yield from map(check, paths, are_named)
         return
