@@ -38,12 +38,28 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
         >>> [(s.rule.name, s.confidence, s.write.line, s.saved.line) for s in suspected]
         [('SAVED', 3, 5, 4)]
     """
-    run = FileRun(FileIndex(parse(text), path))
+    return _sorted(followed(parse(text), path))
+
+
+def followed(tree: ast.Module, path: str, *, has_failed: bool = False) -> FileRun:
+    """Return the interpretation of a file.
+
+    Args:
+        tree: The file.
+        path: Its path.
+        has_failed: Whether the program is known to fail, so that each suspicion counts.
+    """
+    run = FileRun(FileIndex(tree, path))
+    run.least = -9 if has_failed else 1
     _follow_top(run)
     for function in run.index.functions.values():
         follow(run, function, None, function.name)
     for cls in run.index.classes.values():
         _follow_class(run, cls)
+    return run
+
+
+def _sorted(run: FileRun) -> tuple[Suspicion, ...]:
     by_line = sorted(run.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule.name))
     return tuple(by_line)
 

@@ -139,13 +139,13 @@ def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> list[Find
     text = "\n".join(part.python for part in parts)
     if "torch" not in text:
         return []
-    with _deep():
+    with deep():
         suspected = suspicions(text, path)
     return findings(parts, text, suspected, all_rules=all_rules)
 
 
 @contextmanager
-def _deep() -> Iterator[None]:
+def deep() -> Iterator[None]:
     """Raise the recursion limit, because nested source needs a deep stack."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _DEEP))

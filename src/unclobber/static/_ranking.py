@@ -1,0 +1,480 @@
+"""Candidates for a pasted traceback: each place of the tree is scored by the facts that speak for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ._engine import NOT_TRAINED
+from ._pasted import Pasted
+from ._rules import CheckRule, Suspicion
+from ._sites import Scope, WriteSite
+from ._tree import Place, SourceTree
+
+MOST = 3
+"""Candidates that are shown."""
+_LEAD = 2.0
+"""Points by which the first must lead to be confident."""
+_ENOUGH = 7.0
+"""Points that the first must have to be confident."""
+_UPDATES = frozenset({"step", "load", "broadcast"})
+_REFUSED = {
+    "leaf": {CheckRule.LEAF, CheckRule.PARAMETER_LIKE, CheckRule.EMBEDDED},
+    "leaf_view": {CheckRule.LEAF_VIEW, CheckRule.LEAF},
+    "multi_view": {CheckRule.SEVERAL, CheckRule.FUNCTION_VIEW, CheckRule.NO_GRAD_VIEW},
+}
+_SIDE = re.compile(
+    r"(^|[/_])(tests?|eval\w*|demo|setup|infer\w*|datasets?|metrics?|visual\w*|plot\w*)([/_.]|$)", re.I
+)
+_OWN_NODES = {"+=": "Add", "-=": "Sub", "*=": "Mul", "/=": "Div", "[...] =": "CopySlices"}
+_VIEWS = {
+    "AsStrided",
+    "View",
+    "Select",
+    "Slice",
+    "T",
+    "Transpose",
+    "Permute",
+    "UnsafeView",
+    "ReshapeAlias",
+    "Squeeze",
+}
+
+
+class Clue(NamedTuple):
+    """Points for or against a place, and the reason in words; empty if it needs none."""
+
+    points: float
+    reason: str = ""
+
+
+@dataclass
+class TracebackCandidate:
+    """A write that may have caused the failure."""
+
+    writes: list[WriteSite]
+    points: float
+    why: list[str]
+    saved: tuple[str, int] | None = None
+    """The path and line of the save, if something says it."""
+    needed: tuple[str, int] | None = None
+    suspicion: Suspicion | None = None
+    """The interpreter's own suspicion about the write."""
+    is_confident: bool = False
+
+
+@dataclass
+class TracebackAnswer:
+    """The candidates for a pasted traceback, and what can't be told from it."""
+
+    candidates: list[TracebackCandidate] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    """Sentences, without a full stop."""
+
+
+class Context:
+    """The facts and the tree, with the frames found in it.
+
+    Args:
+        pasted: The facts.
+        tree: The sources.
+    """
+
+    def __init__(self, pasted: Pasted, tree: SourceTree) -> None:
+        """Find the frames in the tree."""
+        self.pasted = pasted
+        self.tree = tree
+        self.needed = [_snapped(place) for place in tree.found(pasted.frames)]
+        self.saved = tree.found(pasted.forward)
+        self.words = _without_frames(pasted.text)
+
+    def suspicions(self, site: WriteSite) -> list[Suspicion]:
+        run = self.tree.runs.get(site.path)
+        if run is None:
+            return []
+        return [
+            s
+            for s in run.suspicions.values()
+            if s.span.line == site.line or s.write and s.write.line == site.line
+        ]
+
+
+def ranked(pasted: Pasted, tree: SourceTree) -> TracebackAnswer:
+    """Return the candidates, the best first."""
+    context = Context(pasted, tree)
+    answer = TracebackAnswer(unknown=list(_unknown(context)))
+    if pasted.kind is None:
+        return answer
+    candidates = [_scored(site, context) for site in tree.sites if _may_be(site, pasted)]
+    candidates.sort(key=lambda candidate: -candidate.points)
+    candidates = list(_joined(candidates))[: MOST + 1]
+    candidates = [each for each in candidates if each.points > 0]
+    if candidates:
+        first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
+        first.is_confident = first.points >= _ENOUGH and first.points - second >= _LEAD
+    answer.candidates = candidates[:MOST]
+    return answer
+
+
+def _may_be(site: WriteSite, pasted: Pasted) -> bool:
+    if pasted.kind == "second_backward":
+        return site.kind == "backward"
+    return site.kind != "backward" and (pasted.kind == "saved" or site.kind not in ("step", "load"))
+
+
+def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
+    found = [clue for ask in CLUES for clue in ask(site, context)]
+    why = [
+        clue.reason
+        for clue in sorted(found, key=lambda clue: -clue.points)
+        if clue.reason and clue.points > 0
+    ]
+    suspicion = max(context.suspicions(site), key=lambda s: s.confidence, default=None)
+    saved = context.saved[-1] if context.saved else None
+    needed = context.needed[-1] if context.needed else None
+    return TracebackCandidate(
+        [site], sum(clue.points for clue in found), why,
+        (saved.scope.path, saved.line) if saved else (site.path, suspicion.saved.line) if suspicion and suspicion.saved else None,
+        (needed.scope.path, needed.line) if needed else None,
+        suspicion,
+    )  # fmt: skip
+
+
+def _joined(candidates: list[TracebackCandidate]) -> Iterator[TracebackCandidate]:
+    """Yield the candidates, with updates in neighbouring lines as one: each of them breaks it."""
+    taken: list[TracebackCandidate] = []
+    for candidate in candidates:
+        site = candidate.writes[0]
+        for other in taken:
+            last = other.writes[-1]
+            near = min(abs(site.line - each.line) for each in other.writes) <= 1
+            if site.path == last.path and near and site.kind == last.kind and site.kind in _UPDATES:
+                other.writes.append(site)
+                break
+        else:
+            taken.append(candidate)
+    yield from taken
+
+
+# --- clues -------------------------------------------------------------------------------------------
+def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """Parameters are changed by steps and loads, activations by everything else."""
+    pasted = context.pasted
+    if pasted.kind != "saved":
+        return
+    is_update = site.kind in _UPDATES
+    if pasted.is_parameter is None:
+        yield Clue(1.0 if site.kind == "step" else 0.0)
+    elif pasted.is_parameter:
+        reason = f"version {pasted.expected} when it was saved: a parameter, which steps and loads change"
+        yield Clue(4.0 if is_update else -3.0, reason)
+    else:
+        yield Clue(-6.0 if is_update else 2.0)
+    if site.kind in ("load", "broadcast"):
+        yield Clue(-1.0)
+    if site.kind == "broadcast":
+        is_buffer = len(pasted.shape or ()) == 1 and not pasted.node
+        yield Clue(2.0 if is_buffer else -3.0, "a vector without a node: a buffer or a norm's weight")
+
+
+def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The write lies between the save and the backward."""
+    if site.kind == "backward":
+        yield from _freed(site, context)
+        return
+    saves = {id(place.scope): place.line for place in context.saved}
+    for depth, (scope, line) in enumerate(reversed(context.needed)):
+        positions = [p for p in context.tree.lines_in(site, scope) if p != line or site.line == line]
+        if not positions:
+            continue
+        yield Clue(*_in_order(positions, line, saves.get(id(scope)), scope, depth, site))
+        return
+    if context.needed:
+        yield Clue(-1.5 if site.kind in _UPDATES else 0.0)
+        return
+    for depth, (scope, line) in enumerate(reversed(context.saved)):
+        positions = [p for p in context.tree.lines_in(site, scope) if p != line or depth == 0]
+        if positions:
+            after = [p for p in positions if p > line or p == line == site.line]
+            looped = any(first <= line and positions[0] <= last for first, last in scope.loops)
+            if after:
+                yield Clue(4.0 - 0.5 * depth, f"it follows the save at line {line} of the pasted frames")
+            elif looped:
+                yield Clue(1.5, "it follows the save in a turn of the loop")
+            return
+    if context.saved:
+        yield Clue(-1.0)
+
+
+def _in_order(
+    positions: list[int], needed: int, saved: int | None, scope: Scope, depth: int, site: WriteSite
+) -> tuple[float, str]:
+    """Return the points of a write for its lines in the function of a frame."""
+    looped = any(
+        first <= needed <= last and first <= p <= last for first, last in scope.loops for p in positions
+    )
+    if site.kind not in _UPDATES:
+        return (1.5, "in a function that the frames reach") if min(positions) < needed else (0.0, "")
+    before = [p for p in positions if p < needed]
+    if saved is not None and saved < needed:
+        if any(saved < p for p in before):
+            return 5.0, f"it lies between the save in line {saved} and the backward in line {needed}"
+        return (0.5, "") if looped else (-1.0, "")
+    if before:
+        others = [line for line, name, _ in scope.calls if name == "step" and line < needed]
+        nearest = bool(others) and max(before) >= max(others)
+        backward_between = any(name == "backward" and line < max(before) for line, name, _ in scope.calls)
+        points = 3.0 - 0.4 * depth + 0.8 * nearest + 0.7 * backward_between
+        return points, f"it precedes the backward in line {needed}"
+    return (1.0, "it precedes the backward in the next turn of the loop") if looped else (-1.0, "")
+
+
+def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """A backward frees a graph for the one that failed: itself in the turn before, or one before it."""
+    if not context.needed:
+        return
+    scope, line = context.needed[-1]
+    if site.path == scope.path and site.line == line:
+        looped = any(first <= line <= last for first, last in scope.loops)
+        yield Clue(5.0 if looped else 3.0, "the backward of the turn before frees the graph")
+    elif site.path == scope.path and scope.line <= site.line < line:
+        yield Clue(4.0, f"it frees the graph before the backward in line {line}")
+
+
+def _refused(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """torch refuses a write to a leaf or view at the line itself."""
+    kind = context.pasted.kind
+    if kind not in _REFUSED:
+        return
+    places = context.needed
+    if places and places[-1].scope.path == site.path and site.line <= places[-1].line <= site.end_line:
+        yield Clue(10.0, "the last frame of the tree is this line")
+    if any(suspicion.rule in _REFUSED[kind] for suspicion in context.suspicions(site)):
+        yield Clue(5.0, "the written tensor is such a leaf or view, by the source")
+    elif any(
+        suspicion.rule in rules for rules in _REFUSED.values() for suspicion in context.suspicions(site)
+    ):
+        yield Clue(2.0)
+    if site.is_off:
+        yield Clue(-5.0)
+
+
+def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The interpreter has followed a save and a write of the same tensor."""
+    pasted = context.pasted
+    if pasted.kind not in ("saved", "second_backward"):
+        return
+    wanted = {CheckRule.SAVED, CheckRule.MODULE, CheckRule.STEP, CheckRule.BACKWARD_SAVED}
+    for suspicion in context.suspicions(site):
+        if pasted.kind == "second_backward":
+            if suspicion.rule is CheckRule.TWICE:
+                yield Clue(2.0, "its graph was freed before, by the source")
+                return
+        elif suspicion.rule in wanted:
+            yield Clue(
+                2.0 + 0.5 * max(suspicion.confidence, 0), "a saved tensor is overwritten, by the source"
+            )
+            if pasted.node and suspicion.rule is not CheckRule.STEP:
+                same = _is_operation(suspicion.operation, pasted.node)
+                if same:
+                    yield Clue(3.0, f"{pasted.node} is what `{suspicion.operation}` makes")
+                elif suspicion.role == "result":
+                    yield Clue(-1.5)
+            needed = suspicion.needed
+            if needed and context.needed and needed.line == context.needed[-1].line:
+                yield Clue(2.0, "the pasted backward needs it, by the source")
+            return
+
+
+def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The interpreter knows whether the target is a tensor."""
+    run = context.tree.runs.get(site.path)
+    if run is None or site.kind in (*_UPDATES, "backward", "module"):
+        return
+    value = run.written.get(site.line)
+    if value is None:
+        yield Clue(-2.0)
+        return
+    is_long = context.pasted.dtype.endswith(("LongTensor", "IntTensor"))
+    if value.integer or re.search(r"(^|_)(idx|index|indices|ids?)$", site.target):
+        yield Clue(4.0 if is_long else -2.0, "an index, as the dtype says")
+    elif is_long:
+        yield Clue(-2.0)
+    yield Clue(1.0 if value.sure else 0.3)
+
+
+def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The number of writes since the save."""
+    bumps = context.pasted.bumps
+    if not bumps or site.kind == "backward":
+        return
+    turns = [loop.turns for loop in site.loops]
+    known = 1
+    for count in turns:
+        known *= count or 1
+    if bumps == site.bumps * known and all(turns) and turns:
+        yield Clue(2.5, f"{bumps} bumps: as many as its loop has turns")
+    elif bumps > 2 and turns:
+        yield Clue(1.5, f"{bumps} bumps: a write in a loop")
+    elif bumps == site.bumps:
+        yield Clue(0.7, f"{bumps} bumps: what `{site.how}` counts" if bumps > 1 else "")
+    elif bumps > 2:
+        alike = [
+            other for other in context.tree.files[site.path].sites
+            if other.function == site.function and other.target == site.target and other.kind == site.kind
+        ]  # fmt: skip
+        yield Clue(2.5 if len(alike) == bumps else -1.0, f"{bumps} bumps: as many such writes as stand here")
+    elif bumps == 1 and site.bumps > 1:
+        yield Clue(-1.0)
+
+
+def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The name of the node that made the tensor: the saver's, or the last writer's."""
+    node = context.pasted.node
+    if not node or context.pasted.kind != "saved" or site.kind in _UPDATES:
+        return
+    if _OWN_NODES.get(site.how) == node or (
+        site.kind == "method" and _is_operation(site.how.rstrip("_"), node)
+    ):
+        yield Clue(1.5, f"{node} is what `{site.how}` leaves")
+    if node in _VIEWS and (site.index or site.kind == "item"):
+        yield Clue(1.0, f"{node}: a part is written")
+    made = _made(site, context)
+    if made and _is_operation(made, node):
+        yield Clue(2.5, f"{node}: the target comes from `{made.strip()[:40]}`")
+
+
+def _made(site: WriteSite, context: Context) -> str:
+    """Return the text that made the target, the newest before the write; through one attribute of a class."""
+    file = context.tree.files[site.path]
+    scope = file.scope(site.line)
+    name = re.escape(site.target)
+    pattern = re.compile(
+        rf"(?<![\w.]){name}(?:\s*,[^=]*)?\s*=(?!=)(.*)|{name}\.append\((.*)|F?\.?relu_?\({name}\b"
+    )
+    for line in range(site.line - 1, max(scope.line, site.line - 60), -1):
+        if match := pattern.search(file.lines[line - 1]):
+            text = match[1] or match[2] or match[0]
+            called = re.search(r"self\.(\w+)(\[[^]]*\])?\(", text)
+            if called:
+                text += " " + _defined(called[1], file.lines)
+            return text
+    return ""
+
+
+def _defined(attribute: str, lines: list[str]) -> str:
+    """Return the last module that an attribute is made of, as far as its first lines say."""
+    for at, line in enumerate(lines):
+        if re.search(rf"self\.{attribute}\s*=", line):
+            text, depth = "", 0
+            for more in lines[at : at + 12]:
+                text += more
+                depth += more.count("(") - more.count(")")
+                if depth <= 0:
+                    break
+            return " ".join(re.findall(r"(?:nn\.)?([A-Z]\w+)\(", text)[-1:])
+    return ""
+
+
+def _near(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The frames of the save lie near the write."""
+    if not context.saved or site.kind in _UPDATES or site.kind == "backward":
+        return
+    scope, line = context.saved[-1]
+    if scope.path != site.path:
+        return
+    if scope.line <= site.line <= scope.end_line:
+        text = context.tree.files[site.path].lines[line - 1]
+        named = re.search(rf"(?<![\w.]){re.escape(site.target)}\b", text) is not None
+        yield Clue(
+            2.0 + 3.0 * named, f"it writes what line {line} of the pasted frames uses" if named else ""
+        )
+    else:
+        yield Clue(1.0)
+
+
+def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """Code that runs outside of training, or without gradients."""
+    bare = site.function.rpartition(".")[2]
+    if NOT_TRAINED.search(bare) or bare in ("__init__", "_init_weights"):
+        yield Clue(-3.0)
+    if _SIDE.search(site.path[_root_length(context) :]):
+        yield Clue(-2.0)
+    if site.is_off:
+        yield Clue(-1.5)
+
+
+def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """People name the statement in words."""
+    text = context.tree.files[site.path].lines[site.line - 1].strip()
+    if len(text) >= 10 and text in context.words:
+        yield Clue(3.0, "the text quotes this line")
+
+
+def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """Without frames: a step with a backward before and after it in one function."""
+    if site.kind not in _UPDATES or context.needed or context.saved or context.pasted.kind != "saved":
+        return
+    file = context.tree.files[site.path]
+    scope = file.scope(site.line)
+    backwards = [line for line, name, _ in scope.calls if name == "backward"]
+    before = any(line < site.line for line in backwards)
+    after = any(line > site.line for line in backwards)
+    if before and after:
+        yield Clue(2.0, "a backward precedes it, and another follows")
+    text = "".join(file.lines[scope.line : scope.end_line])
+    if re.search(r"retain_graph\s*=\s*True", text):
+        yield Clue(1.0, "the function retains a graph")
+
+
+CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
+    _kind, _order, _refused, _suspected, _written, _bumps, _node, _near, _unlikely, _said, _training,
+)  # fmt: skip
+"""Each yields points for one place; a new clue is one function here."""
+
+
+# --- what can't be told --------------------------------------------------------------------------------
+def _unknown(context: Context) -> Iterator[str]:
+    """Yield a sentence for each thing that the text and the tree don't decide."""
+    pasted = context.pasted
+    if pasted.kind is None:
+        yield "the text has none of torch's sentences about in-place operations or freed graphs"
+        return
+    own = [
+        f
+        for f in (*pasted.frames, *pasted.forward)
+        if "site-packages" not in f.path and "/torch/" not in f.path
+    ]
+    if own and not (context.needed or context.saved):
+        yield f"no frame lies in this tree: {own[-1].path}, line {own[-1].line}; name the program's own sources"
+    if pasted.kind == "saved" and pasted.version is None:
+        yield "the sentence has no shape and no versions: paste all of it"
+    if pasted.kind == "saved" and not pasted.forward:
+        yield "the line that saved the tensor isn't known: run with torch.autograd.set_detect_anomaly(True), and paste its frames too"
+
+
+def _is_operation(text: str, node: str) -> bool:
+    """Return whether a name or text has an operation by a node's name: ``F.leaky_relu(x)`` has LeakyRelu."""
+    wanted = re.sub(r"_", "", node).lower()
+    return wanted in re.findall(r"[a-z]+", re.sub(r"_", "", text).lower())
+
+
+def _snapped(place: Place) -> Place:
+    """Return a frame, moved to the nearest call of backward if its line has no call any more."""
+    scope, line = place
+    if any(at == line for at, *_ in scope.calls):
+        return place
+    near = [at for at, name, _ in scope.calls if name == "backward" and abs(at - line) <= 12]
+    return Place(scope, min(near, key=lambda at: abs(at - line))) if near else place
+
+
+def _without_frames(text: str) -> str:
+    return re.sub(r'File "[^\n]*\n[^\n]*', "", text)
+
+
+def _root_length(context: Context) -> int:
+    import os
+
+    return len(os.path.commonpath(list(context.tree.files))) if context.tree.files else 0
