@@ -79,7 +79,7 @@ class Pasted:
         # Its initialisation has written to a parameter, so its version begins at 1.
         if self.expected is None:
             return None
-        if self.expected == 0:
+        if self.expected == 0 or self.dtype.endswith(("LongTensor", "IntTensor", "BoolTensor")):
             return False
         views = ("T", "AsStrided", "Broadcast", "Transpose", "Permute")
         return (

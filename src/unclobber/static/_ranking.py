@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..syntax import parse_expression
 from ._engine import NOT_TRAINED
 from ._pasted import Pasted
 from ._rules import CheckRule, Suspicion
@@ -26,9 +28,11 @@ _REFUSED = {
     "multi_view": {CheckRule.SEVERAL, CheckRule.FUNCTION_VIEW, CheckRule.NO_GRAD_VIEW},
 }
 _SIDE = re.compile(
-    r"(^|[/_])(tests?|eval\w*|demo|setup|infer\w*|datasets?|metrics?|visual\w*|plot\w*)([/_.]|$)", re.I
+    r"(^|[/_])(tests?|eval\w*|demo|setup|infer\w*|datasets?|data|mixup|augment\w*|transforms?|third.party|external|vendor|metrics?|visual\w*|plot\w*)([/_.]|$)",
+    re.I,
 )
 _OWN_NODES = {"+=": "Add", "-=": "Sub", "*=": "Mul", "/=": "Div", "[...] =": "CopySlices"}
+_BINARY = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.Pow: "Pow", ast.MatMult: "Mm"}
 _VIEWS = {
     "AsStrided",
     "View",
@@ -41,6 +45,10 @@ _VIEWS = {
     "ReshapeAlias",
     "Squeeze",
 }
+
+
+_BY_CONFIDENCE = {3: 3.5, 2: 2.5}
+"""Points for a suspicion by its confidence; 1 for a lower one."""
 
 
 class Clue(NamedTuple):
@@ -113,7 +121,8 @@ def ranked(pasted: Pasted, tree: SourceTree) -> TracebackAnswer:
     candidates = [each for each in candidates if each.points > 0]
     if candidates:
         first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
-        first.is_confident = first.points >= _ENOUGH and first.points - second >= _LEAD
+        is_placed = bool(context.needed or context.saved) or not pasted.frames + pasted.forward
+        first.is_confident = is_placed and first.points >= _ENOUGH and first.points - second >= _LEAD
     answer.candidates = candidates[:MOST]
     return answer
 
@@ -166,17 +175,28 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
         return
     is_update = site.kind in _UPDATES
     if pasted.is_parameter is None:
-        yield Clue(1.0 if site.kind == "step" else 0.0)
+        yield Clue(1.5 if site.kind == "step" else 0.0)
     elif pasted.is_parameter:
         reason = f"version {pasted.expected} when it was saved: a parameter, which steps and loads change"
         yield Clue(4.0 if is_update else -3.0, reason)
     else:
         yield Clue(-6.0 if is_update else 2.0)
-    if site.kind in ("load", "broadcast"):
+    if site.kind == "load":
         yield Clue(-1.0)
-    if site.kind == "broadcast":
-        is_buffer = len(pasted.shape or ()) == 1 and not pasted.node
-        yield Clue(2.0 if is_buffer else -3.0, "a vector without a node: a buffer or a norm's weight")
+    if site.how == "forward":
+        is_norm = "BatchNorm" in pasted.saver
+        is_vector = len(pasted.shape or ()) == 1 and not pasted.node
+        if is_norm or is_vector:
+            yield Clue(
+                2.0 + 2.0 * is_norm,
+                "a buffer of a norm: each forward of data parallel training sends it again",
+            )
+        else:
+            yield Clue(-4.0)
+    elif is_update and "BatchNorm" in pasted.saver:
+        yield Clue(-2.0)
+    elif site.kind == "broadcast":
+        yield Clue(-3.0)
 
 
 def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -195,9 +215,11 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(-1.5 if site.kind in _UPDATES else 0.0)
         return
     for depth, (scope, line) in enumerate(reversed(context.saved)):
-        positions = [p for p in context.tree.lines_in(site, scope) if p != line or depth == 0]
+        if site.kind not in _UPDATES:
+            return
+        positions = [p for p in context.tree.lines_in(site, scope) if p != line]
         if positions:
-            after = [p for p in positions if p > line or p == line == site.line]
+            after = [p for p in positions if p > line]
             looped = any(first <= line and positions[0] <= last for first, last in scope.loops)
             if after:
                 yield Clue(4.0 - 0.5 * depth, f"it follows the save at line {line} of the pasted frames")
@@ -222,6 +244,11 @@ def _in_order(
         if any(saved < p for p in before):
             return 5.0, f"it lies between the save in line {saved} and the backward in line {needed}"
         return (0.5, "") if looped else (-1.0, "")
+    around = [(first, last) for first, last in scope.loops if first <= needed <= last]
+    if site.kind == "load" and not any(first <= p <= last for first, last in scope.loops for p in positions):
+        return 0.0, ""
+    if before and around and not any(first <= p <= last for first, last in around for p in before):
+        return 0.3, ""
     if before:
         others = [line for line, name, _ in scope.calls if name == "step" and line < needed]
         nearest = bool(others) and max(before) >= max(others)
@@ -295,7 +322,9 @@ def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
         return
     value = run.written.get(site.line)
     if value is None:
-        yield Clue(-2.0)
+        scope = context.tree.files[site.path].scope(site.line)
+        is_followed = any(scope.line <= line <= scope.end_line for line in run.written)
+        yield Clue(-2.0 if is_followed else -0.5)
         return
     is_long = context.pasted.dtype.endswith(("LongTensor", "IntTensor"))
     if value.integer or re.search(r"(^|_)(idx|index|indices|ids?)$", site.target):
@@ -314,18 +343,28 @@ def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
     known = 1
     for count in turns:
         known *= count or 1
+    alike = [
+        other for other in context.tree.files[site.path].sites
+        if other.function == site.function and other.target == site.target and other.kind == site.kind
+    ]  # fmt: skip
+    if any(".shape" in loop.over or ".size" in loop.over for loop in site.loops) and bumps < max(
+        context.pasted.shape or (0,)
+    ):
+        yield Clue(-1.5)
     if bumps == site.bumps * known and all(turns) and turns:
         yield Clue(2.5, f"{bumps} bumps: as many as its loop has turns")
+    elif bumps > 2 and turns and len(alike) > 1 and bumps % len(alike) == 0:
+        yield Clue(2.5, f"{bumps} bumps: {len(alike)} such writes in loops of {bumps // len(alike)} turns")
+    elif bumps > 2 and turns and re.match(r"\s*\[", _made(site, context)):
+        yield Clue(-1.0)  # each turn writes to another tensor of a list
     elif bumps > 2 and turns:
-        yield Clue(1.5, f"{bumps} bumps: a write in a loop")
+        yield Clue(1.5, f"{bumps} bumps: a {'step' if site.kind == 'step' else 'write'} in a loop")
     elif bumps == site.bumps:
         yield Clue(0.7, f"{bumps} bumps: what `{site.how}` counts" if bumps > 1 else "")
+    elif bumps > 1 and bumps == len(alike) * site.bumps:
+        yield Clue(2.5, f"{bumps} bumps: as many such writes as stand here")
     elif bumps > 2:
-        alike = [
-            other for other in context.tree.files[site.path].sites
-            if other.function == site.function and other.target == site.target and other.kind == site.kind
-        ]  # fmt: skip
-        yield Clue(2.5 if len(alike) == bumps else -1.0, f"{bumps} bumps: as many such writes as stand here")
+        yield Clue(-1.0)
     elif bumps == 1 and site.bumps > 1:
         yield Clue(-1.0)
 
@@ -342,8 +381,12 @@ def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
     if node in _VIEWS and (site.index or site.kind == "item"):
         yield Clue(1.0, f"{node}: a part is written")
     made = _made(site, context)
-    if made and _is_operation(made, node):
+    if _is_operation(made, node) or _operator(made) == node:
         yield Clue(2.5, f"{node}: the target comes from `{made.strip()[:40]}`")
+    elif (
+        re.search(r"\b(new_)?(zeros|ones|empty|full|arange|randn?)(_like)?\(", made) and node != "CopySlices"
+    ):
+        yield Clue(-2.5)
 
 
 def _made(site: WriteSite, context: Context) -> str:
@@ -351,6 +394,8 @@ def _made(site: WriteSite, context: Context) -> str:
     file = context.tree.files[site.path]
     scope = file.scope(site.line)
     name = re.escape(site.target)
+    if not name:
+        return ""
     pattern = re.compile(
         rf"(?<![\w.]){name}(?:\s*,[^=]*)?\s*=(?!=)(.*)|{name}\.append\((.*)|F?\.?relu_?\({name}\b"
     )
@@ -362,6 +407,15 @@ def _made(site: WriteSite, context: Context) -> str:
                 text += " " + _defined(called[1], file.lines)
             return text
     return ""
+
+
+def _operator(text: str) -> str:
+    """Return the node of an expression's outermost operator: Sub for ``a - b``."""
+    try:
+        parsed = parse_expression(text.strip())
+    except (SyntaxError, ValueError):
+        return ""
+    return _BINARY.get(type(parsed.op), "") if isinstance(parsed, ast.BinOp) else ""
 
 
 def _defined(attribute: str, lines: list[str]) -> str:
@@ -398,12 +452,61 @@ def _near(site: WriteSite, context: Context) -> Iterator[Clue]:
 def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
     """Code that runs outside of training, or without gradients."""
     bare = site.function.rpartition(".")[2]
-    if NOT_TRAINED.search(bare) or bare in ("__init__", "_init_weights"):
-        yield Clue(-3.0)
+    if context.pasted.kind == "saved" and site.kind != "module":
+        if NOT_TRAINED.search(bare) or bare == "__init__" or (bare == "step" and site.kind not in _UPDATES):
+            yield Clue(-3.0)
     if _SIDE.search(site.path[_root_length(context) :]):
         yield Clue(-2.0)
     if site.is_off:
         yield Clue(-1.5)
+
+
+def _network(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """An activation is written in a module's code, or in that of a Function."""
+    if site.kind in (*_UPDATES, "backward"):
+        return
+    owner, _, bare = site.function.rpartition(".")
+    methods = {scope.name for scope in context.tree.files[site.path].scopes}
+    if owner and bare != "__init__" and {f"{owner}.forward", f"{owner}.__call__"} & methods:
+        yield Clue(1.5 + 0.7 * ("self." in _made(site, context)))
+    elif site.kind == "module":
+        yield Clue(0.5)
+    if re.search(r"(^|_)(targets?|labels?|masks?|gts?|ignore)(_|$)", site.target):
+        yield Clue(-1.0)
+
+
+def _module(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """A module in place gets what another operation saved."""
+    if site.kind != "module" or context.pasted.kind != "saved":
+        return
+    lines = context.tree.files[site.path].lines
+    name = re.search(r"self\.(\w+)\s*=", lines[site.line - 1])
+    uses = [line for line in lines if name and f"self.{name[1]}(" in line]
+    node = context.pasted.node
+    for line in uses:
+        inner = line.split(f"self.{name[1]}(", 1)[1] if name else ""
+        called = re.match(r"(?:self\.)?(\w+)\(", inner)
+        if called:
+            made = f"{called[1]} {_defined(called[1], lines)}"
+            is_named = not node or _is_operation(made, node) or "activation" in made
+            yield Clue(3.0 if is_named else 1.0, f"it writes to what `{called[1]}` returned")
+            return
+
+
+def _part(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """Views of several, or of a parameter, by the words around the write."""
+    kind = context.pasted.kind
+    if kind == "multi_view":
+        lines = context.tree.files[site.path].lines
+        target = re.escape(site.target.partition(".")[0])
+        loops = [lines[loop.line - 1] for loop in site.loops]
+        if any(re.search(rf"for .*\b{target}\b.* in ", line) for line in loops):
+            yield Clue(4.0, f"`{site.target.partition('.')[0]}` is one of several views in a loop")
+        elif re.search(r"chunk|split|unbind", _made(site, context)):
+            yield Clue(4.0, "it is one of several views")
+    elif kind in ("leaf", "leaf_view"):
+        if re.search(r"\.(weight|bias)\b|\bparam", f"{site.target} {_made(site, context)}"):
+            yield Clue(3.0, "a parameter is written, by its name")
 
 
 def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -419,18 +522,20 @@ def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
         return
     file = context.tree.files[site.path]
     scope = file.scope(site.line)
-    backwards = [line for line, name, _ in scope.calls if name == "backward"]
+    backwards = [line for line, name, _ in scope.calls if name.startswith("backward")]
     before = any(line < site.line for line in backwards)
     after = any(line > site.line for line in backwards)
     if before and after:
         yield Clue(2.0, "a backward precedes it, and another follows")
     text = "".join(file.lines[scope.line : scope.end_line])
-    if re.search(r"retain_graph\s*=\s*True", text):
+    if re.search(r"retain_graph\s*=\s*(?!False)", text):
         yield Clue(1.0, "the function retains a graph")
+    elif re.search(r"retain_graph\s*=\s*(?!False)", "".join(file.lines)):
+        yield Clue(0.5)
 
 
 CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
-    _kind, _order, _refused, _suspected, _written, _bumps, _node, _near, _unlikely, _said, _training,
+    _kind, _order, _refused, _suspected, _written, _bumps, _node, _near, _unlikely, _said, _training, _network, _module, _part,
 )  # fmt: skip
 """Each yields points for one place; a new clue is one function here."""
 

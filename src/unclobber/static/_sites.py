@@ -25,6 +25,9 @@ class Loop(NamedTuple):
     line: int
     turns: int | None
     """Number of turns, if the source says it."""
+    last: int
+    over: str
+    """The source of what it goes over; empty for ``while``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,8 @@ class FileSites(NamedTuple):
     sites: list[WriteSite]
     scopes: list[Scope]
     lines: list[str]
+    instances: dict[str, str]
+    """By a name or attribute, the class or function whose result it is bound to."""
 
     def scope(self, line: int) -> Scope:
         """Return the innermost function around a line; the file's own statements if there is none."""
@@ -85,10 +90,28 @@ def sites_of(tree: ast.Module, text: str, path: str) -> FileSites:
     """Return the places of a file at which a tensor may be written."""
     lines = text.split("\n")
     top = Scope(path, "<module>", 0, len(lines) + 1)
-    found = FileSites([], [top], lines)
+    found = FileSites([], [top], lines, {})
     for statement in tree.body:
         _visit(statement, found, top, "", (), off=False)
+    found.sites.extend(_data_parallel_calls(tree, found))
     return found
+
+
+def _data_parallel_calls(tree: ast.Module, found: FileSites) -> Iterator[WriteSite]:
+    """Yield the later calls of modules in data parallel training: each sends the buffers of rank 0 to all."""
+    wrapped = {
+        dotted(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if last_name(node.value.func) in ("DistributedDataParallel", "DDP")
+        for target in node.targets
+    }
+    for scope in found.scopes if wrapped else ():
+        seen = set[str]()
+        for line, _, name in sorted(scope.calls):
+            if name in wrapped and name in seen:
+                yield WriteSite(scope.path, line, line, "broadcast", "forward", name, scope.name)
+            seen.add(name)
 
 
 def _visit(
@@ -103,10 +126,13 @@ def _visit(
             found.scopes.append(scope)
             off, loops, prefix = is_off(node.decorator_list), (), f"{prefix}{node.name}."
         case ast.For() | ast.While() | ast.AsyncFor():
-            loops = (*loops, Loop(node.lineno, _turns(node)))
+            over = "" if isinstance(node, ast.While) else ast.unparse(node.iter)
+            loops = (*loops, Loop(node.lineno, _turns(node), node.end_lineno or node.lineno, over))
             scope.loops.append((node.lineno, node.end_lineno or node.lineno))
         case ast.With() | ast.AsyncWith():
             off = off or is_off([item.context_expr for item in node.items])
+        case ast.Assign(value=ast.Call(func=func), targets=[target]):
+            found.instances[last_name(target)] = last_name(func)
         case ast.Call():
             scope.calls.append((node.lineno, last_name(node.func), dotted(node.func)))
     for kind, how, target, index, bumps in _writes(node):
@@ -124,8 +150,10 @@ def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
         case ast.AugAssign(target=target, op=op) if type(op) in OPERATORS and not isinstance(op, ast.MatMult):
             if not (isinstance(target, ast.Name) and _is_count(node.value)):
                 index = ast.unparse(target.slice) if isinstance(target, ast.Subscript) else ""
-                # A part is taken, changed, and put back.
-                yield "operator", f"{OPERATORS[type(op)].symbol}=", _base(target), index, 1 + bool(index)
+                # A part is taken, changed, and put back; one taken by a mask is a copy.
+                masked = any(isinstance(part, ast.Compare) for part in ast.walk(target))
+                bumps = 2 if index and not masked else 1
+                yield "operator", f"{OPERATORS[type(op)].symbol}=", _base(target), index, bumps
         case ast.Assign(targets=targets):
             for target in (
                 t for given in targets for t in (given.elts if isinstance(given, ast.Tuple) else [given])

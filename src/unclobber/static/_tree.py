@@ -18,8 +18,6 @@ from .files import deep
 
 _REACHED = 3
 """Calls within one another through which a place is looked for."""
-_NEAR = 12
-"""Lines by which a file may have moved since the traceback was pasted."""
 
 
 class Place(NamedTuple):
@@ -77,6 +75,8 @@ class SourceTree:
             for scope in file.scopes:
                 for line, name, _ in scope.calls:
                     callers[name].append((scope, line))
+                    # A module is called by its name, and runs its class's `forward`.
+                    callers[f"{file.instances.get(name)}.forward"].append((scope, line))
         return callers
 
     def lines_in(self, site: WriteSite, scope: Scope) -> list[int]:
@@ -85,12 +85,13 @@ class SourceTree:
         own = file.scope(site.line)
         if own is scope:
             return [site.line]
-        reached, wanted = set[int](), {own.bare}
+        reached, wanted = set[int](), {own.name if own.bare == "forward" else own.bare}
         seen = set(wanted)
         for _ in range(_REACHED):
             called_by = [pair for name in wanted for pair in self._callers.get(name, ())]
             reached |= {line for caller, line in called_by if caller is scope}
-            wanted = {caller.bare for caller, _ in called_by} - seen
+            callers = [caller for caller, _ in called_by]
+            wanted = {each.name if each.bare == "forward" else each.bare for each in callers} - seen
             seen |= wanted
         return sorted(reached)
 
@@ -137,5 +138,6 @@ def _located(file: FileSites, frame: Frame) -> Place | None:
     inside = [scope for scope in named if scope.line <= line <= scope.end_line]
     if inside:
         return Place(max(inside, key=lambda scope: scope.line), line)
-    scope = min(named, key=lambda scope: min(abs(scope.line - line), abs(scope.end_line - line)))
-    return Place(scope, min(max(line, scope.line), scope.end_line))
+    if len(named) > 1:
+        return None
+    return Place(named[0], min(max(line, named[0].line), named[0].end_line))
