@@ -23,7 +23,7 @@ STATE = {
     "one a process, because torch is patched once a process": {
         "observe.hooks.installation.installation", "observe.hooks.kernels.running",
         "observe.hooks.saves._frozen", "observe.hooks.backward.backward_calls",
-        "observe.hooks.write_log._follower", "session.freezing._keeper",
+        "observe.hooks.write_log._follower", "observe.hooks.autocast.copies", "session.freezing._keeper",
         "torch_internals.engine.engine", "torch_internals.patches.installed",
         "observe.hooks.functions._classes", "lightning._fits", "transformers._train",
         "cli.children._settings.following", "integrations.always_on._installed",
@@ -57,7 +57,7 @@ STATE = {
     "a lock": {
         "source.owners._looking",
         "observe.hooks.unmarked._lock", "torch_internals.patches._lock", "syntax._texts._lock",
-        "derivatives.torch_table._lock", "torch_internals.compat.graph._lock", "observe.native.core._loading",
+        "derivatives.torch_table._lock", "torch_internals.compat.graph._lock",
     },
     "filled by decorators as the package is imported": {
         "static._engine.expressions", "static._engine.statements", "static._transfers.transfer_functions",

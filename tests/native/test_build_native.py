@@ -1,6 +1,5 @@
 """``unclobber build-native``: what is compiled, which core runs, and what is said where none can be."""
 
-import functools
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ from click.testing import CliRunner
 from unclobber.cli import _main
 from unclobber.cli.build_native import command
 from unclobber.model import UnclobberError
+from unclobber.observe.hooks import gradients, selftest
 from unclobber.observe.native import build, core, place
 
 
@@ -73,7 +73,7 @@ def test_which_core_runs(cache, monkeypatch):
     file.parent.mkdir(parents=True)
     file.write_bytes(b"no library")
     assert core.choice() == (file, "")
-    loaded = core._load_once.__wrapped__()
+    loaded = core.loaded.__wrapped__()
     assert loaded.module is None
     assert loaded.why_not.startswith("loading it failed (ImportError")
     monkeypatch.setenv(core.SWITCH, "0")
@@ -157,20 +157,21 @@ def test_the_sources_are_in_the_package():
     assert all(Path(source).is_relative_to(Path(place.__file__).parent) for source in place.sources())
 
 
-def test_threads_load_one_module(monkeypatch):
+@pytest.mark.parametrize("function", [core.loaded, selftest.why_kernels_fail, gradients.unshared_counts])
+def test_threads_wait_for_the_first_that_comes(function):
     """Several threads enter the process's first context at the same time."""
-    loads = []
+    calls = []
 
     def slowly():
-        loads.append(None)
         time.sleep(0.05)
-        return core.Choice(None, "a test")
+        calls.append(None)
+        return len(calls)
 
-    monkeypatch.setattr(core, "choice", slowly)
-    monkeypatch.setattr(core, "_load_once", functools.cache(core._load_once.__wrapped__))
-    threads = [threading.Thread(target=core.loaded) for _ in range(4)]
+    again = type(function)(slowly)
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(again())) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(loads) == 1
+    assert results == [1] * 4

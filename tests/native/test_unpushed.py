@@ -3,6 +3,8 @@
 Where none is built, these are skipped. What they compare with is the core in Python, or plain torch.
 """
 
+import contextlib
+import faulthandler
 import gc
 import os
 import random
@@ -15,7 +17,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 import unclobber
-from unclobber.observe.hooks import backward_calls, kernels, saves
+from unclobber.observe.hooks import backward_calls, kernels, saves, write_log
 from unclobber.observe.native import core, place
 from unclobber.observe.record import overlap, region_of
 from unclobber.session import Session
@@ -482,3 +484,47 @@ def test_a_write_to_a_nested_tensor():
         x.add_(x)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             total.backward(torch.nested.nested_tensor([torch.rand(1), torch.rand(1)]))
+
+
+def test_garbage_that_holds_saves_is_collected_while_a_view_is_looked_up(native):
+    """Python collects when it makes a tuple, up to 3.11: the core must not wait for its own lock then."""
+    faulthandler.dump_traceback_later(30, exit=True)
+    with unclobber.watch():
+        x = torch.ones(3, requires_grad=True)
+        y = x * 1
+        view, _ = y[:], y.exp()
+        y.add_(1)
+        look_up, before = native.view_write, gc.get_threshold()
+        gc.collect()
+        gc.disable()
+        gc.set_threshold(1)
+        cycle = [x.exp()]
+        cycle.append(cycle)
+        saved = weakref.ref(cycle[0])
+        del cycle
+        gc.enable()
+        assert look_up(view)[0] == "add_"
+        gc.set_threshold(*before)
+        gc.collect()
+    assert saved() is None
+    faulthandler.cancel_dump_traceback_later()
+
+
+class Followed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, calls, fails):
+        calls.append(write_log.followed[-1])
+        if fails:
+            raise ValueError
+        return x * 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_call_of_a_function_that_has_ended_keeps_no_arguments(fails):
+    """A debugger reads the attributes of any object."""
+    calls = []
+    with unclobber.watch(), contextlib.suppress(ValueError):
+        Followed.apply(torch.ones(3, requires_grad=True), calls, fails)
+    (call,) = calls
+    assert call.log.values == ()
+    assert call.log.writes == []

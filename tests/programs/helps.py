@@ -56,6 +56,16 @@ GAN = (
     "x = torch.linspace(0, 1, 8).view(2, 4)\nscore = net(x)\nscore.sum().backward(retain_graph=True)\nopt.step()\n"
     "opt.zero_grad()\n# here\nscore.square().sum().backward()\n"
 )
+AUTOCAST = (
+    NET
+    + """\
+x = torch.linspace(0, 1, 8).view(2, 4)
+with torch.autocast('cpu'):
+    net(x).float().square().sum().backward()
+    opt.step()
+    net(x).float().square().sum().backward()
+"""
+)
 FUNCTION = """\
 class Scale(torch.autograd.Function):
     @staticmethod
@@ -217,7 +227,7 @@ HELPED = [
     Helped("an operation that reads what it writes", W + "loss = (w * 2).exp().sum()\n"
            "m = torch.arange(12.).view(3, 4)\nm[:, 1:].copy_(m[:, :-1])\n(loss * m.sum()).backward()\n",
            {Help.READ_A_COPY: "m[:, :-1]) => m[:, :-1].clone())"}, meant="m[:, :-1]) => m[:, :-1].clone())"),
-    # --- UC103, UC104, UC105 ---
+    # --- UC103, UC104, UC105, UC106 ---
     Helped("on ctx", W + FUNCTION + "s = torch.ones(4)\ny = Scale.apply(w, s)\ns.mul_(3)\ny.sum().backward()\n",
            {Help.COPY_ON_CTX: "ctx.s = s => ctx.s = s.clone()"}),
     Helped("on ctx, later", W + FUNCTION + "s = torch.ones(4)\ny = Scale.apply(w, s)\ns.mul_(3)\ny.sum().backward()\n",
@@ -238,6 +248,12 @@ HELPED = [
     Helped("a gradient changed by a hook, in a copy", W + "def triple(grad):\n    return grad.mul_(3)\nq, p = w * 2, w * 1\n"
            "p.register_hook(triple)\ntotal = q + p\n(total * total).sum().backward()\n",
            {Help.NEW_GRADIENT: "grad.mul_(3) => grad.clone().mul_(3)"}),
+    Helped("an old copy", AUTOCAST,
+           {Help.END_REGION: "opt.step()\n    net => pass\nopt.step()\nwith torch.autocast('cpu'):\n    net",
+            Help.EMPTY_CACHE: "opt.step() => opt.step(); torch.clear_autocast_cache()"}),
+    Helped("an old copy, none kept", AUTOCAST,
+           {Help.END_REGION: "opt.step()\n    net => pass\nopt.step()\nwith torch.autocast('cpu'):\n    net",
+            Help.EMPTY_CACHE: "autocast('cpu') => autocast('cpu', cache_enabled=False)"}),
     Helped("a checkpoint", W + "s = torch.ones(4)\ny = checkpoint(lambda x: (x * s).exp(), w * 1, use_reentrant=False)\n"
            "s.mul_(2)\ny.sum().backward()\n",
            {Help.AFTER_CHECKPOINT: "s.mul_(2) => s = s.mul(2) ;; lambda x: (x * s) => lambda x, s=s: (x * s)",

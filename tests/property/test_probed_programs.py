@@ -139,7 +139,14 @@ NAMED = {
     "a silent write to a subclass under a mode of operations": named(
         "a = s.exp()\na.data.neg_()\nc = a.sum()", "operations()"
     ),
+    "a write that torch refuses comes after one that guard repairs": named(
+        "a = x.exp()\na.tanh_()\na.sum().backward()\nc = Product.apply(b, s)\nc.tanh_()\nc.sum().backward()",
+        a="a = a.tanh()", c="c = c.tanh()",
+    ),
     "hooks for one saved tensor under a mode of functions": named("raw_hooks((x * x).sqrt())", "functions()"),
+    "hooks for one saved tensor under a mode of operations": named(
+        "a = x.exp() * x\nraw_hooks(a)", "operations()"
+    ),
 }  # fmt: skip
 """Programs that random search once found, as small as they get, each with the name of what was seen."""
 

@@ -1,7 +1,9 @@
 """``fingerprint``: writes that no dispatch sees, and the stretch of lines that they lie in."""
 
+import gc
 import os
 import re
+import weakref
 
 import pytest
 import torch
@@ -397,3 +399,16 @@ def test_nothing_is_kept_alive():
         fingerprints = session.ledger.fingerprints
         torch.zeros(1) + 1
         assert not any(ref() for refs in fingerprints._by_key.values() for ref in refs)
+
+
+def test_a_result_is_freed():
+    """The pack hook is called by one that hashes, and tells a result from a tensor that Python code has."""
+    with unclobber.watch(fingerprint=1.0):
+        a = torch.ones(3, requires_grad=True) * 2
+        view = a[:]
+        a.add_(1)
+        result = view.relu()
+    alive = weakref.ref(result)
+    del result
+    gc.collect()
+    assert alive() is None

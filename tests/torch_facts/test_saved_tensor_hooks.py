@@ -1,6 +1,7 @@
 """What the pack and unpack hooks are given, and when what pack returned dies."""
 
 import gc
+import sys
 import weakref
 
 import pytest
@@ -28,6 +29,26 @@ def test_pack_runs_without_grad_mode():
     with saved_tensors_hooks(lambda t: modes.append(torch.is_grad_enabled()) or t.detach(), itself):
         torch.rand(3, requires_grad=True).exp()
     assert modes == [False]
+
+
+def test_pack_is_given_a_result_with_the_references_of_a_new_object():
+    """Also an operation's own view of a weight; what Python code has, has one more."""
+    x, layer = torch.rand(2, 3, requires_grad=True), torch.nn.Linear(3, 2)
+    new = compat.unseen.references_of_new()
+    more = []
+
+    def pack(tensor):
+        more.append(sys.getrefcount(tensor) - new)
+        return tensor.detach()
+
+    with saved_tensors_hooks(pack, itself):
+        layer(x.exp())
+        (x * 2).sin()
+        y = x[0]
+        y.sin()
+    (of_result, of_input, of_weight, of_temporary, of_local) = more
+    assert of_result == of_weight == 0
+    assert min(of_input, of_temporary, of_local) > 0
 
 
 def test_in_place_results_arrive_after_the_count():

@@ -178,3 +178,30 @@ def test_batch_norm_keeps_whether_it_trained():
     x = torch.ones(2, 3, requires_grad=True)
     assert bn(x).grad_fn._saved_training is True
     assert bn.eval()(x).grad_fn._saved_training is False
+
+
+def test_autocast_reads_an_old_copy():
+    """One node makes it, below the leaf, and whoever reads the copy later is numbered after the write."""
+    net, x = torch.nn.Linear(2, 1, bias=False), torch.ones(1, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        first = net(x)
+        with torch.no_grad():
+            net.weight.sub_(1)
+        written = torch.autograd._get_sequence_nr()
+        second = net(x)
+        torch.clear_autocast_cache()
+        third = net(x)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+
+    def copy_and_reader(result):
+        reader = result.grad_fn
+        while reader.next_functions[-1][0].name() != "ToCopyBackward0":
+            reader = reader.next_functions[-1][0]
+        return reader.next_functions[-1][0], reader
+
+    (copy, _), (again, reader), (anew, _) = map(copy_and_reader, (first, second, third))
+    assert copy is again
+    assert copy.next_functions[0][0].variable is net.weight
+    assert copy._sequence_nr() < written <= reader._sequence_nr()
+    assert written < anew._sequence_nr()

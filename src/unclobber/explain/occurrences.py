@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Literal, Protocol
@@ -14,15 +14,17 @@ from ..model import Finding, Save, Write, or_default
 from ..observe.hooks import conflicts
 from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
-from ..source import Stack, frame_key, of_program, resolve, user_place
+from ..source import ProgramNames, Stack, frame_key, of_program, resolve, user_place
 from ..torch_internals import compat
 from . import describe, need, reads, refused, save, sentence, spelling, write
+from ._live import user_frames
 from .boundary import KnownFacts, finding_or_fallback
 from .refusals import kind_of
 from .rules import judge, judge_refusal, rule_of
 from .rules.frozen import judge_frozen
 from .rules.uc103 import judge_dirty, judge_unmarked
 from .rules.uc104 import judge_gradient
+from .rules.uc106 import judge_copy
 
 
 class SessionView(Protocol):
@@ -269,6 +271,36 @@ def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Occurr
     )
 
 
+def _copy(conflict: conflicts.StaleCopy, session: SessionView) -> Occurrence | None:
+    """UC106: an operation was given a copy by autocast that is older than a write to the weight."""
+    if not session.active:
+        return None
+    leaf, stack, read = conflict.leaf, conflict.stack, conflict.read
+
+    def make() -> Finding:
+        """Describe the weight where its copy is read, and judge the write to it."""
+        names = ProgramNames(user_frames())
+        saved = replace(
+            save.unplaced(leaf),
+            site=resolve(read),
+            operation="autocast",
+            expression=names.variable(leaf),
+            name=names.parameter(leaf),
+        )
+        written = _writes([conflict])
+        return judge_copy(
+            saved, written, need.running(None, session.backwards_before), repaired=conflict.repaired
+        )
+
+    return Occurrence(
+        lambda: ("UC106", user_place(stack), user_place(read)),
+        make,
+        lambda: KnownFacts("UC106", repaired=conflict.repaired),
+        tensor=lambda: leaf.data_ptr(),
+        can_be_repaired=conflict.repaired,
+    )
+
+
 def _by_itself(conflict: conflicts.HarmfulOperation, session: SessionView) -> Occurrence | None:
     """An operation does harm by itself, such as one that reads what it has overwritten (UC102).
 
@@ -328,6 +360,7 @@ _MAKERS: dict[type[conflicts.Conflict], Callable[[Any, SessionView], Occurrence 
     conflicts.InputOverwritten: _input,
     conflicts.ContentChanged: _content,
     conflicts.HarmfulOperation: _by_itself,
+    conflicts.StaleCopy: _copy,
 }
 
 
@@ -380,5 +413,5 @@ def _unplaced(saved: SavedTensor) -> Save | None:
     return or_default(lambda: save.unplaced(saved.alias, saved.version), None)
 
 
-def _writes(log: list[FollowedWrite]) -> tuple[Write, ...]:
+def _writes(log: Sequence[FollowedWrite | conflicts.StaleCopy]) -> tuple[Write, ...]:
     return tuple(write.by(event.operation, event.stack) for event in log)

@@ -10,7 +10,7 @@ from ..derivatives import by_node, why
 from . import _inplace, _modules, _places
 from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, Peak, Role
 from ._shown import StepMemory
-from ._timeline import LASTING, BytesOverTime, timeline
+from ._timeline import LASTING, BytesOverTime
 from ._trace import PackedSave, Storage, Trace, grouped
 
 _POINTS = 600
@@ -19,15 +19,20 @@ _POINTS = 600
 
 def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> StepMemory:
     """Return the report of a trace: which line keeps what, for how long and why."""
-    line = timeline(trace)
     # What was alive when an allocation failed is the question, even if more had been alive before.
-    peak = trace.tick if trace.failed is not None and trace.failed.wanted else line.peak()
-    kept = _kept(trace, peak)
+    peak = trace.tick if trace.failed is not None and trace.failed.wanted else trace.bytes.peak()
+    # A save of an earlier step is no memory of this one, unless it is alive still.
+    saves = grouped((s for s in trace.saves if trace.end(s) >= trace.began), lambda save: save.storage)
+    storages = [_kept_storage(trace.storages[n], members, trace, peak) for n, members in saves.items()]
+    kept = tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
+    # A storage is charged to its first save, like `_lines` does.
+    charged = [members[0] for members, s in zip(saves.values(), storages, strict=True) if _counts(s)]
     places: dict[Location, int] = {}
-    moments = tuple(_moment(line, tick, trace, places) for tick in _shown(line, peak))
+    moments = tuple(_moment(tick, trace, places) for tick in _shown(trace.bytes, peak))
     # No candidate is a value that the program would still have read, which a recording cut off doesn't show.
-    gains = ((), (), 0) if trace.ended_early else _inplace.gains(trace, line)
+    gains = ((), (), 0) if trace.ended_early else _inplace.gains(trace)
     in_place, candidates, together = gains
+    live = trace.bytes.at(peak)
     # Without a backward, the whole step is forward.
     began = trace.tick if trace.backward_began is None else trace.backward_began
     return StepMemory(
@@ -39,32 +44,23 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
         operations=trace.tick - trace.start,
         backward_began=began - trace.start,
         ended=trace.tick - trace.start,
-        peak=_peak(line, peak, trace, kept, places, began),
+        peak=_peak(peak, trace, kept, places, began),
         kept=kept,
         by_line=_lines(kept),
-        by_module=_modules.totals(trace, peak),
+        by_module=_modules.totals(trace, charged),
         timeline=moments,
         places=tuple(places),
         gradients=tuple(_gradients(trace, began)),
         in_place=in_place,
         candidates=candidates,
         together=together,
-        peak_activations=line.activations[peak - line.first],
-        peak_kept=max(line.kept),
+        peak_activations=live[0] + live[1],
+        peak_kept=max(trace.bytes.kept),
         ended_early=trace.ended_early,
     )
 
 
 # --- what is kept ------------------------------------------------------------------------------------
-def _kept(trace: Trace, peak: int) -> tuple[KeptStorage, ...]:
-    """Return the storages that saves kept in the recorded step, largest first."""
-    # A save of an earlier step is no memory of this one, unless it is alive still.
-    alive = [save for save in trace.saves if trace.end(save) >= trace.began]
-    by_storage = grouped(alive, lambda save: save.storage)
-    storages = [_kept_storage(trace.storages[n], saves, trace, peak) for n, saves in by_storage.items()]
-    return tuple(sorted(storages, key=lambda storage: (-storage.bytes, storage.since)))
-
-
 def _kept_storage(storage: Storage, saves: list[PackedSave], trace: Trace, peak: int) -> KeptStorage:
     """Return the facts on one kept storage. Ticks count from the start of forward."""
     return KeptStorage(
@@ -74,7 +70,7 @@ def _kept_storage(storage: Storage, saves: list[PackedSave], trace: Trace, peak:
         shape=saves[0].shape,
         roles=tuple(_role(save) for save in saves),
         made_at=_places.place(storage.stack) if storage.made and storage.stack else None,
-        made_by=_plain(storage.operation) if storage.made else storage.name,
+        made_by=storage.operation if storage.made else storage.name,
         since=max(min(save.tick for save in saves), storage.born) - trace.start,
         until=max(trace.end(save) for save in saves) - trace.start,
         needed=any(save.needed is not None for save in saves),
@@ -100,9 +96,9 @@ def _role(save: PackedSave) -> Role:
     )
 
 
-def _plain(operation: str) -> str:
-    """Return an operation's name without its overload: ``add`` for ``add.Tensor``."""
-    return operation.partition(".")[0]
+def _counts(storage: KeptStorage) -> bool:
+    """Return whether a line and a module are charged for a storage."""
+    return storage.at_peak and storage.kind == "activation"
 
 
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
@@ -110,7 +106,7 @@ def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
     first save."""
     groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
     for position, storage in enumerate(kept):
-        if storage.at_peak and storage.kind == "activation":
+        if _counts(storage):
             place = storage.roles[0].place
             # Saves without a known line share one row.
             key = ("?",) if place is None else (place.path, place.line)
@@ -133,23 +129,15 @@ def _distinct(texts: Iterable[str | None]) -> tuple[str, ...]:
 
 
 # --- over time ---------------------------------------------------------------------------------------
-def _moment(line: BytesOverTime, tick: int, trace: Trace, places: dict[Location, int]) -> LiveBytes:
+def _moment(tick: int, trace: Trace, places: dict[Location, int]) -> LiveBytes:
     """Return the live bytes at a tick. Its place is a position in `places`, which grows by new ones."""
-    at = tick - line.first
     place = None
     # Tick 0 is the time before the first operation, which no line ran.
     if 0 < tick <= len(trace.operations):
         place = _places.place(trace.operations[tick - 1].stack)
-    return LiveBytes(
-        tick - trace.start,
-        line.kept[at],
-        line.other[at],
-        line.gradients[at],
-        line.temporaries[at],
-        line.lasting[at],
-        # Positions, because a report has hundreds of moments at few lines.
-        None if place is None else places.setdefault(place, len(places)),
-    )
+    # Positions, because a report has hundreds of moments at few lines.
+    position = None if place is None else places.setdefault(place, len(places))
+    return LiveBytes(tick - trace.start, *trace.bytes.at(tick), position)
 
 
 def _shown(line: BytesOverTime, peak: int) -> list[int]:
@@ -167,18 +155,13 @@ def _shown(line: BytesOverTime, peak: int) -> list[int]:
 
 
 def _peak(
-    line: BytesOverTime,
-    tick: int,
-    trace: Trace,
-    kept: tuple[KeptStorage, ...],
-    places: dict[Location, int],
-    began: int,
+    tick: int, trace: Trace, kept: tuple[KeptStorage, ...], places: dict[Location, int], began: int
 ) -> Peak | None:
     """Return the facts on the tick with the most live bytes; None if nothing ran."""
     if not trace.operations:
         return None
     return Peak(
-        moment=_moment(line, tick, trace, places),
+        moment=_moment(tick, trace, places),
         phase="forward" if tick <= began else "backward",
         operation=trace.operations[tick - 1].name if tick else "",
         saved_lasting=sum(storage.bytes for storage in kept if storage.kind in LASTING and storage.at_peak),
@@ -192,7 +175,7 @@ def _gradients(trace: Trace, began: int) -> Iterable[GradientLife]:
             yield GradientLife(
                 bytes=storage.bytes,
                 place=_places.place(storage.stack),
-                operation=_plain(storage.operation),
+                operation=storage.operation,
                 born=storage.born - trace.start,
                 freed=None if storage.died is None else storage.died - trace.start,
                 leaf=(storage.name or "a leaf") if storage.kind == "gradient" else None,

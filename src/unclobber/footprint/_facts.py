@@ -270,6 +270,9 @@ class Tried(Compared):
         return self.peak_before - self.peak_after
 
 
+Edits = tuple[tuple[SpanEdit, ...], ...]
+"""Alternative source edits that make one change, the likeliest first; each is still to be proved."""
+
 Sort = Literal["formula", "mask", "dtype", "twice", "checkpoint", "in-place", "unneeded", "held"]
 
 
@@ -292,8 +295,7 @@ class Change:
     """Section of forward's arithmetic that is done twice, 0 to 1, estimated from shapes."""
     tried: Tried | None = None
     why_untried: str | None = None
-    edits: tuple[tuple[SpanEdit, ...], ...] = field(default=(), repr=False)
-    """Alternative source edits that make it, the likeliest first; each is still to be proved."""
+    edits: Edits = field(default=(), repr=False)
 
     @property
     def saved(self) -> int:

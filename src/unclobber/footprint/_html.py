@@ -6,13 +6,14 @@ Jinja's autoescape: source is private and may hold anything.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 
 from ..model.text import size
 from ..syntax import text_of
 from . import _modules, _sentences
-from ._chart import chart, lives
+from ._chart import Chart, lives
 from ._facts import MemoryReport
 
 _AROUND = 2
@@ -20,28 +21,17 @@ _AROUND = 2
 
 
 @dataclass(frozen=True)
-class SourceLine:
-    """A line of source, or a gap between two ranges."""
-
-    number: int | None
-    text: str = ""
-    bytes: int = 0
-    share: float = 0.0
-    """Its bytes over those of the line that keeps most, 0 to 1."""
-    label: str = ""
-    about: str = ""
-    line: int | None = None
-    """Position in ``MemoryReport.lines``."""
-
-
-@dataclass(frozen=True)
 class SourceFile:
     """The shown lines of one file."""
 
     path: str
-    name: str
     bytes: int
-    lines: tuple[SourceLine, ...]
+    lines: list[tuple[int | None, str, int | None]]
+    """1-based number, text, and position in ``MemoryReport.by_line``; without a number, a gap."""
+
+    @property
+    def name(self) -> str:
+        return self.path.replace("\\", "/").rpartition("/")[2]
 
 
 def to_html(report: MemoryReport) -> str:
@@ -53,15 +43,19 @@ def to_html(report: MemoryReport) -> str:
     environment.filters["size"] = size
     template = resources.files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8")
     steps = _sentences.curve(report)
+    shown, left_out = lives(report)
     return environment.from_string(template).render(
         report=report,
         said=_sentences,
         files=_files(report),
         modules=_modules.rows(report.by_module),
         kept=sum(module.own for module in report.by_module),
+        most=max((line.bytes for line in report.by_line), default=0),
         unplaced=[line for line in report.by_line if line.place is None],
-        chart=chart(report) if report.timeline and report.peak else None,
-        lives=lives(report) if report.timeline else None,
+        chart=Chart(report) if report.timeline and report.peak else None,
+        lives=shown,
+        left_out=left_out,
+        largest=max((storage.bytes for _, storage in shown), default=0),
         changes=list(zip(report.changes, _sentences.code(report.changes), strict=True)),
         curve=steps,
         before=steps[0].bytes if steps else report.peak and report.peak.moment.step,
@@ -74,13 +68,21 @@ def _files(report: MemoryReport) -> list[SourceFile]:
     for position, line in enumerate(report.by_line):
         if line.place is not None:
             by_path.setdefault(line.place.path, {})[line.place.line] = position
-    most = max((line.bytes for line in report.by_line), default=0)
-    files = [_file(path, marked, report, most) for path, marked in by_path.items()]
+    files = [
+        SourceFile(
+            path,
+            sum(report.by_line[position].bytes for position in marked.values()),
+            list(_shown(path, marked, report)),
+        )
+        for path, marked in by_path.items()
+    ]
     return sorted(files, key=lambda file: -file.bytes)
 
 
-def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) -> SourceFile:
-    """Return the shown lines of one file: those that keep something, and `_AROUND` lines around each."""
+def _shown(
+    path: str, marked: dict[int, int], report: MemoryReport
+) -> Iterator[tuple[int | None, str, int | None]]:
+    """Yield the lines of one file that keep something, and `_AROUND` lines around each."""
     source = text_of(path)
     text = () if source is None else source.lines
     wanted = {
@@ -89,29 +91,10 @@ def _file(path: str, marked: dict[int, int], report: MemoryReport, most: int) ->
         for number in range(line - _AROUND, line + _AROUND + 1)
         if 1 <= number <= max(len(text), line)
     }
-    shown: list[SourceLine] = []
-    previous = None
     for number in sorted(wanted):
-        if previous is not None and number > previous + 1:
-            shown.append(SourceLine(None))
-        previous = number
+        if number > min(wanted) and number - 1 not in wanted:
+            yield None, "", None
         content = text[number - 1].rstrip("\n") if number <= len(text) else ""
-        position = marked.get(number)
-        if position is None:
-            shown.append(SourceLine(number, content))
-            continue
-        line = report.by_line[position]
-        shown.append(
-            SourceLine(
-                number=number,
-                # The file may be gone or shorter by now; the recorded expression stands in for its line.
-                text=content or (line.place.source if line.place else ""),
-                bytes=line.bytes,
-                share=line.bytes / most if most else 0.0,
-                label=size(line.bytes),
-                about=_sentences.reasons(line, report),
-                line=position,
-            )
-        )
-    total = sum(report.by_line[position].bytes for position in marked.values())
-    return SourceFile(path, path.replace("\\", "/").rpartition("/")[2], total, tuple(shown))
+        place = report.by_line[marked[number]].place if number in marked else None
+        # The file may be gone or shorter by now; the recorded expression stands in for its line.
+        yield number, content or (place.source if place else ""), marked.get(number)

@@ -7,108 +7,81 @@ keeps a copy of the old one, or the old one dies at once.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..derivatives import Rule, by_operation, in_place_row
 from . import _places
 from ._facts import InPlaceCandidate, InPlaceUse
 from ._functions import in_place_form
-from ._timeline import BytesOverTime
+from ._timeline import BytesOverTime, Span
 from ._trace import Operand, Operation, PackedSave, Trace, grouped, modules_of
-
-Span = tuple[int, int, int]
-"""First tick, last tick, bytes."""
 
 
 @dataclass(frozen=True)
-class _Chance:
-    """A call that could have been in place."""
+class _Call:
+    """A call that is in place, or could have been."""
 
     operation: Operation
     operand: int
-    """Position of the operand that would be written."""
+    """Position of the operand that is, or would be, written."""
     span: Span
-    """Ticks at which old and new value were alive together, and the bytes of the old one."""
+    """Ticks at which old and new value would be, or were, alive together, and the bytes of the old one."""
+    reason: str = ""
+
+    @property
+    def line(self) -> tuple[object, ...]:
+        return _places.key(self.operation.stack)
 
     @property
     def key(self) -> tuple[object, ...]:
         """A key that recognises the call in another run."""
-        operation = self.operation
-        return (*_places.key(operation.stack), operation.module, operation.function, self.operand)
+        return (*self.line, self.operation.module, self.operation.function, self.operand)
 
 
-def gains(
-    trace: Trace, line: BytesOverTime
-) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
+def gains(trace: Trace) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
     """Return the program's in-place operations, the possible ones, and the drop of the peak with all of
     these at once."""
-    totals = line.totals
     search = _InPlaceCalls(trace)
-
-    def peak_with(spans: Iterable[Span], sign: int) -> int:
-        return highest(totals, line.first, spans, sign=sign)
-
-    used = grouped(search.used(), lambda use: (*_places.key(use[0].stack), use[0].name))
     chances = search.chances()
-    merged = grouped(chances, lambda chance: (*_places.key(chance.operation.stack), chance.key[-2:]))
-    candidates = [_candidate(members, max(totals), peak_with) for members in merged.values()]
+    used = grouped(search.used(), lambda call: (call.line, call.operation.name))
+    lines = grouped(chances, lambda call: (call.line, call.key[-2:]))
+    candidates = [_candidate(calls, trace.bytes) for calls in lines.values()]
     candidates.sort(key=lambda candidate: (-candidate.peak_drop, -candidate.bytes))
-    together = max(totals) - peak_with([chance.span for chance in chances], -1)
-    return (
-        tuple(_use(members, max(totals), peak_with) for members in used.values()),
-        tuple(candidates),
-        together,
-    )
+    uses = [_use(calls, trace.bytes) for calls in used.values()]
+    return tuple(uses), tuple(candidates), -_rise(chances, trace.bytes, -1)
 
 
-def highest(totals: Sequence[int], first: int, spans: Iterable[Span], *, sign: int) -> int:
-    """Return the peak with ``sign`` times the spans' bytes added."""
-    # Differences at the spans' ends, added up once, because there is a span for each call.
-    change = [0] * (len(totals) + 1)
-    for since, until, size in spans:
-        start, end = max(since - first, 0), min(until - first, len(totals) - 1)
-        if start <= end:
-            change[start] += sign * size
-            change[end + 1] -= sign * size
-    highest = running = 0
-    for total, step in zip(totals, change, strict=False):
-        running += step
-        highest = max(highest, total + running)
-    return highest
+def _rise(calls: Iterable[_Call], line: BytesOverTime, sign: int) -> int:
+    """Return the bytes by which the peak rises with ``sign`` times the bytes of the calls."""
+    return line.highest(line.totals, (call.span for call in calls), sign=sign) - max(line.totals)
 
 
-_PeakWith = Callable[[Iterable[Span], int], int]
-
-
-def _use(members: list[tuple[Operation, Span, str]], peak: int, peak_with: _PeakWith) -> InPlaceUse:
+def _use(calls: list[_Call], line: BytesOverTime) -> InPlaceUse:
     """Return the facts on the in-place operations of one line."""
-    first, _, reason = members[0]
-    spans = [span for _, span, _ in members]
+    first = calls[0].operation
     return InPlaceUse(
         place=_places.place(first.stack),
         operation=first.name,
-        times=len(members),
-        bytes=sum(size for _, _, size in spans),
-        peak_saved=max(0, peak_with(spans, 1) - peak),
-        reason=reason,
+        times=len(calls),
+        bytes=sum(call.span[-1] for call in calls),
+        peak_saved=max(0, _rise(calls, line, 1)),
+        reason=calls[0].reason,
     )
 
 
-def _candidate(chances: list[_Chance], peak: int, peak_with: _PeakWith) -> InPlaceCandidate:
+def _candidate(calls: list[_Call], line: BytesOverTime) -> InPlaceCandidate:
     """Return the candidate of one line, in all the modules that run it."""
-    first = chances[0].operation
-    spans = [chance.span for chance in chances]
+    first = calls[0].operation
     return InPlaceCandidate(
         place=_places.place(first.stack),
         operation=f"{first.function}_",
-        operand="self" if chances[0].operand == 0 else "other",
-        modules=modules_of(chance.operation for chance in chances),
-        times=len(chances),
-        bytes=sum(size for _, _, size in spans),
-        peak_drop=peak - peak_with(spans, -1),
-        keys=tuple(dict.fromkeys(chance.key for chance in chances)),
+        operand="self" if calls[0].operand == 0 else "other",
+        modules=modules_of(call.operation for call in calls),
+        times=len(calls),
+        bytes=sum(call.span[-1] for call in calls),
+        peak_drop=-_rise(calls, line, -1),
+        keys=tuple(dict.fromkeys(call.key for call in calls)),
     )
 
 
@@ -120,52 +93,51 @@ class _InPlaceCalls:
         self._forward = [op for op in trace.operations if not op.backward and op.tick > trace.began]
 
     # --- the in-place operations that are there ------------------------------------------------------
-    def used(self) -> Iterator[tuple[Operation, Span, str]]:
+    def used(self) -> Iterator[_Call]:
         """Yield those that write an activation, each with the bytes of its out-of-place form and why."""
         for operation in self._forward:
             if operation.operands and _is_in_place(operation):
                 target = operation.operands[0]
                 if self._trace.storages[target.storage].kind == "activation":
-                    yield operation, *self._out_of_place(operation, target)
+                    yield self._use(operation, target)
 
-    def _out_of_place(self, operation: Operation, target: Operand) -> tuple[Span, str]:
-        """Return the extra bytes of the out-of-place form, with their ticks, and the reason in words."""
-        tick = operation.tick
+    def _use(self, operation: Operation, target: Operand) -> _Call:
+        """Return an in-place operation, with the extra bytes of its out-of-place form and why."""
+        until, size = operation.tick, target.bytes
+        reason = "out of place, both values live during this operation only"
         rule = _rule(operation.name[:-1], operation.overload)
         if rule is not None and target.requires_grad:
             if (in_place_row(rule) or rule).keeps("self") is not None:
-                return (tick, tick, 0), "autograd keeps a copy of the old value"
-            if rule.keeps("self") is not None:
-                later = [save for save in self._saves(target.storage) if save.tick >= tick]
-                end = max(map(self._trace.end, later), default=tick)
-                return (tick, end, target.bytes), "out of place, backward would keep the old value too"
-        return (tick, tick, target.bytes), "out of place, both values live during this operation only"
+                size, reason = 0, "autograd keeps a copy of the old value"
+            elif rule.keeps("self") is not None:
+                reason = "out of place, backward would keep the old value too"
+                later = [save for save in self._saves(target.storage) if save.tick >= operation.tick]
+                until = max(map(self._trace.end, later), default=until)
+        return _Call(operation, 0, (target.storage, operation.tick, until, size), reason)
 
     # --- those that could be -------------------------------------------------------------------------
-    def chances(self) -> list[_Chance]:
+    def chances(self) -> list[_Call]:
         """Return the calls that could be in place; only of lines of which every call could."""
-        calls: Counter[tuple[object, ...]] = Counter()
-        chances: list[_Chance] = []
+        lines: dict[tuple[object, ...], list[_Call | None]] = {}
         taken: set[int] = set()
         for operation in self._forward:
             if operation.output is not None:
-                calls[*_places.key(operation.stack), operation.module, operation.function] += 1
                 chance = self._chance(operation, taken)
+                key = (_places.key(operation.stack), operation.module, operation.function)
+                lines.setdefault(key, []).append(chance)
                 if chance is not None:
                     # A second candidate on one storage would find the value of the first.
                     taken.add(operation.operands[chance.operand].storage)
-                    chances.append(chance)
+        # An edit of a line changes all its calls. Without a line there is nothing to edit.
         return [
             chance
-            for key, members in grouped(chances, lambda chance: chance.key[:-1]).items()
-            # An edit of a line changes all its calls. A key of two parts has no line, and so nothing to edit.
-            if len(members) == calls[key]
-            and len({member.operand for member in members}) == 1
-            and len(key) > 2
-            for chance in members
+            for (line, *_), chances in lines.items()
+            if line and len({chance and chance.operand for chance in chances}) == 1
+            for chance in chances
+            if chance is not None
         ]
 
-    def _chance(self, operation: Operation, taken: set[int]) -> _Chance | None:
+    def _chance(self, operation: Operation, taken: set[int]) -> _Call | None:
         """Return how a call could be in place, or None. Each storage is offered once."""
         rule = _rule(operation.name, operation.overload)
         in_place = None if rule is None else in_place_row(rule)
@@ -175,12 +147,13 @@ class _InPlaceCalls:
             return None
         # a + b is b + a, so either operand may take the result (test_in_place.py,
         # test_either_operand_of_a_sum).
-        either = operation.name == "add" and operation.unit_alpha
+        either = operation.name == "add" and operation.arguments[1].get("alpha", 1) == 1
         for position, operand in enumerate(operation.operands[: 2 if either else 1]):
-            if self._free(operation, position, keeps_old=in_place.keeps("self") is not None):
+            keeps_old = in_place.keeps("self") is not None
+            if operand.storage not in taken and self._free(operation, position, keeps_old=keeps_old):
                 old = self._trace.storages[operand.storage]
-                if old.number not in taken:
-                    return _Chance(operation, position, (operation.tick, self._trace.end(old), old.bytes))
+                span = (old.number, operation.tick, self._trace.end(old), old.bytes)
+                return _Call(operation, position, span)
         return None
 
     def _free(self, operation: Operation, position: int, *, keeps_old: bool) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ._facts import ModuleTotal
-from ._trace import PackedSave, Trace, grouped
+from ._trace import Named, PackedSave, Trace, grouped
 
 OUTSIDE = "outside of any module"
 
@@ -21,61 +22,42 @@ class ModuleRow:
     depth: int
     calls: int
     bytes: int
-    own: int
 
 
-def totals(trace: Trace, peak: int) -> tuple[ModuleTotal, ...]:
+def totals(trace: Trace, saves: Iterable[PackedSave]) -> tuple[ModuleTotal, ...]:
     """Return every module that ran, in the order of its first call, then the bytes saved outside of any.
 
-    A storage is charged to the module that saved it first, and to all around that one.
+    Args:
+        trace: The recording.
+        saves: The first save of each storage to count. It is charged to its module, and to all around
+            that one.
     """
-    own: dict[tuple[int, str] | None, int] = {}
-    whole: dict[tuple[int, str], int] = {}
-    for save in _first_saves(trace, peak):
+    own: Counter[Named | None] = Counter()
+    whole: Counter[Named] = Counter()
+    for save in saves:
         size = trace.storages[save.storage].bytes
-        chain = _chain(trace, save.call)
-        key = chain[0] if chain else None
-        own[key] = own.get(key, 0) + size
-        for above in chain:
-            whole[above] = whole.get(above, 0) + size
-    rows_by_key: dict[tuple[int, str], ModuleTotal] = {}
-    calls: dict[tuple[int, str], int] = {}
+        around = _around(trace, save.call)
+        own[around[0] if around else None] += size
+        whole.update(dict.fromkeys(around, size))
     # Calls of earlier steps ended before this step's forward.
     step = [call for call in trace.calls if not call.again and (call.end is None or call.end >= trace.start)]
-    for call in step:
-        key = call.key
-        calls[key] = calls.get(key, 0) + 1
-    for call in step:
-        key = call.key
-        if key not in rows_by_key:
-            rows_by_key[key] = ModuleTotal(
-                call.path, call.kind, call.tree, calls[key], whole.get(key, 0), own.get(key, 0)
-            )
-    unowned = own.get(None, 0)
-    outside = (ModuleTotal("", OUTSIDE, -1, 0, unowned, unowned),) if unowned and rows_by_key else ()
-    return (*rows_by_key.values(), *outside)
+    modules = [
+        ModuleTotal(calls[0].path, calls[0].kind, calls[0].tree, len(calls), whole[key], own[key])
+        for key, calls in grouped(step, lambda call: call.key).items()
+    ]
+    if own[None] and modules:
+        modules.append(ModuleTotal("", OUTSIDE, -1, 0, own[None], own[None]))
+    return tuple(modules)
 
 
-def _chain(trace: Trace, number: int | None) -> list[tuple[int, str]]:
-    """Return the module of a call and those around it, innermost first, each once."""
-    chain: dict[tuple[int, str], None] = {}
+def _around(trace: Trace, number: int | None) -> list[Named]:
+    """Return the module of a call and those around it, innermost first."""
+    around = []
     while number is not None:
         call = trace.calls[number]
-        chain.setdefault(call.key)
+        around.append(call.key)
         number = call.parent
-    return list(chain)
-
-
-def _first_saves(trace: Trace, peak: int) -> Iterable[PackedSave]:
-    """Return the first save of each activation that is kept at the peak."""
-    first: dict[int, PackedSave] = {}
-    alive: set[int] = set()
-    for save in trace.saves:
-        if trace.storages[save.storage].kind == "activation" and trace.end(save) >= trace.began:
-            first.setdefault(save.storage, save)
-            if save.tick <= peak <= trace.end(save):
-                alive.add(save.storage)
-    return [save for number, save in first.items() if number in alive]
+    return around
 
 
 # --- as a table --------------------------------------------------------------------------------------
@@ -88,33 +70,21 @@ def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]
     """
     merged = grouped(modules, lambda module: (module.tree, pattern(module.path)))
     total = sum(module.own for group in merged.values() for module in group)
-    kept = {
-        key: group
-        for key, group in merged.items()
-        # If nothing is kept at all, the rows still show the calls.
-        if sum(module.bytes for module in group) > least * total or not total
-    }
+    sizes = {key: sum(module.bytes for module in group) for key, group in merged.items()}
+    # If nothing is kept at all, the rows still show the calls.
+    shown = [key for key, size in sizes.items() if size > least * total or not total]
+    children = grouped(shown, lambda key: _above(key, shown))
     table: list[ModuleRow] = []
 
-    def below(above: tuple[int, str] | None, depth: int) -> None:
+    def below(above: Named | None, depth: int) -> None:
         """Append the rows below the one with key `above`, largest first."""
-        children = [key for key in kept if _above(key, kept) == above and key != above]
-        children.sort(key=lambda key: -sum(module.bytes for module in kept[key]))
-        for key in children:
-            group = kept[key]
-            # The outermost module has an empty path, which no dot follows.
-            prefix = "" if above is None or not above[1] else f"{above[1]}."
-            kinds = " or ".join(dict.fromkeys(module.kind for module in group))
+        # The outermost module has an empty path, which no dot follows.
+        prefix = f"{above[1]}." if above is not None and above[1] else ""
+        for key in sorted(children.get(above, ()), key=lambda key: -sizes[key]):
+            kinds = " or ".join(dict.fromkeys(module.kind for module in merged[key]))
             path = key[1].removeprefix(prefix)
-            table.append(
-                ModuleRow(
-                    label=f"{path} ({kinds})" if path else kinds,
-                    depth=depth,
-                    calls=sum(module.calls for module in group),
-                    bytes=sum(module.bytes for module in group),
-                    own=sum(module.own for module in group),
-                )
-            )
+            label = f"{path} ({kinds})" if path else kinds
+            table.append(ModuleRow(label, depth, sum(module.calls for module in merged[key]), sizes[key]))
             below(key, depth + 1)
 
     below(None, 0)
@@ -132,12 +102,11 @@ def pattern(path: str) -> str:
     return re.sub(r"(?<![^.])\d+(?![^.])", "*", path)
 
 
-def _above(key: tuple[int, str], known: Iterable[tuple[int, str]]) -> tuple[int, str] | None:
+def _above(key: Named, shown: list[Named]) -> Named | None:
     """Return the key of the nearest module above that has a row, or None."""
     tree, path = key
-    there = set(known)
     while path:
         path = path.rpartition(".")[0]
-        if (tree, path) in there:
+        if (tree, path) in shown:
             return tree, path
     return None

@@ -19,6 +19,9 @@ from ._facts import Location
 
 Instruction = tuple[CodeType, int]
 
+_TORCH_AND_OWN = (os.path.join(os.path.dirname(torch.__file__), ""), os.path.join(PACKAGE, ""))
+_STANDARD = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
+
 
 def innermost(stack: Stack) -> Instruction | None:
     """Return code object and instruction of the line to charge; None if the whole stack is torch's."""
@@ -64,29 +67,12 @@ def place(stack: Stack) -> Location | None:
 
 @lru_cache(maxsize=4096)
 def _machinery(filename: str) -> bool:
-    if filename.startswith("<frozen "):
-        return True
+    """Return whether a file is torch's, the standard library's or this package's."""
     # `<stdin>` and the like are the user's code, and no paths.
-    path = os.path.abspath(filename) if not filename.startswith("<") else filename
-    return path.startswith(_roots()) and not _installed(path)
-
-
-@lru_cache(maxsize=1)
-def _roots() -> tuple[str, ...]:
-    paths = sysconfig.get_paths()
-    return tuple(
-        os.path.join(folder, "")
-        for folder in (paths["stdlib"], paths["platstdlib"], os.path.dirname(torch.__file__), PACKAGE)
-    )
-
-
-def _installed(path: str) -> bool:
-    """Return whether a path below the standard library's folder belongs to an installed package."""
-    torchs = os.path.join(os.path.dirname(torch.__file__), "")
-    own = os.path.join(PACKAGE, "")
-    return (
-        # site-packages is a folder inside of the standard library's.
-        any(part in path for part in (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}"))
-        and not path.startswith(torchs)
-        and not path.startswith(own)
-    )
+    if filename.startswith("<"):
+        return filename.startswith("<frozen ")
+    path = os.path.abspath(filename)
+    # site-packages is a folder inside of the standard library's.
+    parts = path.split(os.sep)
+    installed = "site-packages" in parts or "dist-packages" in parts
+    return path.startswith(_TORCH_AND_OWN) or (path.startswith(_STANDARD) and not installed)

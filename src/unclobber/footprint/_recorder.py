@@ -177,66 +177,61 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         trace.tick += 1
         if self.progress is not None and trace.tick % 1000 == 0:
             self.progress(trace.tick)
-        tick = trace.tick
-        backward = self._depth > 0
-        stack = of_program()
-        module, call = self.module, self.call
+        stack, module = of_program(), self.module
         inputs = compat.compilers.tensors_in((args, kwargs))
-        reads = []
-        for tensor in inputs:
-            storage = self._seen(tensor)
-            if storage is not None:
-                storage.last_use = tick
-                reads.append(storage.number)
-        if backward:
+        reads = [storage for tensor in inputs if (storage := self._seen(tensor)) is not None]
+        for storage in reads:
+            storage.last_use = trace.tick
+        if self._depth:
             # An operation of backward is charged to the forward line whose node runs.
             stack, module = self._forward_of(compat.graph.current_node(), stack, module)
         else:
             # Autograd makes the node before it dispatches the operation, so the newest number is the node's.
             trace.origin.setdefault(compat.graph.next_sequence_number() - 1, (stack, module))
+        name, _, overload = func.name().rpartition("::")[2].partition(".")
+        operation = Operation(
+            tick=trace.tick,
+            name=name,
+            overload=overload,
+            stack=stack,
+            module=module,
+            call=self.call,
+            backward=self._depth > 0,
+            reads=tuple(storage.number for storage in reads),
+            in_place_requested=self._open_calls[-1][0] if self._open_calls else True,
+        )
         # Only results of differentiable inputs are activations: an optimizer makes its state without
         # gradients.
         differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
-        if trace.forward_began is None and (differentiable or call is not None):
-            trace.forward_began = tick - 1
+        if trace.forward_began is None and (differentiable or operation.call is not None):
+            trace.forward_began = trace.tick - 1
         try:
             out = func(*args, **kwargs)
         except Exception as error:
             # Ticks number the operations that ran.
             trace.tick -= 1
-            self._note_failed(error, func, inputs, stack, module)
+            self._note_failed(error, operation, inputs)
             raise
         trace.failed = None
-        made: list[int] = []
         outputs = compat.compilers.tensors_in(out)
-        for tensor in outputs:
-            self._made(tensor, made, stack, module, str(func), backward, differentiable)
-        name, _, overload = func.name().rpartition("::")[2].partition(".")
-        operation = Operation(
-            tick=tick,
-            name=name,
-            overload=overload,
-            stack=stack,
-            module=module,
-            call=call,
-            backward=backward,
-            reads=tuple(reads),
-            writes=self._written(func, args, kwargs),
-            makes=tuple(made),
-            in_place_requested=self._open_calls[-1][0] if self._open_calls else True,
-        )
-        if not backward:
-            self._describe(operation, func, args, kwargs, outputs)
+        operation.makes = tuple(self._made(outputs, operation, differentiable))
+        operation.writes = self._written(func, args, kwargs)
+        if not operation.backward:
+            results = [self._operand(output) for output in outputs]
+            operation.results = tuple(result for result in results if result is not None)
+            operation.outer = self._open_calls[-1][2] if self._open_calls else None
+            operation.kernel = func
+            operation.arguments = compat.compilers.tree_map(self._described, (args, kwargs))
         trace.operations.append(operation)
         return out
 
-    def _note_failed(
-        self, error: Exception, func: Any, inputs: list[Tensor], stack: tuple[Any, ...], module: str | None
-    ) -> None:
+    def _note_failed(self, error: Exception, operation: Operation, inputs: list[Tensor]) -> None:
         """Note the operation that failed and, if it ran out of memory, what the graph so far keeps."""
-        function = self._function or func.name().rpartition("::")[2].partition(".")[0]
+        function = self._function or operation.name
         wanted = wanted_memory(error)
-        self.trace.failed = FailedOperation(stack, module, function, wanted, self._depth > 0)
+        self.trace.failed = FailedOperation(
+            operation.stack, operation.module, function, wanted, operation.backward
+        )
         if wanted is not None:
             self._name_saves(inputs)
 
@@ -246,29 +241,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         functions = self.trace.functions
         number = self._open_calls[-1][2] if self._open_calls else len(functions)
         return functions[number].name if number < len(functions) else None
-
-    def _describe(
-        self,
-        operation: Operation,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        outputs: list[Tensor],
-    ) -> None:
-        """Note what an operation of forward computed from what, for the search of changes that save
-        memory."""
-        results = [self._operand(output) for output in outputs]
-        operation.results = tuple(result for result in results if result is not None)
-        # Only an operation with one result can have an in-place form.
-        if len(outputs) == 1:
-            operation.output = results[0]
-            operands = [self._operand(arg) for arg in args if isinstance(arg, Tensor)]
-            operation.operands = tuple(operand for operand in operands if operand is not None)
-            operation.unit_alpha = kwargs.get("alpha", 1) == 1
-        if self._open_calls:
-            operation.outer = self._open_calls[-1][2]
-        operation.kernel = func
-        operation.arguments = compat.compilers.tree_map(self._described, (args, kwargs))
 
     def _described(self, argument: Any) -> Any:
         return self._operand(argument) if isinstance(argument, Tensor) else argument
@@ -293,16 +265,10 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
         """Return the storages that an operation writes, by its schema."""
-        numbers = []
-        for which in compat.dispatcher.written_arguments(func):
-            value = (
-                kwargs.get(which) if isinstance(which, str) else args[which] if which < len(args) else None
-            )
-            for tensor in compat.compilers.tensors_in(value):
-                storage = self._seen(tensor)
-                if storage is not None:
-                    numbers.append(storage.number)
-        return tuple(numbers)
+        given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+        written = [given.get(which) for which in compat.dispatcher.written_arguments(func)]
+        storages = map(self._seen, compat.compilers.tensors_in(written))
+        return tuple(storage.number for storage in storages if storage is not None)
 
     # --- storages ---------------------------------------------------------------------------------------
     def _seen(self, tensor: Tensor) -> Storage | None:
@@ -320,34 +286,28 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             storage.kind = "parameter"
         return storage
 
-    def _made(
-        self,
-        tensor: Tensor,
-        made: list[int],
-        stack: tuple[Any, ...],
-        module: str | None,
-        operation: str,
-        backward: bool,
-        differentiable: bool,
-    ) -> None:
-        """Record the storage of a result, unless it is known; `made` grows by its number."""
-        key = compat.tensors.storage_key_or_none(tensor)
-        if key is None:
-            return
-        known = self._live.get(key)
-        if known is not None:
-            known.bytes = max(known.bytes, tensor.untyped_storage().nbytes())  # resize_ may have grown it
-            return
+    def _made(self, outputs: Iterable[Tensor], operation: Operation, differentiable: bool) -> Iterator[int]:
+        """Record the storages of results, unless they are known; yield the numbers of the new ones."""
         # Checked by gradient mode, too, because a trainer may run forward inside of an optimizer's step, as
         # its closure.
         optimizer = self._step_began is not None and not torch.is_grad_enabled()
-        kind: Kind = "temporary" if backward or optimizer else "activation"
+        kind: Kind = "temporary" if operation.backward or optimizer else "activation"
         # Data is what the program makes outside of any module from tensors without gradients.
-        if kind == "activation" and not differentiable and module is None:
+        if kind == "activation" and not differentiable and operation.module is None:
             kind = "input"
-        storage = self._add(key, tensor, kind, made=True)
-        storage.stack, storage.module, storage.operation = stack, module, operation.partition(".")[2]
-        made.append(storage.number)
+        for tensor in outputs:
+            key = compat.tensors.storage_key_or_none(tensor)
+            if key is None:
+                continue
+            if key in self._live:
+                known = self._live[key]
+                # resize_ may have grown it
+                known.bytes = max(known.bytes, tensor.untyped_storage().nbytes())
+                continue
+            storage = self._add(key, tensor, kind, made=True)
+            storage.stack, storage.module = operation.stack, operation.module
+            storage.operation = operation.name
+            yield storage.number
 
     def _add(self, key: int, tensor: Tensor, kind: Kind, *, made: bool) -> Storage:
         """Add a record for a storage, and note the tick at which it is freed."""
@@ -394,13 +354,10 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         )
         self.trace.saves.append(save)
         # `detach` is an operation, too, which the recorder must not count.
-        self._quiet, quiet = True, self._quiet
-        try:
+        with self.unseen():
             # An alias, because an output kept by its own node would be a cycle through C++ that is never
             # freed.
             return _PackedTensor(tensor.detach(), save, self.trace)
-        finally:
-            self._quiet = quiet
 
     def unpack(self, held: Any) -> Tensor:
         """Return the tensor that ``pack`` kept, and note that backward needs it."""
@@ -453,20 +410,18 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             return None
         trace = self.trace
         roots = [out for out in call.roots if isinstance(out, Tensor)]
+        leaves, graph = self._name_saves(roots)
         if trace.backwards + 1 == self.step:
             trace.backward_began = trace.tick
             if self.keep_results:
                 trace.results += self._copies(roots)
                 trace.roots = len(roots)
-        leaves, graph = self._name_saves(roots)
-        if self._names_wanted and trace.backwards + 1 == self.step:
-            trace.names = held_names(self._number_of, graph)
-        if self.put_back and trace.backwards + 1 == self.step:
-            self._gradients = [
+            if self._names_wanted:
+                trace.names = held_names(self._number_of, graph)
+            if self.put_back:
                 # Copies, because backward adds to a gradient in place.
-                (leaf, None if leaf.grad is None else self._copies([leaf.grad])[0])
-                for leaf in leaves
-            ]
+                before = [None if leaf.grad is None else self._copies([leaf.grad])[0] for leaf in leaves]
+                self._gradients = list(zip(leaves, before, strict=True))
         self._depth += 1
         return leaves
 
@@ -492,10 +447,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         """Keep the results if requested, give gradients and buffers back, and stop the program."""
         trace = self.trace
         if self.keep_results:
-            for leaf in leaves:
-                if leaf.grad is not None:
-                    trace.results += self._copies([leaf.grad])
-            trace.results += self._copies(compat.compilers.tensors_in(gradients))
+            made = [leaf.grad for leaf in leaves if leaf.grad is not None]
+            trace.results += self._copies([*made, *compat.compilers.tensors_in(gradients)])
             trace.buffers += self._copies(self._buffers())
         self._finish()
         self.give_back()
@@ -504,14 +457,12 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     def give_back(self) -> None:
         """Restore gradients of leaves and buffers of modules, if ``put_back`` was set."""
-        self._quiet = True
-        with torch.no_grad():
+        with self.unseen(), torch.no_grad():
             for leaf, gradient in self._gradients:
                 # A clone, because the next run adds to it and must begin with the same value again.
                 leaf.grad = None if gradient is None else gradient.clone()
             for buffer, before in self._statistics:
                 buffer.copy_(before)
-        self._quiet = False
 
     def _buffers(self) -> list[Tensor]:
         """Return the buffers of all modules that ran, each once."""
@@ -531,11 +482,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                 storage.kind, storage.name = "gradient", owner.name
 
     def _copies(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        self._quiet = True
-        try:
+        with self.unseen():
             return [tensor.detach().clone() for tensor in tensors]
-        finally:
-            self._quiet = False
 
     def _number_of(self, tensor: Tensor) -> int | None:
         """Return the number of a tensor's storage if an operation has made or read it, else None."""
@@ -627,14 +575,15 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         for path, module in root.named_modules():
             # A weak reference next to the id, because another module may get the id of a dead one.
             self._names[id(module)] = _Named(weakref.ref(module), path, type(module).__name__, tree)
-        for path, parameter in root.named_parameters():
-            storage = self._seen(parameter)
-            if storage is not None:
-                storage.kind, storage.name = "parameter", path
-        for path, buffer in root.named_buffers():
-            storage = self._seen(buffer)
-            if storage is not None:
-                storage.kind, storage.name = "buffer", path
+        kinds: tuple[tuple[Kind, Iterable[tuple[str, Tensor]]], ...] = (
+            ("parameter", root.named_parameters()),
+            ("buffer", root.named_buffers()),
+        )
+        for kind, named in kinds:
+            for path, tensor in named:
+                storage = self._seen(tensor)
+                if storage is not None:
+                    storage.kind, storage.name = kind, path
         if self.put_back:
             buffers = list(root.buffers())
             self._statistics += zip(buffers, self._copies(buffers), strict=True)

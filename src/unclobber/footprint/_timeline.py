@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-from ._trace import Trace
+if TYPE_CHECKING:
+    from ._trace import Trace
 
 LASTING = ("parameter", "buffer", "input")
+
+Span = tuple[int, int, int, int]
+"""Storage, first tick, last tick, bytes."""
 
 
 @dataclass(frozen=True)
@@ -21,20 +28,47 @@ class BytesOverTime:
     temporaries: list[int]
     lasting: list[int]
 
-    @property
+    @cached_property
     def totals(self) -> list[int]:
         columns = zip(self.kept, self.other, self.gradients, self.temporaries, self.lasting, strict=True)
         return [sum(column) for column in columns]
 
-    @property
-    def activations(self) -> list[int]:
-        """Live bytes that forward made, by tick, both kept and other."""
-        return [a + b for a, b in zip(self.kept, self.other, strict=True)]
+    @cached_property
+    def step(self) -> list[int]:
+        """Live bytes of the step alone, by tick: without parameters, buffers and inputs."""
+        return [total - lasting for total, lasting in zip(self.totals, self.lasting, strict=True)]
+
+    def at(self, tick: int) -> tuple[int, int, int, int, int]:
+        """Return the bytes at a tick, in the order of the fields."""
+        at = tick - self.first
+        return self.kept[at], self.other[at], self.gradients[at], self.temporaries[at], self.lasting[at]
 
     def peak(self) -> int:
         """Return the first tick with the most bytes."""
-        totals = self.totals
-        return self.first + max(range(len(totals)), key=lambda i: (totals[i], -i))
+        return self.first + self.totals.index(max(self.totals))
+
+    def highest(self, values: Sequence[int], spans: Iterable[Span], *, sign: int) -> int:
+        """Return the largest of the values by tick with ``sign`` times the spans' bytes added."""
+        # Differences at the spans' ends, added up once, because there is a span for each call.
+        change = [0] * (len(values) + 1)
+        for _, since, until, size in spans:
+            start, end = max(since - self.first, 0), min(until - self.first, len(values) - 1)
+            if start <= end:
+                change[start] += sign * size
+                change[end + 1] -= sign * size
+        return max(value + more for value, more in zip(values, accumulate(change), strict=False))
+
+    def fall(self, spans: Iterable[Span]) -> int:
+        """Return the bytes by which the step's peak falls without some memory."""
+        merged: list[Span] = []
+        for storage, since, until, size in sorted(set(spans)):
+            known, begin, end, bytes_ = merged[-1] if merged else (-1, 0, 0, 0)
+            # Two changes may spare the same memory, which counts once.
+            if storage == known and since <= end + 1 and size * bytes_ > 0:
+                merged[-1] = (storage, begin, max(end, until), size)
+            else:
+                merged.append((storage, since, until, size))
+        return max(self.step) - self.highest(self.step, merged, sign=-1)
 
 
 def timeline(trace: Trace) -> BytesOverTime:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from ..source import Stack
+from . import _places
 from ._facts import Kind
 from ._names import HeldName
+from ._timeline import BytesOverTime, timeline
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -38,6 +41,12 @@ class KnowsModule(Protocol):
 def modules_of(ones: Iterable[KnowsModule]) -> tuple[str, ...]:
     """Return the names of the modules, each once, in order."""
     return tuple(dict.fromkeys(record.module for record in ones if record.module is not None))
+
+
+Site = tuple[tuple[object, ...], str]
+"""A place in the source and the torch function that is called there: equal in another run of the program."""
+SiteCall = tuple[Site, int]
+"""A call at a site: the first one is 1."""
 
 
 @dataclass(slots=True)
@@ -125,11 +134,8 @@ class Operation:
     call: int | None
     backward: bool
     reads: tuple[int, ...]
-    writes: tuple[int, ...]
-    makes: tuple[int, ...]
-    operands: tuple[Operand, ...] = ()
-    output: Operand | None = None
-    unit_alpha: bool = True
+    writes: tuple[int, ...] = ()
+    makes: tuple[int, ...] = ()
     function: str | None = None
     """The called torch function whose result is this operation's result."""
     in_place_requested: bool = True
@@ -141,6 +147,18 @@ class Operation:
     arguments: Any = None
     """Its arguments with an `Operand` for each tensor, for forward only."""
     results: tuple[Operand, ...] = ()
+    """Its results that have strided memory, for forward only."""
+
+    @property
+    def output(self) -> Operand | None:
+        """Its result, if it has one alone."""
+        return self.results[0] if len(self.results) == 1 else None
+
+    @property
+    def operands(self) -> list[Operand]:
+        """The tensors among its positional arguments."""
+        args, _ = self.arguments or ((), {})
+        return [argument for argument in args if isinstance(argument, Operand)]
 
 
 @dataclass(slots=True)
@@ -239,6 +257,11 @@ class Trace:
         return self.tick if life.died is None else life.died
 
     @cached_property
+    def bytes(self) -> BytesOverTime:
+        """The live bytes of every kind at every tick."""
+        return timeline(self)
+
+    @cached_property
     def saves_of(self) -> dict[int, list[PackedSave]]:
         """The saves of each storage, by its number, in the order in which they were packed."""
         return grouped(self.saves, lambda save: save.storage)
@@ -271,7 +294,55 @@ class Trace:
         return [op for op in self.operations if not op.backward and op.tick > self.start]
 
     @cached_property
-    def last_reads(self) -> dict[int, int]:
-        """The last tick of forward at which each storage is read, by its number."""
-        forward = (operation for operation in self.operations if not operation.backward)
-        return {number: operation.tick for operation in forward for number in operation.reads}
+    def maker(self) -> dict[int, Operation]:
+        """The operation of forward that made each storage, by the storage's number."""
+        return {n: operation for operation in self._no_backward for n in operation.makes}
+
+    @cached_property
+    def last_reader(self) -> dict[int, Operation]:
+        """The last operation of forward that reads each storage, by the storage's number."""
+        return {n: operation for operation in self._no_backward for n in operation.reads}
+
+    @cached_property
+    def written(self) -> set[int]:
+        """The storages that an operation writes."""
+        return {number for operation in self.operations for number in operation.writes}
+
+    def last_read(self, number: int) -> int:
+        """Return the last tick of forward at which a storage is read; 0 if it is never read."""
+        reader = self.last_reader.get(number)
+        return 0 if reader is None else reader.tick
+
+    @cached_property
+    def inside_function(self) -> dict[int, list[Operation]]:
+        """The operations of each call in ``functions``, by its index, in the order of the calls' start."""
+        inside: dict[int, list[Operation]] = {}
+        for operation in self._no_backward:
+            if operation.outer is not None:
+                inside.setdefault(operation.outer, []).append(operation)
+        # A call that began while the recorder was quiet has a number, but no entry.
+        return {number: inside[number] for number in sorted(inside) if number < len(self.functions)}
+
+    def site(self, number: int) -> Site:
+        """Return the site of a call in ``functions`` that has operations."""
+        return self._site_calls[number][0]
+
+    def site_call(self, operation: Operation | None) -> SiteCall | None:
+        """Return the call of a torch function inside of which an operation ran, or None."""
+        return None if operation is None else self._site_calls.get(operation.outer)
+
+    @cached_property
+    def _site_calls(self) -> dict[int | None, SiteCall]:
+        """The calls in ``functions``, by their index, numbered at each site as another run numbers them."""
+        counts: Counter[Site] = Counter()
+        calls: dict[int | None, SiteCall] = {}
+        for number, inside in self.inside_function.items():
+            site = (_places.key(inside[0].stack), self.functions[number].name)
+            counts[site] += 1
+            calls[number] = (site, counts[site])
+        return calls
+
+    @property
+    def _no_backward(self) -> Iterator[Operation]:
+        """The operations outside of any backward, of earlier steps, too."""
+        return (operation for operation in self.operations if not operation.backward)

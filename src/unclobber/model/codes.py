@@ -179,6 +179,18 @@ CODES: dict[str, Code] = {
         "reads it",
         summary="{needed} recomputes other values[ than {saved} saved]",
     ),
+    "UC106": Code(
+        name="autocast-copy-stale",
+        stage="backward",
+        gist="autocast's copy of a weight is older than it",
+        meaning="A weight was written inside of an autocast region, and later operations of the region read "
+        "autocast's copy of the old one.",
+        advice="End the autocast region before the write, or call torch.clear_autocast_cache() after it.",
+        bare_fact="a weight was written inside of an autocast region, which keeps a copy of the old one",
+        summary="{write} leaves autocast with an old copy[, which {saved} reads]",
+        interpretation="as written",
+        guard="offered",
+    ),
     "UC201": Code(
         name="leaf-written",
         stage="write",

@@ -63,7 +63,7 @@ class Help(Enum):
     PAST_TORCH_COPY = "or let the foreign code write to a copy: clone the tensor where its memory is shared"
     READ_A_COPY = "read from a copy: clone the operand that shares the memory, or write out of place"
 
-    # Custom Functions, hooks and checkpoints: UC103, UC104, UC105.
+    # Custom Functions, hooks, checkpoints and autocast: UC103 to UC106.
     COPY_ON_CTX = "keep a clone on ctx, or write after the backward"
     RETURN_MARKED = "return the tensor that was marked dirty itself, not a copy or a view of it"
     MARK_DIRTY = "say in forward that it writes to its input"
@@ -72,6 +72,10 @@ class Help(Enum):
     OPERATOR_RETURNS = (
         "return the new values from an operator without `mutates_args`, and give it a derivative by "
         "`register_autograd`"
+    )
+    END_REGION = "end the autocast region before `{write}`, and enter a new one for what reads the weight"
+    EMPTY_CACHE = (
+        "call torch.clear_autocast_cache() after `{write}`, or enter autocast with cache_enabled=False"
     )
     NEW_GRADIENT = (
         "return a new tensor instead of writing to the one that came in, or write to its `.clone()`"

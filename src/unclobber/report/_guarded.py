@@ -29,7 +29,10 @@ def guard_lines(report: Report) -> list[str]:
 
 def _total(report: Report) -> str:
     """Return the line on all places together."""
-    overwritten = [finding for finding in report.findings if finding.entry.stage == "backward"]
+    of_backward = [finding for finding in report.findings if finding.entry.stage == "backward"]
+    # Guard has no value to restore where autocast keeps an old copy: it empties the cache.
+    overwritten = [finding for finding in of_backward if finding.code != "UC106"]
+    cast = sum(finding.times for finding in of_backward if finding.code == "UC106")
     places = sum(finding.repaired for finding in overwritten)
     most = size(report.totals.kept_bytes) if report.totals.kept_bytes else ""
     kept = f", {most} kept at peak" if most else ", nothing kept"
@@ -40,7 +43,7 @@ def _total(report: Report) -> str:
         # The ledger counts both kinds of conflicts together, so the restored ones among them aren't known.
         restored = f"overwritten values restored at {places} of {plural(len(overwritten), 'place')}"
     else:
-        times = plural(max(report.totals.conflicts, places), "overwritten value")
+        times = plural(max(report.totals.conflicts - cast, places), "overwritten value")
         restored = f"{times} restored for backward ({plural(places, 'place')})"
     return f"guard: {restored}{kept}"
 
@@ -54,11 +57,14 @@ def _restored(finding: Finding) -> str:
     saves = (saved, *finding.also)
     if finding.also:
         times = f"{plural(finding.times, 'value')} restored"
+    if finding.code == "UC106":
+        times = f"cast again {plural(finding.times, 'time')}"
     what = listing([_tensor(save) for save in saves], limit=4)
     where = listing(list(dict.fromkeys(place(save.site) for save in saves)), limit=4)
     if write is None:
         return f"{what} of {where}: {times}"
-    return f"{place(write.site)} overwrites {what}, saved in {where}: {times}"
+    saved_in = "read" if finding.code == "UC106" else "saved"
+    return f"{place(write.site)} overwrites {what}, {saved_in} in {where}: {times}"
 
 
 def _tensor(save: Save) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
-from ._index import is_property
+from ._index import FileIndex, is_property, method_of
 from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
@@ -52,7 +52,8 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
     if name in torch_table().view_attributes and value.may_be_tensor:
         return operation(run, state, name, [value], node)
     if value.kind == "library":
-        return Value("library", grad=Grad.NO, data=f"{value.data}.{name}")
+        made = Value("library", grad=Grad.NO, data=f"{value.data}.{name}")
+        return defined_as(run.index, dotted(node)) or made
     if value.kind in ("module", "unknown") and value.name:
         return _remembered(run, state, f"{value.name}.{name}", may=value.may)
     # The parts of a structure may have graphs of their own: the losses in a named tuple.
@@ -68,6 +69,14 @@ def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value
     return state.attributes[key]
 
 
+def defined_as(index: FileIndex, text: str) -> Value | None:
+    """Return the function or class that a dotted name means; None if its source isn't known."""
+    node = index.definition(text)
+    if node is None:
+        return None
+    return Value("class" if isinstance(node, ast.ClassDef) else "function", grad=Grad.NO, data=node)
+
+
 def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value:
     """Return the attribute of an object of one of the file's classes, or of such a class itself."""
     key = f"{value.name}.{name}"
@@ -75,18 +84,15 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
         return state.attributes[key]
     if value.made is not None and name in run.constructed.get(value.made, ()):
         return run.constructed[value.made][name]
-    cls = run.index.classes.get(value.data)
-    if cls is not None:
-        if value.kind == "object" and (known := class_attributes(run, value.data).get(name)) is not None:
-            return _renamed(known, value.name)
-        method = run.index.method(cls, name)
-        if method is not None:
-            if is_property(method):
-                return inline(run, method, state, [], {}, value)
-            return Value("function", grad=Grad.NO, data=(method, value))
-        if value.kind == "class":
-            return _class_constant(run, cls, name, state)
-    return _remembered(run, state, key)
+    cls: ast.ClassDef = value.data
+    if value.kind == "object" and (known := class_attributes(run, cls).get(name)) is not None:
+        return _renamed(known, value.name)
+    method = method_of(cls, name)
+    if method is not None:
+        if is_property(method):
+            return inline(run, method, state, [], {}, value)
+        return Value("function", grad=Grad.NO, data=(method, value))
+    return _class_constant(run, cls, name, state) if value.kind == "class" else _remembered(run, state, key)
 
 
 def _class_constant(run: FileRun, cls: ast.ClassDef, name: str, state: FlowState) -> Value:

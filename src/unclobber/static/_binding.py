@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import ast
+import re
 from dataclasses import replace
+from functools import lru_cache
 
 from ..syntax import dotted
 from ._engine import FileRun
@@ -49,11 +51,15 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
 
 def forget(name: str, state: FlowState) -> None:
     """Forget conditions that mention a name, because it is bound again."""
-    # A part of a longer name matches, too: a lost condition costs precision, a stale one hides a write.
-    if any(name in text for text, _ in state.guards):
-        state.guards = frozenset((text, holds) for text, holds in state.guards if name not in text)
-    for condition in [condition for condition in state.bound_if if name in condition[0]]:
+    if any(name in _words(text) for text, _ in state.guards):
+        state.guards = frozenset((text, holds) for text, holds in state.guards if name not in _words(text))
+    for condition in [condition for condition in state.bound_if if name in _words(condition[0])]:
         del state.bound_if[condition]
+
+
+@lru_cache
+def _words(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text))
 
 
 def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: FlowState) -> None:

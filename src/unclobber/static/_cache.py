@@ -52,6 +52,7 @@ class CheckCache:
         self._path = os.path.join(folder, "check-all.json" if all_rules else "check.json")
         self._known = self._read()
         self._digests: dict[str, str] = {}
+        self._others: dict[str, str] = {}
         self._new: dict[str, list[Any] | None] = {}
         """The entries of this check; None for a file that gets none."""
 
@@ -60,7 +61,7 @@ class CheckCache:
         digest = self._digests[path] = _digest(path, is_named=is_named)
         match self._known.get(self._name(path)):
             case [str(then), int(lines), list(commented), dict(others)] if then == digest and digest:
-                if all(_digest(self._path_of(name)) == other for name, other in others.items()):
+                if all(self._digest_of(name) == other for name, other in others.items()):
                     return CleanFile(lines, tuple(f"{path}{part}" for part in commented))
         return None
 
@@ -111,6 +112,12 @@ class CheckCache:
         except (OSError, ValueError, RecursionError):
             pass
         return {}
+
+    def _digest_of(self, name: str) -> str:
+        """Return the digest of another file, taken once: many files import the same."""
+        if name not in self._others:
+            self._others[name] = _digest(self._path_of(name))
+        return self._others[name]
 
     def _name(self, path: str) -> str:
         """Return a path from the cache's folder on, so that the whole project may be moved."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ._binding import elements
 from ._call import FollowedCall
 from ._engine import FileRun
-from ._index import FunctionNode, is_static
+from ._index import FunctionNode, is_static, method_of
 from ._inlining import inline
 from ._modules import apply
 from ._operations import operation, unknown_result
@@ -58,10 +58,10 @@ def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a new object; in the file's own statements its ``__init__`` is followed with the given
     arguments."""
     cls = call.receiver.data
-    name = f"{cls}{'#' if run.at_top else '@'}{run.tick()}"
+    name = f"{cls.name}{'#' if run.at_top else '@'}{run.tick()}"
     made = Value("object", grad=Grad.NO, data=cls, name=name)
-    init = run.index.method(run.index.classes[cls], "__init__")
-    if init is None or call.starred:
+    init = method_of(cls, "__init__")
+    if init is None or call.starred or not run.follows(init):
         return made
     if run.at_top:
         inline(run, init, state, call.values, call.keywords, made)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from ._index import FileIndex, FunctionNode
+from ._index import FileIndex, FunctionNode, home_of, is_short
 from ._rules import Suspicion
 from ._state import FlowState, both
 from ._values import Grad, SourceSpan, Value
@@ -42,7 +42,7 @@ class FileRun:
 
     def __init__(self, index: FileIndex) -> None:
         """Start with no suspicions, at the file's top."""
-        self.index = index
+        self.index = self.own = index
         self.suspicions: dict[tuple[str, int], Suspicion] = {}
         self.least = 1
         """The least confidence of a suspicion that is recorded; lower if the program is known to fail."""
@@ -58,11 +58,15 @@ class FileRun:
         self.frozen: set[str] = set()
         """Modules whose parameters were set not to require grad."""
         self.globals: dict[str, Value] = {}
-        self.attributes: dict[str, dict[str, Value]] = {}
+        self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}
         """Attributes that ``__init__`` sets on objects of a class, with unknown arguments."""
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
         self.generators: dict[FunctionNode, bool] = {}
+        self.call: ast.expr | None = None
+        """The call that is followed."""
+        self.elsewhere: SourceSpan | None = None
+        """The call in this file from which a function of another file is followed."""
         self.at_top = False
         """Whether the interpreter follows the file's own statements, rather than one of its functions by
         itself."""
@@ -115,8 +119,23 @@ class FileRun:
         """Return a new tensor in a storage of its own."""
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
 
+    def follows(self, function: FunctionNode) -> bool:
+        """Return whether a function is short enough to be followed, or stands in the checked file."""
+        return home_of(function) is self.own or is_short(function)
+
+    def entered(self, function: FunctionNode) -> dict[str, Any]:
+        """Return the fields to set while a function is followed; none if it stands in the file at hand."""
+        home, called = home_of(function), self.elsewhere
+        if home is self.index:
+            return {}
+        if called is None and self.call is not None:
+            called = self.span(self.call)
+        return {"index": home, "at_top": False, "elsewhere": None if home is self.own else called}
+
     def span(self, node: ast.expr | ast.stmt) -> SourceSpan:
         """Return the location of a node, with its statement."""
+        if self.elsewhere is not None:
+            return self.elsewhere._replace(inner=(node.lineno, node.col_offset))
         statement = self.statement if self.statement is not None else node
         end_line, end_column = node.end_lineno or node.lineno, node.end_col_offset or node.col_offset
         first, last = statement.lineno, _last_line(statement)
@@ -126,7 +145,7 @@ class FileRun:
     def suspect(self, state: FlowState, suspicion: Suspicion) -> None:
         """Record a suspicion, unless one of at least its confidence is known for the line."""
         confidence = suspicion.confidence - state.quiet - self._quiet(suspicion)
-        if confidence < self.least:
+        if confidence < self.least or suspicion.is_elsewhere:
             return
         key = (suspicion.rule.name, suspicion.span.line)
         known = self.suspicions.get(key)
@@ -145,7 +164,7 @@ class FileRun:
         # Names of classes say nothing: a `Sampler` is trained, too.
         functions = [name for name in functions if not name[:1].isupper()]
         less = int(rule.needs_training and any(map(NOT_TRAINED.search, functions)))
-        return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.index.path) is not None)
+        return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.own.path) is not None)
 
 
 expressions: dict[type[ast.expr], Callable[..., Value]] = {}

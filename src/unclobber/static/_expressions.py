@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..syntax import OPERATORS, dotted
-from ._attributes import attribute
+from ._attributes import attribute, defined_as
 from ._binding import bind, elements
 from ._call import call_of
 from ._calls import call_value
@@ -65,13 +65,12 @@ def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
     """Return the value of a name: a variable, a global, a definition of the file, an import, or a new
     unknown."""
     name, index = node.id, run.index
-    known = state.names.get(name) or run.globals.get(name)
+    known = state.names.get(name) or (run.globals.get(name) if index is run.own else None)
     if known is not None:
         return known
-    if name in index.functions:
-        return Value("function", grad=Grad.NO, data=index.functions[name])
-    if name in index.classes:
-        return Value("class", grad=Grad.NO, data=name)
+    defined = defined_as(index, name)
+    if defined is not None:
+        return defined
     if name in index.imports:
         return Value("library", grad=Grad.NO, data=index.imports[name])
     made = Value(places=run.new_place(), name=name, given=True)
@@ -320,6 +319,11 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
         return unknown_result(run, state, call.every, strong=True) if full.startswith("einops.") else PLAIN
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
-        return method_call(run, call_of(run, node, state, function.attr, receiver), state)
+        if receiver.kind != "library" or defined_as(run.index, dotted(function)) is None:
+            call = call_of(run, node, state, function.attr, receiver)
+            run.call = node
+            return method_call(run, call, state)
     callee = run.evaluate(function, state)
-    return call_value(run, callee, call_of(run, node, state, dotted(function)), state)
+    call = call_of(run, node, state, dotted(function))
+    run.call = node
+    return call_value(run, callee, call, state)

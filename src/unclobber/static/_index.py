@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from ..syntax import dotted, imported_by
+from ..syntax import NotParsedError, dotted, imported_by, parse, parts_of
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+Definition = FunctionNode | ast.ClassDef
+_HIGHEST = 5
+"""Folders above a file in which an absolute import is looked for."""
+_LONGEST = 150
+"""Syntax nodes of a function of another file that is followed."""
+_ROOTS = (".git", "pyproject.toml", "setup.py", "requirements.txt")
+"""What the folder at the top of a project holds."""
 
 
 class FileIndex:
@@ -29,6 +37,12 @@ class FileIndex:
         self.trained: set[str] = set()
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
         self._defined: Counter[str] = Counter()
+        self.sources: dict[str, FileIndex | None] = {}
+        """The files in which imports were looked for, by path; None for one that can't be read."""
+        self.imported: dict[str, Definition | None] = {}
+        """What names mean that are defined in other files, as far as they were asked for."""
+        self._stars: list[str] = []
+        """The modules of which all names are imported."""
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 self.assigned[node.id] += isinstance(node.ctx, ast.Store)
@@ -36,10 +50,13 @@ class FileIndex:
                 self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
                 if node.attr in ("parameters", "named_parameters"):
                     self.trained.add(dotted(node.value))
-            elif isinstance(node, FunctionNode):
-                self._defined[node.name] += 1
+            elif isinstance(node, Definition):
+                self._defined[node.name] += isinstance(node, FunctionNode)
+                vars(node)["home"] = self
             elif isinstance(node, (ast.Import, ast.ImportFrom)):
                 self.imports |= imported_by(node)
+                if "*" in self.imports:
+                    self._stars.append(self.imports.pop("*")[:-1])
         for statement in _top(tree.body):
             if isinstance(statement, FunctionNode):
                 self.functions[statement.name] = statement
@@ -54,26 +71,33 @@ class FileIndex:
         head = self.imports.get(head, head)
         return f"{head}.{tail}" if tail else head
 
-    def method(self, cls: ast.ClassDef, name: str) -> FunctionNode | None:
-        """Return a method of a class, or of its bases in the file; None if there is none."""
-        for each in self._lineage(cls):
-            for statement in each.body:
-                if isinstance(statement, FunctionNode) and statement.name == name:
-                    return statement
-        return None
+    def definition(self, text: str, depth: int = 0) -> Definition | None:
+        """Return the function or class that a dotted name means: the file's own, or that of the file from
+        which it is imported; None for any other."""
+        own = self.functions.get(text) or self.classes.get(text)
+        if own is not None or not self.path or depth > 4:
+            return own
+        if text not in self.imported:
+            self.imported[text] = None
+            head, _, tail = text.partition(".")
+            known = self.imports.get(head)
+            for full in [f"{star}{text}" for star in self._stars] if known is None else [known]:
+                full = f"{full}.{tail}" if tail and known else full
+                module, _, name = full.rpartition(".")
+                source = _imported_file(module if module.strip(".") else f"{module}.", self)
+                if source is not None and self.imported[text] is None:
+                    self.imported[text] = source.definition(name, depth + 1)
+        return self.imported[text]
 
-    def is_a(self, cls: ast.ClassDef, names: frozenset[str]) -> bool:
-        """Return whether a class has one of these bases, by the last part of its name."""
-        bases = (base for each in self._lineage(cls) for base in each.bases)
-        return any(self.full(base).rpartition(".")[2] in names for base in bases)
-
-    def _lineage(self, cls: ast.ClassDef, depth: int = 0) -> Iterator[ast.ClassDef]:
-        """Yield a class and its bases in the file, each before its own bases."""
-        yield cls
-        for base in cls.bases if depth < 6 else ():
-            above = self.classes.get(dotted(base))
-            if above is not None and above is not cls:
-                yield from self._lineage(above, depth + 1)
+    def every_source(self) -> set[str]:
+        """Return the paths of all files on whose texts, or absence, the definitions depend."""
+        known, todo = set[str](), [self]
+        while todo:
+            for path, index in todo.pop().sources.items():
+                if path not in known and index is not None:
+                    todo.append(index)
+                known.add(path)
+        return known
 
     @cached_property
     def never_recorded(self) -> frozenset[str]:
@@ -91,6 +115,71 @@ class FileIndex:
             if not more:
                 return frozenset(unrecorded)
             unrecorded |= more
+
+
+@lru_cache(maxsize=64)
+def index_of(text: str, path: str) -> FileIndex:
+    """Return the index of a file's text; raises as `parse` does. Kept, because a file that others import is
+    mostly checked, too."""
+    return FileIndex(parse(text), path)
+
+
+def _imported_file(module: str, importer: FileIndex) -> FileIndex | None:
+    """Return the index of a module's file, looked for around the file that imports it; None if none is there.
+
+    Args:
+        module: The module's name, with a dot for each level of a relative import.
+        importer: The importing file, which notes where it was looked for.
+    """
+    parts = module.lstrip(".").split(".")
+    level = len(module) - len(module.lstrip("."))
+    folder = os.path.dirname(importer.path)
+    for up in range(1, _HIGHEST + 1):
+        if level in (0, up):
+            stem = os.path.join(folder, *parts)
+            for path in (f"{stem}.py", os.path.join(stem, "__init__.py")):
+                importer.sources[path] = None
+                if os.path.isfile(path):
+                    try:
+                        text = parts_of(path)[0].python
+                        importer.sources[path] = index_of(text, path) if "torch" in text else None
+                    except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
+                        pass
+                    return importer.sources[path]
+        if level == up or (not level and any(os.path.exists(os.path.join(folder, root)) for root in _ROOTS)):
+            return None
+        folder = os.path.dirname(folder)
+    return None
+
+
+def home_of(node: Definition) -> FileIndex:
+    """Return the index of the file that a function or class stands in."""
+    home: FileIndex = vars(node)["home"]
+    return home
+
+
+def lineage(cls: ast.ClassDef, depth: int = 0) -> Iterator[ast.ClassDef]:
+    """Yield a class and its bases, as far as their files are known, each before its own bases."""
+    yield cls
+    for base in cls.bases if depth < 6 else ():
+        above = home_of(cls).definition(dotted(base))
+        if isinstance(above, ast.ClassDef) and above is not cls:
+            yield from lineage(above, depth + 1)
+
+
+def method_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:
+    """Return a method of a class or of its bases; None if none is known."""
+    for each in lineage(cls):
+        for statement in each.body:
+            if isinstance(statement, FunctionNode) and statement.name == name:
+                return statement
+    return None
+
+
+def is_a(cls: ast.ClassDef, names: frozenset[str]) -> bool:
+    """Return whether a class has one of these bases, by the last part of its name."""
+    bases = (home_of(each).full(base) for each in lineage(cls) for base in each.bases)
+    return any(base.rpartition(".")[2] in names for base in bases)
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -148,6 +237,14 @@ def mode_of(node: ast.expr) -> int | None:
     if name == "set_grad_enabled":
         return 0 if switch else 1
     return None
+
+
+def is_short(function: FunctionNode) -> bool:
+    """Return whether a function of another file is followed: a whole network would cost too much."""
+    if "short" not in vars(function):
+        vars(function)["short"] = sum(1 for _ in ast.walk(function)) <= _LONGEST
+    short: bool = vars(function)["short"]
+    return short
 
 
 def is_static(function: FunctionNode) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
-from ._index import FunctionNode, is_static, mode_of
+from ._index import FunctionNode, is_static, lineage, method_of, mode_of
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -40,23 +40,22 @@ def follow(run: FileRun, node: FunctionNode, owner: Value | None, name: str) -> 
     run.function, run.stack = "<module>", []
 
 
-def class_attributes(run: FileRun, name: str) -> dict[str, Value]:
+def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
     """Return the attributes that ``__init__`` and the bases' set on an object of which only the class is
     known; interpreted once, with unknown arguments."""
-    if name in run.attributes:
-        return run.attributes[name]
+    if cls in run.attributes:
+        return run.attributes[cls]
     # Stored before the bases are visited, because a class may name itself among them: `class A(A)`
     # (test_any_python_is_followed in tests/check/test_check_programs.py).
-    run.attributes[name] = attributes = {}
-    cls = run.index.classes[name]
-    for base in cls.bases:
-        if isinstance(base, ast.Name) and base.id in run.index.classes and base.id != name:
-            attributes.update(class_attributes(run, base.id))
-    init = run.index.method(cls, "__init__")
+    run.attributes[cls] = attributes = {}
+    for base in lineage(cls):
+        if base is not cls:
+            attributes.update(class_attributes(run, base))
+    init = method_of(cls, "__init__")
     if init is None:
         return attributes
-    owner = Value("object", grad=Grad.NO, data=name, name="self")
-    for key, value in _constructed(run, init, owner, f"{name}.__init__").attributes.items():
+    owner = Value("object", grad=Grad.NO, data=cls, name="self")
+    for key, value in _constructed(run, init, owner, f"{cls.name}.__init__").attributes.items():
         if key.startswith("self."):
             attribute = key[5:]
             # Another method may put a tensor in the place of the number or None.
@@ -71,7 +70,8 @@ def _constructed(run: FileRun, init: FunctionNode, owner: Value, name: str) -> F
     state = FlowState()
     # At depth 0 a `return` would count as a result from which the caller runs backward.
     depth = max(run.depth, 1)
-    with run.within(function=name, stack=[*run.stack, init], returned=[], depth=depth, at_top=False):
+    inside = run.entered(init) | {"at_top": False}
+    with run.within(function=name, stack=[*run.stack, init], returned=[], depth=depth, **inside):
         _bind_arguments(run, init, state, owner, None, {})
         state = run.execute(init.body, state)
         for _, ended in run.returned:
@@ -90,19 +90,22 @@ def inline(
 ) -> Value:
     """Interpret a function of the file with these arguments; its result is unknown if it is recursive,
     nested too deeply or a generator."""
-    if run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET or _yields(run, function):
+    if run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET or not run.follows(function):
         return unknown_result(run, state, [*values, *keywords.values()])
-    is_global = function in run.index.functions.values()
+    if _yields(run, function):
+        return unknown_result(run, state, [*values, *keywords.values()])
+    inside = run.entered(function)
+    is_global = bool(inside) or function in run.index.functions.values()
     inner = state.copy()
     # A nested function sees the variables around it. A global counts at its present value only while the
     # file's own statements are followed.
-    if not (run.at_top if is_global else owner is None):
+    if inside or not (run.at_top if is_global else owner is None):
         inner.names = {}
     decorated = _mode(function)
     inner.mode = state.mode if decorated is None else decorated
     returned: list[tuple[Value, FlowState]] = []
     name, stack = _qualified(run, function, owner), [*run.stack, function]
-    with run.within(function=name, stack=stack, returned=returned, depth=run.depth + 1):
+    with run.within(function=name, stack=stack, returned=returned, depth=run.depth + 1, **inside):
         _bind_arguments(run, function, inner, owner, values, keywords)
         end = run.execute(function.body, inner)
     if not end.dead:
@@ -133,7 +136,7 @@ def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]]) -> Val
 
 def _qualified(run: FileRun, function: FunctionNode, owner: Value | None) -> str:
     if owner is not None and owner.data:
-        return f"{owner.data}.{function.name}"
+        return f"{owner.data.name}.{function.name}"
     if function in run.index.functions.values() or run.function == "<module>":
         return function.name
     return f"{run.function}.<locals>.{function.name}"

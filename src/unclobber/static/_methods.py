@@ -12,6 +12,7 @@ from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall
 from ._calls import call_value
 from ._engine import FileRun
+from ._index import is_a, method_of
 from ._names import only_tensors_have
 from ._operations import operation, unknown_result
 from ._rules import HIGH, CheckRule
@@ -152,18 +153,12 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 # --- objects and modules -----------------------------------------------------------------------------
 @transfers("object class", _KEEPS_MODULE)
 def _kept_object(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    return None if _own_method(run, call) else call.receiver
+    return None if method_of(call.receiver.data, call.name) else call.receiver
 
 
 @transfers("object class", "zero_grad state_dict")
 def _plain_of_object(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    return None if call.receiver.data not in run.index.classes or _own_method(run, call) else PLAIN
-
-
-def _own_method(run: FileRun, call: FollowedCall) -> bool:
-    """Return whether the receiver's class in the file has the method."""
-    cls = run.index.classes.get(call.receiver.data)
-    return cls is not None and run.index.method(cls, call.name) is not None
+    return None if method_of(call.receiver.data, call.name) else PLAIN
 
 
 @transfers("object class", "")
@@ -179,13 +174,13 @@ def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return the result of a custom Function. If ``forward`` returns an input, it is a view that must not be
     written."""
-    cls = run.index.classes.get(call.receiver.data)
-    if cls is None or not run.index.is_a(cls, frozenset({"Function"})):
+    cls: ast.ClassDef = call.receiver.data
+    if not is_a(cls, frozenset({"Function"})):
         return None
     grad = Grad.NO if state.mode else max((value.grad for value in call.values), default=Grad.NO)
     result = unknown_result(run, state, call.values, strong=True)
     result = replace(result, kind="tensor", sure=True, grad=grad)
-    forward = run.index.method(cls, "forward")
+    forward = method_of(cls, "forward")
     # torch returns a marked input itself, but an unmarked one as a view that must not be written.
     if forward is None or state.mode or "mark_dirty" in ast.unparse(forward):
         return result

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ..syntax import ModuleFacts, torch_table
 from ._engine import FileRun
+from ._index import is_a, method_of
 from ._inlining import DEEPEST, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
@@ -68,10 +69,10 @@ def _apply_object(
     node: ast.expr,
 ) -> Value:
     """Return the result of an object of the file's own class, followed into its ``forward``."""
-    cls = run.index.classes.get(module.data)
-    name = "forward" if cls is not None and run.index.is_a(cls, _MODULE) else "__call__"
-    method = None if cls is None else run.index.method(cls, name)
-    if method is not None and run.depth < DEEPEST:
+    cls: ast.ClassDef = module.data
+    name = "forward" if is_a(cls, _MODULE) else "__call__"
+    method = method_of(cls, name)
+    if method is not None and run.depth < DEEPEST and run.follows(method):
         result = inline(run, method, state, values, keywords, module)
         # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":

@@ -27,6 +27,7 @@ _OUTPUT = re.compile(r"output (?P<output>\d+) of (?P<node>\w+)", re.I)
 _DETECTED = re.compile(r"Error detected in (\w+)")
 _FORWARD = re.compile(r"Traceback of forward call")
 _END_OF_FORWARD = re.compile(r"Traceback \(most recent call last\)|Triggered internally|print_stack")
+_LIBRARY = re.compile(r"(site|dist)-packages|[/\\]torch[/\\]|lib[/\\]python[\d.]+[/\\]|^<frozen|importlib")
 _FRAME = re.compile(
     r'File "(?P<path>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>[\w.<>]+))?[^\n]*'
     r'(?:\n(?![ \t>]*File "|[ \t>]*\(|\w*Error)[ \t>]*(?P<source>[^\n]*))?'
@@ -45,6 +46,11 @@ class Frame(NamedTuple):
     function: str = ""
     source: str = ""
     """The line as it was pasted; empty if it was not."""
+
+    @property
+    def is_library(self) -> bool:
+        """Whether it lies in an installed package, or in the interpreter."""
+        return _LIBRARY.search(self.path) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from ..syntax import parse
 from . import _expressions, _statements
 from ._custom_functions import FunctionRules
 from ._engine import FileRun
-from ._index import FileIndex, FunctionNode
+from ._index import FunctionNode, index_of, is_a
 from ._inlining import class_attributes, follow
 from ._rules import Suspicion
 from ._state import FlowState
@@ -38,18 +37,23 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
         >>> [(s.rule.name, s.confidence, s.write.line, s.saved.line) for s in suspected]
         [('SAVED', 3, 5, 4)]
     """
-    return _sorted(followed(parse(text), path))
+    run = followed(text, path)
+    return tuple(sorted(run.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule.name)))
 
 
-def followed(tree: ast.Module, path: str, *, has_failed: bool = False) -> FileRun:
+def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
     """Return the interpretation of a file.
 
     Args:
-        tree: The file.
+        text: The file's text.
         path: Its path.
         has_failed: Whether the program is known to fail, so that each suspicion counts.
     """
-    run = FileRun(FileIndex(tree, path))
+    index = index_of(text, path)
+    # Another file may have changed since.
+    index.imported.clear()
+    index.sources.clear()
+    run = FileRun(index)
     run.least = -9 if has_failed else 1
     _follow_top(run)
     for function in run.index.functions.values():
@@ -57,11 +61,6 @@ def followed(tree: ast.Module, path: str, *, has_failed: bool = False) -> FileRu
     for cls in run.index.classes.values():
         _follow_class(run, cls)
     return run
-
-
-def _sorted(run: FileRun) -> tuple[Suspicion, ...]:
-    by_line = sorted(run.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule.name))
-    return tuple(by_line)
 
 
 def _follow_top(run: FileRun) -> None:
@@ -81,7 +80,7 @@ def _follow_top(run: FileRun) -> None:
 
 def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
     """Interpret the methods of a class; those of a custom Function by `FunctionRules`."""
-    is_function = run.index.is_a(cls, frozenset({"Function"}))
+    is_function = is_a(cls, frozenset({"Function"}))
     for method in cls.body:
         if not isinstance(method, FunctionNode):
             continue
@@ -90,6 +89,6 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
             run.function = name
             FunctionRules(run, method).check()
         elif not is_function and method.name != "__init__":
-            follow(run, method, Value("object", grad=Grad.NO, data=cls.name, name="self"), name)
+            follow(run, method, Value("object", grad=Grad.NO, data=cls, name="self"), name)
     if not is_function:
-        class_attributes(run, cls.name)
+        class_attributes(run, cls)

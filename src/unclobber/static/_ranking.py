@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..syntax import parse_expression
@@ -17,10 +18,13 @@ from ._tree import Place, SourceTree
 
 MOST = 3
 """Candidates that are shown."""
-_LEAD = 2.0
+_LEAD = 2.8
 """Points by which the first must lead to be confident."""
-_ENOUGH = 7.0
+_ENOUGH = 4.5
 """Points that the first must have to be confident."""
+_MOST_ALIKE = 4
+_NO_LEAD = 0.05
+"""Points below which two places are equally likely."""
 _UPDATES = frozenset({"step", "load", "broadcast"})
 _REFUSED = {
     "leaf": {CheckRule.LEAF, CheckRule.PARAMETER_LIKE, CheckRule.EMBEDDED},
@@ -73,15 +77,6 @@ class TracebackCandidate:
     is_confident: bool = False
 
 
-@dataclass
-class TracebackAnswer:
-    """The candidates for a pasted traceback, and what can't be told from it."""
-
-    candidates: list[TracebackCandidate] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
-    """Sentences, without a full stop."""
-
-
 class Context:
     """The facts and the tree, with the frames found in it.
 
@@ -96,6 +91,8 @@ class Context:
         self.tree = tree
         self.needed = [_snapped(place) for place in tree.found(pasted.frames)]
         self.saved = tree.found(pasted.forward)
+        self.own = [frame for frame in (*pasted.forward, *pasted.frames) if not frame.is_library]
+        """The program's own frames, those of the failure last."""
         self.words = _without_frames(pasted.text)
 
     def suspicions(self, site: WriteSite) -> list[Suspicion]:
@@ -105,26 +102,25 @@ class Context:
         return [
             s
             for s in run.suspicions.values()
-            if s.span.line == site.line or s.write and s.write.line == site.line
+            if s.span.line == site.line or (s.write and s.write.line == site.line)
         ]
 
 
-def ranked(pasted: Pasted, tree: SourceTree) -> TracebackAnswer:
-    """Return the candidates, the best first."""
+def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], list[str]]:
+    """Return the candidates, the best first, and sentences about what can't be told."""
     context = Context(pasted, tree)
-    answer = TracebackAnswer(unknown=list(_unknown(context)))
+    unknown = list(_unknown(context))
     if pasted.kind is None:
-        return answer
+        return [], unknown
     candidates = [_scored(site, context) for site in tree.sites if _may_be(site, pasted)]
     candidates.sort(key=lambda candidate: -candidate.points)
     candidates = list(_joined(candidates))[: MOST + 1]
     candidates = [each for each in candidates if each.points > 0]
     if candidates:
         first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
-        is_placed = bool(context.needed or context.saved) or not pasted.frames + pasted.forward
+        is_placed = not context.own or bool(tree.found(context.own[-1:]))
         first.is_confident = is_placed and first.points >= _ENOUGH and first.points - second >= _LEAD
-    answer.candidates = candidates[:MOST]
-    return answer
+    return candidates[:MOST], unknown
 
 
 def _may_be(site: WriteSite, pasted: Pasted) -> bool:
@@ -141,30 +137,35 @@ def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
         if clue.reason and clue.points > 0
     ]
     suspicion = max(context.suspicions(site), key=lambda s: s.confidence, default=None)
-    saved = context.saved[-1] if context.saved else None
-    needed = context.needed[-1] if context.needed else None
-    return TracebackCandidate(
-        [site], sum(clue.points for clue in found), why,
-        (saved.scope.path, saved.line) if saved else (site.path, suspicion.saved.line) if suspicion and suspicion.saved else None,
-        (needed.scope.path, needed.line) if needed else None,
-        suspicion,
-    )  # fmt: skip
+    saved = (site.path, suspicion.saved.line) if suspicion is not None and suspicion.saved else None
+    if context.saved:
+        saved = context.saved[-1].scope.path, context.saved[-1].line
+    needed = (context.needed[-1].scope.path, context.needed[-1].line) if context.needed else None
+    return TracebackCandidate([site], sum(clue.points for clue in found), why, saved, needed, suspicion)
 
 
 def _joined(candidates: list[TracebackCandidate]) -> Iterator[TracebackCandidate]:
-    """Yield the candidates, with updates in neighbouring lines as one: each of them breaks it."""
+    """Yield the candidates; what the facts can't tell apart in one function is one of them."""
     taken: list[TracebackCandidate] = []
     for candidate in candidates:
-        site = candidate.writes[0]
-        for other in taken:
-            last = other.writes[-1]
-            near = min(abs(site.line - each.line) for each in other.writes) <= 1
-            if site.path == last.path and near and site.kind == last.kind and site.kind in _UPDATES:
-                other.writes.append(site)
-                break
-        else:
+        alike = next((other for other in taken if _is_alike(candidate, other)), None)
+        if alike is None:
             taken.append(candidate)
+        elif len(alike.writes) < _MOST_ALIKE:
+            alike.writes.append(candidate.writes[0])
     yield from taken
+
+
+def _is_alike(candidate: TracebackCandidate, other: TracebackCandidate) -> bool:
+    """Return whether two places differ in their lines alone: two steps, or two writes to one tensor."""
+    site, first = candidate.writes[0], other.writes[0]
+    same = (site.path, site.function, site.kind) == (first.path, first.function, first.kind)
+    is_update = site.kind in _UPDATES
+    return (
+        same
+        and abs(candidate.points - other.points) < _NO_LEAD
+        and (is_update or site.target == first.target)
+    )
 
 
 # --- clues -------------------------------------------------------------------------------------------
@@ -363,9 +364,7 @@ def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(0.7, f"{bumps} bumps: what `{site.how}` counts" if bumps > 1 else "")
     elif bumps > 1 and bumps == len(alike) * site.bumps:
         yield Clue(2.5, f"{bumps} bumps: as many such writes as stand here")
-    elif bumps > 2:
-        yield Clue(-1.0)
-    elif bumps == 1 and site.bumps > 1:
+    elif bumps > 2 or (bumps == 1 and site.bumps > 1):
         yield Clue(-1.0)
 
 
@@ -452,9 +451,9 @@ def _near(site: WriteSite, context: Context) -> Iterator[Clue]:
 def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
     """Code that runs outside of training, or without gradients."""
     bare = site.function.rpartition(".")[2]
-    if context.pasted.kind == "saved" and site.kind != "module":
-        if NOT_TRAINED.search(bare) or bare == "__init__" or (bare == "step" and site.kind not in _UPDATES):
-            yield Clue(-3.0)
+    off = NOT_TRAINED.search(bare) or bare == "__init__" or (bare == "step" and site.kind not in _UPDATES)
+    if off and context.pasted.kind == "saved" and site.kind != "module":
+        yield Clue(-3.0)
     if _SIDE.search(site.path[_root_length(context) :]):
         yield Clue(-2.0)
     if site.is_off:
@@ -504,9 +503,10 @@ def _part(site: WriteSite, context: Context) -> Iterator[Clue]:
             yield Clue(4.0, f"`{site.target.partition('.')[0]}` is one of several views in a loop")
         elif re.search(r"chunk|split|unbind", _made(site, context)):
             yield Clue(4.0, "it is one of several views")
-    elif kind in ("leaf", "leaf_view"):
-        if re.search(r"\.(weight|bias)\b|\bparam", f"{site.target} {_made(site, context)}"):
-            yield Clue(3.0, "a parameter is written, by its name")
+    elif kind in ("leaf", "leaf_view") and re.search(
+        r"\.(weight|bias)\b|\bparam", f"{site.target} {_made(site, context)}"
+    ):
+        yield Clue(3.0, "a parameter is written, by its name")
 
 
 def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -535,7 +535,8 @@ def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
 
 
 CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
-    _kind, _order, _refused, _suspected, _written, _bumps, _node, _near, _unlikely, _said, _training, _network, _module, _part,
+    _kind, _order, _refused, _suspected, _written, _bumps, _node, _near, _unlikely, _said, _training,
+    _network, _module, _part,
 )  # fmt: skip
 """Each yields points for one place; a new clue is one function here."""
 
@@ -547,17 +548,16 @@ def _unknown(context: Context) -> Iterator[str]:
     if pasted.kind is None:
         yield "the text has none of torch's sentences about in-place operations or freed graphs"
         return
-    own = [
-        f
-        for f in (*pasted.frames, *pasted.forward)
-        if "site-packages" not in f.path and "/torch/" not in f.path
-    ]
-    if own and not (context.needed or context.saved):
-        yield f"no frame lies in this tree: {own[-1].path}, line {own[-1].line}; name the program's own sources"
+    if context.own and not (context.needed or context.saved):
+        last = context.own[-1]
+        yield f"no frame lies in this tree, not even {last.path}, line {last.line}: name its sources"
     if pasted.kind == "saved" and pasted.version is None:
         yield "the sentence has no shape and no versions: paste all of it"
     if pasted.kind == "saved" and not pasted.forward:
-        yield "the line that saved the tensor isn't known: run with torch.autograd.set_detect_anomaly(True), and paste its frames too"
+        yield (
+            "the line of the save isn't known: run with torch.autograd.set_detect_anomaly(True) and "
+            "paste its frames, too"
+        )
 
 
 def _is_operation(text: str, node: str) -> bool:
@@ -580,6 +580,4 @@ def _without_frames(text: str) -> str:
 
 
 def _root_length(context: Context) -> int:
-    import os
-
     return len(os.path.commonpath(list(context.tree.files))) if context.tree.files else 0

@@ -246,6 +246,11 @@ class Suspicion:
         assert to_blame is not None
         return to_blame
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is a matter of other files alone."""
+        return all(span is None or span.inner for span in (self.write, self.saved, self.needed, self.freed))
+
     def is_reported(self, *, all_rules: bool) -> bool:
         """Return whether the confidence suffices, with or without the rules that need a request."""
         return self.confidence >= (MEDIUM if all_rules else self.rule.value.reported_from)

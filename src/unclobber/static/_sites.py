@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from ..syntax import OPERATORS, dotted, last_name, torch_table
 from ._index import is_off
+from ._values import SourceSpan
 
 SiteKind = Literal["step", "load", "broadcast", "backward", "item", "operator", "method", "module"]
 """``item`` is ``x[i] = v``, ``operator`` ``x += v``, ``module`` a module or function that writes in place,
@@ -50,6 +51,8 @@ class WriteSite:
     """Whether gradients are off there."""
     index: str = ""
     """The index of a part that is written."""
+    span: SourceSpan | None = None
+    """The whole statement or call; None for one that is only counted."""
 
 
 @dataclass(slots=True)
@@ -135,10 +138,11 @@ def _visit(
             found.instances[last_name(target)] = last_name(func)
         case ast.Call():
             scope.calls.append((node.lineno, last_name(node.func), dotted(node.func)))
-    for kind, how, target, index, bumps in _writes(node):
-        line, end = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+    for kind, how, name, index, bumps in _writes(node):
+        line, column, end, end_column = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+        span = SourceSpan(line, column, end, end_column, line, end, scope.name)
         found.sites.append(
-            WriteSite(scope.path, line, end, kind, how, target, scope.name, loops, bumps, off, index)
+            WriteSite(scope.path, line, end, kind, how, name, scope.name, loops, bumps, off, index, span)
         )
     for child in ast.iter_child_nodes(node):
         _visit(child, found, scope, prefix, loops, off=off)
@@ -155,11 +159,9 @@ def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
                 bumps = 2 if index and not masked else 1
                 yield "operator", f"{OPERATORS[type(op)].symbol}=", _base(target), index, bumps
         case ast.Assign(targets=targets):
-            for target in (
-                t for given in targets for t in (given.elts if isinstance(given, ast.Tuple) else [given])
-            ):
-                if isinstance(target, ast.Subscript) and not _is_text(target.slice):
-                    yield "item", "[...] =", _base(target), ast.unparse(target.slice), 1
+            for part in [part for given in targets for part in getattr(given, "elts", [given])]:
+                if isinstance(part, ast.Subscript) and not _is_text(part.slice):
+                    yield "item", "[...] =", _base(part), ast.unparse(part.slice), 1
         case ast.Call(func=ast.Attribute(attr="step") as func) if _is_optimizer(func, node):
             yield "step", "step", dotted(func.value) or ast.unparse(func.value), "", 1
         case ast.Call(func=ast.Attribute(attr="backward") as func):

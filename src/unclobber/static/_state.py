@@ -103,8 +103,13 @@ class FlowState:
         """Note that a condition holds, and give names the values that they got where it held before."""
         self.guards |= {condition}
         for name, (joined, value) in self.bound_if.get(condition, {}).items():
-            if self.names.get(name) is joined:
-                self.names[name] = value
+            where = self.attributes if "." in name else self.names
+            if where.get(name) is joined:
+                where[name] = value
+
+    def bound(self) -> dict[str, Value]:
+        """Return the values of all names and attributes, the latter by names with a dot."""
+        return self.names | self.attributes
 
     def lose_history(self, prefix: str) -> None:
         """Note that the attributes whose names begin so may be bound again."""

@@ -167,17 +167,16 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
         branch.quiet += int(_is_evaluation(node.test, holds=holds))
     left, right = run.execute(node.body, yes), run.execute(_otherwise(node), no)
     left.quiet = right.quiet = outside
-    ends = {(text, not negated): left.names, (text, negated): right.names}
+    ends = {(text, not negated): left.bound(), (text, negated): right.bound()}
     merged = merge(left, right)
     if not any(isinstance(part, ast.Call) for part in ast.walk(test)):
+        after = merged.bound()
         for condition, names in ends.items():
-            bound = {
-                name: (merged.names[name], value)
+            merged.bound_if[condition] = {
+                name: (after[name], value)
                 for name, value in names.items()
-                if name in merged.names and merged.names[name] is not value
+                if after.get(name, value) is not value
             }
-            if bound:
-                merged.bound_if[condition] = bound
     return merged
 
 

@@ -38,7 +38,7 @@ class SourceTree:
         """Read and parse the files that mention torch or call backward."""
         self.files: dict[str, FileSites] = {}
         self.lines = 0
-        self._trees = {}
+        self._texts: dict[str, str] = {}
         for path in paths:
             try:
                 text = "\n".join(part.python for part in parts_of(path))
@@ -48,7 +48,7 @@ class SourceTree:
                     self.files[path] = sites_of(tree, text, path)
             except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
                 continue
-            self._trees[path] = tree
+            self._texts[path] = text
 
     @property
     def sites(self) -> list[WriteSite]:
@@ -62,7 +62,7 @@ class SourceTree:
             if file.sites:
                 try:
                     with deep():
-                        runs[path] = followed(self._trees[path], path, has_failed=True)
+                        runs[path] = followed(self._texts[path], path, has_failed=True)
                 except RecursionError:
                     continue
         return runs
@@ -107,7 +107,7 @@ class SourceTree:
 
     def _files_of(self, frame: Frame) -> list[FileSites]:
         """Return the files whose paths end most like a frame's."""
-        if "site-packages" in frame.path or ("/torch/" in frame.path and "/lib/" in frame.path):
+        if frame.is_library:
             return []
         ends = {path: _common_end(path, frame.path) for path in self.files}
         most = max(ends.values(), default=0)

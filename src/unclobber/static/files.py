@@ -12,6 +12,7 @@ from functools import partial
 from ..model import Finding
 from ..syntax import NotParsedError, SourcePart, parse, parts_of
 from ._cache import CheckCache, CleanFile
+from ._index import index_of
 from ._program import suspicions
 from .findings import findings
 
@@ -40,7 +41,7 @@ class CheckedFile:
     commented: tuple[str, ...] = ()
     """The paths of the texts that may hold a comment for unclobber: the file, or cells of a notebook."""
     read: tuple[str, ...] = ()
-    """Absolute paths of other files on which the result depends."""
+    """Absolute paths of other files on which the result depends, of some only that they aren't there."""
 
     @property
     def clean(self) -> CleanFile | None:
@@ -88,7 +89,7 @@ def check_file(
     try:
         parts = parts_of(path) if text is None else [SourcePart(path, text, text)]
         lines = sum(part.python.count("\n") + (not part.python.endswith("\n")) for part in parts)
-        findings_here = _check(parts, path, all_rules)
+        findings_here, read = _check(parts, path, all_rules)
         for part in parts if is_named else ():
             if "torch" not in part.python:
                 parse(part.python)
@@ -97,7 +98,7 @@ def check_file(
     except (OSError, SyntaxError, ValueError) as error:
         return _unread(path, lines, error, parts)
     commented = tuple(part.path for part in parts if "unclobber:" in part.text)
-    return CheckedFile(path, lines, tuple(findings_here), commented=commented)
+    return CheckedFile(path, lines, tuple(findings_here), commented=commented, read=read)
 
 
 def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart]) -> CheckedFile:
@@ -131,17 +132,19 @@ def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding
         >>> [(f.code, f.confidence, f.writes[0].site.line) for f in check_text(text, "a.py")]
         [('UC201', 'high', 3)]
     """
-    return _check([SourcePart(os.path.abspath(path), text, text)], path, all_rules)
+    return _check([SourcePart(os.path.abspath(path), text, text)], path, all_rules)[0]
 
 
-def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> list[Finding]:
-    """Return the findings in a file, or in a notebook's cells, which share their names."""
+def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[list[Finding], tuple[str, ...]]:
+    """Return the findings in a file, or in a notebook's cells, which share their names; and the paths of
+    other files on which they depend."""
     text = "\n".join(part.python for part in parts)
     if "torch" not in text:
-        return []
+        return [], ()
     with deep():
         suspected = suspicions(text, path)
-    return findings(parts, text, suspected, all_rules=all_rules)
+    read = tuple(sorted(index_of(text, path).every_source()))
+    return findings(parts, text, suspected, all_rules=all_rules), read
 
 
 @contextmanager
@@ -184,8 +187,9 @@ def check_files(
     """
     kept = None if cache is None else CheckCache(cache, all_rules=all_rules)
     known: dict[str, CheckedFile] = {}
-    for path in paths if kept is not None else ():
-        if (clean := kept.known(path, is_named=path in named)) is not None:
+    for path in paths:
+        clean = None if kept is None else kept.known(path, is_named=path in named)
+        if clean is not None:
             known[path] = CheckedFile(path, clean.lines, commented=clean.commented)
     checked = _checked([path for path in paths if path not in known], named, all_rules, jobs)
     results: list[CheckedFile] = []

@@ -36,10 +36,12 @@ def imported_by(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
         {'F': 'torch.nn.functional', 'os': 'os'}
         >>> imported_by(ast.parse("from ..nets import Net as N").body[0])
         {'N': '..nets.Net'}
+        >>> imported_by(ast.parse("from . import nets").body[0])
+        {'nets': '.nets'}
     """
     if isinstance(node, ast.ImportFrom):
-        home = "." * node.level + (node.module or "")
-        return {alias.asname or alias.name: f"{home}.{alias.name}" for alias in node.names}
+        home = "." * node.level + (f"{node.module}." if node.module else "")
+        return {alias.asname or alias.name: f"{home}{alias.name}" for alias in node.names}
     roots = {alias: alias.name.partition(".")[0] for alias in node.names}
     return {alias.asname or root: alias.name if alias.asname else root for alias, root in roots.items()}
 

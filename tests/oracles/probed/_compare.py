@@ -13,8 +13,11 @@ NUMBERS = ("gradients", "values")
 LEFT = "left behind"
 DEATH = "dead"
 VERSION = "modified by an inplace operation"
-STALE = "is a view and its base or another view of its base has been modified inplace"
-"""Torch refuses to look at such a view at all, under guard, too; the twin has none."""
+VIEWS = (
+    "is a view and its base or another view of its base has been modified inplace",
+    "This view was created inside a custom Function",
+)
+"""Torch refuses to look at such a view or to write to it, under guard, too; the twin has no writes."""
 
 
 def refused_overwriting(log: Log) -> bool:
@@ -26,6 +29,10 @@ def _last_error(log: Log) -> str:
     """The text of the error that a run ends with, or nothing."""
     last = log[log.index(("ends",)) + 1] if ("ends",) in log else ("",)
     return last[2] if last[0] == "error" else ""
+
+
+def _refused_view(log: Log) -> bool:
+    return any(sentence in _last_error(log) for sentence in VIEWS)
 
 
 def watched_difference(plain: Log, watched: Log) -> str | None:
@@ -111,7 +118,7 @@ def _as_repaired(plain: Log, guarded: Log) -> Log:
         fields = list(mine)
         for n, (field, theirs) in enumerate(zip(mine, yours, strict=False)):
             repaired = isinstance(theirs, str) and theirs.startswith("is=?") and "memory of=[]" in theirs
-            if mine[0] in ("saved", "pack", "unpack") and isinstance(field, str) and repaired:
+            if mine[0] in ("saved", "pack", "raw pack", "unpack") and isinstance(field, str) and repaired:
                 for own in OF_ITS_OWN:
                     of_theirs = re.search(own, theirs)
                     fields[n] = fields[n] if of_theirs is None else re.sub(own, of_theirs[0], fields[n])
@@ -135,7 +142,7 @@ The rest tells of memory and versions, which the twin does not share, or is a nu
 def events_difference(twin: Log, guarded: Log) -> str | None:
     """How the order of backward's events differs from the twin's, where the plain program is refused."""
     one, other = ([e[: EVENTS[e[0]]] for e in log if e[0] in EVENTS] for log in (twin, guarded))
-    if STALE in _last_error(guarded):
+    if _refused_view(guarded):
         other = other[: other.index(("ends",))]
         one = one[: len(other)]
     found = first_difference(one, other)
@@ -152,7 +159,7 @@ def gradients_difference(twin: Log, guarded: Log, *, ended: bool = False) -> str
             itself (a view of a custom Function) does not end the twin.
     """
     right, found = ([e for e in log if e[0] == "gradients"] for log in (twin, guarded))
-    if ended or STALE in _last_error(guarded):
+    if ended or _refused_view(guarded):
         right = right[: len(found)]
     if len(right) != len(found):
         return f"{len(found)} passes with gradients, {len(right)} in the program without writes in place"

@@ -12,6 +12,7 @@ from unclobber.model import Finding, Need, Report, Totals
 from unclobber.report import guard_lines
 
 FOUND = Finding("UC101", "`y` was overwritten")
+CAST = Finding("UC106", "m", repaired=True)
 REPAIRED = replace(FOUND, repaired=True)
 REFUSED = Finding("UC301", "backward had freed the graph")
 
@@ -74,6 +75,8 @@ def test_unrepaired():
             5000 * 1024**4,
             "overwritten values restored at 1 of 2 places, 5000.0 TiB kept at peak",
         ),
+        ((CAST,), 1, 0, "nothing had to be restored, nothing was kept"),
+        ((CAST, REPAIRED), 2, 8, "1 overwritten value restored for backward (1 place), 8 bytes kept at peak"),
         ((FOUND,), 1, 0, "overwritten values restored at 0 of 1 place, nothing kept"),
         (
             (REFUSED, REPAIRED),

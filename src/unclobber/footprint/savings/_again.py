@@ -15,8 +15,8 @@ from ...source import of_program
 from ...torch_internals import compat
 from .. import _places
 from .._recorder import MemoryRecorder
-from ._calls import Site
-from ._option import Dropped
+from .._trace import Site
+from ._option import SavesAt
 from ._sites import SitesMode
 
 
@@ -77,13 +77,13 @@ class KeepLess(SitesMode):
         self,
         again: Iterable[Site],
         same: Iterable[Site],
-        dropped: Iterable[Dropped],
+        dropped: Iterable[SavesAt],
         recorder: MemoryRecorder | None = None,
     ) -> None:
         """Prepare the hooks; they save through the recorder's hooks if there is a recorder."""
         self._again, self._same = frozenset(again), frozenset(same)
         super().__init__(self._again | self._same, recorder)
-        self._dropped = frozenset((save.place, save.shape) for save in dropped)
+        self._dropped = frozenset(dropped)
         self._made: dict[int, _Made] = {}
         """Calls that made a live storage, by its key."""
         self._arguments: dict[int, tuple[Any, weakref.ref[Any]]] = {}

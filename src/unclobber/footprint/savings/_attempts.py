@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -16,16 +16,16 @@ from ...agreement import difference, rounding
 from ...torch_internals.engine import EngineCall, engine
 from .._facts import InPlaceCandidate, Tried, TriedInPlace
 from .._recorder import EnoughError, MemoryRecorder
-from .._timeline import timeline
-from .._trace import Trace
+from .._trace import Item, Trace
 from ._again import KeepLess
 from ._cache import NoCache
-from ._checkpoints import Checkpointer
+from ._held import ReleaseMode
 from ._in_place import InPlaceMode, Key
-from ._narrow import NarrowMode
-from ._option import Option, step_bytes
-from ._release import ReleaseMode
+from ._option import Option
+from ._rows import Checkpointer
+from ._sites import SitesMode
 from ._substitute import FormulaMode
+from ._wide import NarrowMode
 
 _TIMED = 2
 """Timed runs of a change; the quicker one counts."""
@@ -49,20 +49,24 @@ class Attempts:
         self._restore = restore
         self.before = before
         self._step = step
-        self.peak_before = step_peak(before)
+        self.peak_before = max(before.bytes.step)
+        self._known: dict[tuple[Option, ...], Tried] = {}
 
     @cached_property
     def seconds_before(self) -> float:
         """The seconds of the program as it is, timed as the changes are: without a recorder's work."""
         return self._seconds(())
 
-    def run(self, options: Sequence[Option]) -> Tried:
-        """Run the program once recorded and twice timed with these changes; return the comparison."""
-        before = self.seconds_before
-        recorder = MemoryRecorder(self._step, keep_results=True)
-        compared = self._compared(_Changes(options, recorder), recorder)
-        after = 0.0 if "error" in compared else self._seconds(options)
-        return Tried(seconds_before=before, seconds_after=after, **compared)
+    def run(self, options: tuple[Option, ...]) -> Tried:
+        """Run the program once recorded and twice timed with these changes, unless that is done; return the
+        comparison."""
+        if options not in self._known:
+            before = self.seconds_before
+            recorder = MemoryRecorder(self._step, keep_results=True)
+            compared = self._compared(_Changes(options, recorder), recorder)
+            after = 0.0 if "error" in compared else self._seconds(options)
+            self._known[options] = Tried(seconds_before=before, seconds_after=after, **compared)
+        return self._known[options]
 
     def in_place(self, candidates: Sequence[InPlaceCandidate]) -> TriedInPlace:
         """Run the program with all in-place candidates at once; return the comparison."""
@@ -91,7 +95,7 @@ class Attempts:
         rounded = sum(0 < d <= rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
         return {
             "peak_before": self.peak_before,
-            "peak_after": step_peak(after),
+            "peak_after": max(after.bytes.step),
             # In the dtype of the changed run, because a change may leave a conversion to float64 out.
             "equal_loss": all(difference(a.to(b.dtype), b) <= rounding(b) for a, b in losses),
             "gradients": len(gradients),
@@ -131,40 +135,43 @@ class _Changes:
         self._recorder = recorder
         # A clock sees no operations, so no mode must hide from it.
         recording = recorder if isinstance(recorder, MemoryRecorder) else None
-        self.in_place = InPlaceMode([*in_place, *(key for o in options for key in o.in_place)], recorder)
-        releases = [release for option in options for release in option.releases]
-        again = [site for option in options for site in option.again]
-        dropped = [save for option in options for save in option.dropped]
-        same = [site for option in options for site in option.same]
-        less = KeepLess(again, same, dropped, recording)
-        # Also for releases, because without hooks torch saves some tensors as they are.
-        self._hooks = less.hooks if again or same or dropped or releases else nullcontext()
-        modes = [
-            FormulaMode([formula for option in options for formula in option.formulas], recording),
-            self.in_place,
-            NarrowMode(site for option in options for site in option.narrow),
-            ReleaseMode(releases, recording),
-            less,
-        ]
+
+        def every(rewrites: Callable[[Option], Sequence[Item]]) -> list[Item]:
+            return [rewrite for option in options for rewrite in rewrites(option)]
+
+        self.in_place = InPlaceMode([*in_place, *every(lambda option: option.in_place)], recorder)
+        release = ReleaseMode(every(lambda option: option.releases), recording)
+        dropped = every(lambda option: option.dropped)
+        less = KeepLess(
+            every(lambda option: option.again), every(lambda option: option.same), dropped, recording
+        )
+        formulas = FormulaMode(every(lambda option: option.formulas), recording)
+        narrow = NarrowMode(every(lambda option: option.narrow))
         # A mode costs time at each call, which would be measured.
-        self._modes = [mode for mode in modes if mode.sites or (mode is less and self._hooks is less.hooks)]
-        self._checkpointer = Checkpointer((row for option in options for row in option.rows), self._modes)
-        self._cache = NoCache() if any(option.without_cache for option in options) else None
+        self._modes: list[SitesMode] = [m for m in (formulas, self.in_place, narrow, release) if m.sites]
+        self._hooks: AbstractContextManager[None] = nullcontext()
+        # Also for releases, because without hooks torch saves some tensors as they are.
+        if less.sites or dropped or release.sites:
+            self._modes.append(less)
+            self._hooks = less.hooks
+        self._learners: list[Checkpointer | NoCache] = [
+            Checkpointer(every(lambda option: option.rows), self._modes)
+        ]
+        if any(option.without_cache for option in options):
+            self._learners.append(NoCache())
 
     def _learned(self, root: torch.nn.Module, tree: int) -> None:
-        self._checkpointer.learned(root, tree)
-        if self._cache is not None:
-            self._cache.learned(root, tree)
+        for learner in self._learners:
+            learner.learned(root, tree)
 
     @contextmanager
     def made(self) -> Iterator[None]:
         """Return a context in which the program runs with the changes."""
         self._recorder.learned = self._learned
         with ExitStack() as stack:
-            # First, so that it runs last, when no mode sees the modules any more.
-            stack.callback(self._checkpointer.restore)
-            if self._cache is not None:
-                stack.enter_context(self._cache.restored())
+            # First, so that they run last, when no mode sees the modules any more.
+            for learner in self._learners:
+                stack.callback(learner.restore)
             for context in (self._recorder, *self._modes, self._hooks):
                 stack.enter_context(context)
             yield
@@ -175,11 +182,6 @@ def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
     if len(before) != len(after):
         return abs(len(before) - len(after))
     return sum(difference(a, b) > rounding(a) for a, b in zip(before, after, strict=True))
-
-
-def step_peak(trace: Trace) -> int:
-    """Return the largest number of bytes of the step alone."""
-    return max(step_bytes(timeline(trace)), default=0)
 
 
 class StepClock:

@@ -3,16 +3,14 @@ them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 
 from .. import _places
-from .._facts import Change
-from .._trace import Storage, Trace, modules_of
-from ._option import Option
+from .._trace import Storage, Trace
+from ._option import Option, change_of
 
 _FILE = "transformers/cache_utils.py"
 
@@ -21,19 +19,14 @@ def caches(trace: Trace) -> Iterable[Option]:
     """Yield at most one change: not to cache."""
     made = [storage for storage in trace.storages if storage.bytes and _cached(storage)]
     if made:
-        change = Change(
-            sort="held",
-            title="keys and values are cached (use_cache), as for generating",
-            write="model(…, use_cache=False), or model.config.use_cache = False",
-            place=_places.place(made[0].stack),
-            modules=modules_of(made),
-            times=len(made),
+        change = change_of(
+            made,
+            "held",
+            "keys and values are cached (use_cache), as for generating",
+            "model(…, use_cache=False), or model.config.use_cache = False",
         )
-        yield Option(
-            change,
-            tuple((storage.number, storage.born, trace.end(storage), storage.bytes) for storage in made),
-            without_cache=True,
-        )
+        spans = tuple((storage.number, storage.born, trace.end(storage), storage.bytes) for storage in made)
+        yield Option(change, spans, without_cache=True)
 
 
 def _cached(storage: Storage) -> bool:
@@ -56,12 +49,8 @@ class NoCache:
                 config.use_cache = False
                 self._changed.append(config)
 
-    @contextmanager
-    def restored(self) -> Iterator[None]:
-        """Return a context at whose end the models cache again."""
-        try:
-            yield
-        finally:
-            for config in self._changed:
-                config.use_cache = True
-            self._changed.clear()
+    def restore(self) -> None:
+        """Let the models cache again."""
+        for config in self._changed:
+            config.use_cache = True
+        self._changed.clear()

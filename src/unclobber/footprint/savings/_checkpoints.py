@@ -6,49 +6,44 @@ the peak sinks by what was kept meanwhile, and the module's forward is paid once
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import Any
 
-import torch
-from torch.overrides import TorchFunctionMode
-from torch.utils.checkpoint import checkpoint
-
+from .. import _places
+from .._facts import Change, Edits
 from .._modules import pattern
-from .._trace import ModuleCall, Named, Operation, Trace, grouped
+from .._timeline import Span
+from .._trace import ModuleCall, Operation, Trace, grouped
 from . import _edits
-from ._option import Span
+from ._option import LEAST, Option
 from ._regions import VIEWS, operands
-from ._rows import Edits, Rerun, RowRunner, rows_below
 
 
-def groups(trace: Trace) -> list[Rerun]:
-    """Return modules of one name, numbers apart: all of them, and every other one if there are more than
-    three; and all modules of a class that stand in several places, as the blocks of both halves of a U-Net
-    do."""
-    calls = [call for call in trace.calls_of_step() if call.parent is not None]
-    reruns = []
+def groups(again: SecondForward) -> Iterator[Option]:
+    """Yield changes for modules of one name, numbers apart: all of them, and every other one if there are
+    more than three; and for all modules of a class that stand in several places, as the blocks of both
+    halves of a U-Net do."""
+    calls = [call for call in again.trace.calls_of_step() if call.parent is not None]
+    chosen: list[tuple[str, list[ModuleCall], bool]] = []
     for (_, kind), members in grouped(calls, lambda call: (call.tree, call.kind)).items():
         modules = {call.key for call in members}
         nested = any(a != b and b[1].startswith(f"{a[1]}.") for a in modules for b in modules)
         # A module inside of another one of its class would be checkpointed twice.
         if len({pattern(call.path) for call in members}) > 1 and not nested:
-            reruns.append(_rerun(f"each {kind}", members, partial(_edits.of_checkpoint, trace, members)))
+            chosen.append((f"each {kind}", members, True))
     for (_, name, kind), members in grouped(calls, lambda c: (c.tree, pattern(c.path), c.kind)).items():
         named = f"{name} ({kind})"
-        reruns.append(_rerun(named, members, partial(_edits.of_checkpoint, trace, members)))
+        chosen.append((named, members, True))
         half = list(dict.fromkeys(call.key for call in members))
         if len(half) > 3:
-            chosen = [call for call in members if call.key in half[::2]]
-            reruns.append(_rerun(f"every other {named}", chosen))
-    return reruns
-
-
-def _rerun(title: str, calls: Sequence[ModuleCall], edits: Callable[[], Edits] = tuple) -> Rerun:
+            every_other = [call for call in members if call.key in half[::2]]
+            chosen.append((f"every other {named}", every_other, False))
     write = "torch.utils.checkpoint.checkpoint(module, x, use_reentrant=False) for module(x)"
-    return Rerun(title, write, tuple((call,) for call in calls), edits)
+    for title, members, editable in chosen:
+        edits = partial(_edits.of_checkpoint, again.trace, members) if editable else tuple
+        yield from again.change(title, write, [(call,) for call in members], edits)
 
 
 class SecondForward:
@@ -59,23 +54,54 @@ class SecondForward:
     """
 
     def __init__(self, trace: Trace) -> None:
-        """Index the recording by storage, and estimate the work of each operation."""
-        self._trace = trace
-        self._saves = trace.saves_of
-        self._last_read = trace.last_reads
+        """Estimate the work of each operation."""
+        self.trace = trace
         # From shapes and not from the clock, because proposals must not depend on the machine's load.
         self._work = [arithmetic(operation) for operation in trace.operations]
         self._whole = sum(self._work[operation.tick - 1] for operation in trace.forward)
 
-    def of(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
+    def change(
+        self,
+        title: str,
+        write: str,
+        pieces: Sequence[tuple[ModuleCall, ...]],
+        edits: Callable[[], Edits] = tuple,
+    ) -> Iterator[Option]:
+        """Yield the change that computes modules again, if it lowers the peak enough to be reported.
+
+        Args:
+            title: The modules, in words.
+            write: Code or advice for the report.
+            pieces: Calls of modules that run one after the other, each piece to be computed again as a whole.
+            edits: Returns the edits of the source that make the change.
+        """
+        # Each piece as if it were one module call.
+        spans, again = self._without([replace(piece[0], end=piece[-1].end) for piece in pieces])
+        drop = self.trace.bytes.fall(spans) if spans else 0
+        if drop > LEAST * max(self.trace.bytes.step):
+            change = Change(
+                sort="checkpoint",
+                title=f"checkpoint {title}: compute it again in backward",
+                write=write,
+                place=_places.place(pieces[0][0].stack),
+                modules=tuple(call.label for piece in pieces for call in piece),
+                times=len(pieces),
+                predicted=drop,
+                recomputed=again,
+                edits=edits(),
+            )
+            # Each piece once, however often it runs.
+            rows = dict.fromkeys(tuple(call.key for call in piece) for piece in pieces)
+            yield Option(change, tuple(spans), rows=tuple(rows))
+
+    def _without(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
         """Return the bytes that would not be alive, with their ticks, and the part of forward's work done
         again, 0 to 1."""
         spans: list[Span] = []
         again = 0.0
         for call in calls:
-            assert call.end is not None
             again += sum(self._work[call.begin : call.end])
-            inside = self._trace.inside(call)
+            inside = self.trace.inside(call)
             made = {number for operation in inside for number in operation.makes}
             read = {number for operation in inside for number in operation.reads}
             window = self._backward_of(call, made | read)
@@ -90,7 +116,7 @@ class SecondForward:
         read_at = [
             save.needed
             for number in numbers
-            for save in self._saves.get(number, ())
+            for save in self.trace.saves_of.get(number, ())
             if save.needed is not None and call.begin <= save.tick <= call.end
         ]
         return min(read_at) - 1 if read_at else None
@@ -99,19 +125,19 @@ class SecondForward:
         """Yield the memory that only the module keeps, from its end until its backward."""
         assert call.end is not None
         for number in made:
-            storage, saves = self._trace.storages[number], self._saves.get(number, ())
+            storage, saves = self.trace.storages[number], self.trace.saves_of.get(number, ())
             own = all(call.begin <= save.tick <= call.end for save in saves)
-            last = max((self._trace.end(save) for save in saves), default=0)
+            last = max((self.trace.end(save) for save in saves), default=0)
             # Memory that a name holds, or that is read after the module's end, stays alive anyway.
             held = storage.died is None or storage.died > max(last, call.end)
-            if own and not held and self._last_read.get(number, 0) <= call.end < window:
+            if own and not held and self.trace.last_read(number) <= call.end < window:
                 yield number, call.end + 1, min(window, last), storage.bytes
 
     def _held(self, came_in: Iterable[int], window: int) -> Iterable[Span]:
         """Yield the module's inputs that died before its backward: they must stay until the second
         forward."""
         for number in came_in:
-            storage = self._trace.storages[number]
+            storage = self.trace.storages[number]
             if storage.kind == "activation" and storage.died is not None and storage.died < window:
                 yield number, storage.died + 1, window, -storage.bytes
 
@@ -130,47 +156,3 @@ def arithmetic(operation: Operation) -> float:
     if "scaled_dot_product" in operation.name and len(tensors) > 1:
         return 4.0 * made * tensors[1].shape[-2]
     return 0.0 if operation.name in VIEWS else 8.0 * made
-
-
-class Checkpointer:
-    """Makes rows of modules checkpoint themselves while a program runs; give ``learned`` to a recorder.
-
-    Args:
-        rows: Modules that are computed again as one, in the order in which they run.
-        modes: Function modes to run the second forward under. ``Tensor.backward`` is a function that a mode
-            sees, and nothing inside of what it sees goes through it again.
-    """
-
-    def __init__(self, rows: Iterable[tuple[Named, ...]], modes: Sequence[TorchFunctionMode] = ()) -> None:
-        """Remember the rows; `learned` changes their modules."""
-        self._rows = tuple(rows)
-        self._modes = tuple(modes)
-        self._changed: list[torch.nn.Module] = []
-
-    def learned(self, root: torch.nn.Module, tree: int) -> None:
-        """Prepare the wanted rows below a first module that is about to run."""
-        for row in rows_below(root, tree, self._rows):
-            # A `forward` on the instance is a patch of the program's, or this one from another path.
-            if not any("forward" in vars(module) for module in row):
-                RowRunner(row, self._run_again)
-                self._changed += row
-
-    def restore(self) -> None:
-        for module in self._changed:
-            vars(module).pop("forward", None)
-        self._changed.clear()
-
-    def _run_again(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
-        return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
-
-    def _contexts(self) -> tuple[Any, Any]:
-        # The first forward is inside of the modes; the second runs in `backward`, a call that they see only
-        # as a whole.
-        return contextlib.nullcontext(), self._entered()
-
-    @contextlib.contextmanager
-    def _entered(self) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            for mode in self._modes:
-                stack.enter_context(mode)
-            yield

@@ -10,13 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 
-from .. import _places
-from .._facts import Change, Sort
-from .._timeline import LASTING
-from .._trace import Operand, Operation, Storage, Trace, modules_of
+from .._facts import Sort
+from .._timeline import LASTING, Span
+from .._trace import Operand, Operation, Site, Storage, Trace
 from . import _edits
-from ._calls import ForwardCalls, Site
-from ._option import Option, Span
+from ._option import Option, change_of
 from ._regions import POINTWISE, VIEWS, operands
 
 _COPIES = frozenset({"_to_copy", "clone"})
@@ -43,26 +41,15 @@ def copies(trace: Trace) -> Iterable[Option]:
     for number in search.candidates():
         chain = search.chain(number)
         if chain is not None:
-            sites = tuple(site for call in chain.calls if (site := search.site(call)) is not None)
-            # Each call of the chain needs a place at which another run finds it.
-            if len(sites) == len(chain.calls):
-                groups.setdefault(sites, []).append(chain)
+            sites = tuple(trace.site(call) for call in chain.calls)
+            groups.setdefault(sites, []).append(chain)
     for sites, chains in groups.items():
         first = chains[0]
         sort, title, write = _words(first)
-        maker = search.calls.operations[first.calls[0]][-1]
-        converts = search.calls.operations[first.calls[-1]][-1]
         # Only a single conversion is one expression, which an edit can leave out.
         plain = sort in ("mask", "twice") and len(first.calls) == 1
-        change = Change(
-            sort=sort,
-            title=title,
-            write=write,
-            place=_places.place(maker.stack),
-            modules=modules_of(chain.kept for chain in chains),
-            times=len(chains),
-            edits=_edits.of_conversion(converts.stack) if plain else (),
-        )
+        edits = _edits.of_conversion(first.kept.stack) if plain else ()
+        change = change_of([chain.kept for chain in chains], sort, title, write, edits)
         yield Option(change, tuple(span for chain in chains for span in chain.spans), again=sites)
 
 
@@ -92,13 +79,7 @@ def _words(chain: _Chain) -> tuple[Sort, str, str]:
 class _CopySearch:
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
-        self.calls = ForwardCalls(trace)
         self._kept = trace.kept_spans
-        self._written = {number for operation in trace.operations for number in operation.writes}
-
-    def site(self, number: int) -> Site | None:
-        call = self.calls.of(self.calls.operations[number][0])
-        return None if call is None else call[0]
 
     def candidates(self) -> Iterable[int]:
         """Yield kept activations that die with their last save."""
@@ -132,14 +113,14 @@ class _CopySearch:
     def _step(self, number: int) -> tuple[int, Operand, Operand] | None:
         """Return the call that made a storage from one other tensor, a copy or elementwise; with both
         operands. None if none did."""
-        maker = self.calls.maker.get(number)
+        trace = self.trace
+        maker = trace.maker.get(number)
         # A written tensor can't be made again from its source, nor can the source be used once it is written.
-        if maker is None or maker.outer is None or number in self._written or not maker.results:
+        if maker is None or maker.outer not in trace.inside_function or number in trace.written:
             return None
-        inside = self.calls.operations.get(maker.outer, [])
-        functions = self.trace.functions
-        if maker.outer >= len(functions) or functions[maker.outer].result != number:
+        if not maker.results or trace.functions[maker.outer].result != number:
             return None
+        inside = trace.inside_function[maker.outer]
         read = [operand for op in inside for operand in operands(op)]
         tensors = {operand.storage: operand for operand in read if operand.storage not in _made(inside)}
         result = maker.results[0]
@@ -150,17 +131,16 @@ class _CopySearch:
         if not (copied or derived) or len(tensors) != 1:
             return None
         (base,) = tensors.values()
-        if base.storage in self._written or not result.whole:
+        if base.storage in trace.written or not result.whole:
             return None
         return maker.outer, base, result
 
     def _spans(self, number: int, base: int) -> tuple[Span, ...]:
         """Return the ticks and bytes without the kept tensor, but with its source if that was gone."""
         storage, source = self.trace.storages[number], self.trace.storages[base]
-        reader = self.calls.reader.get(number)
         spans: list[Span] = []
         for since, until in self._kept[number]:
-            begin = max(since, reader.tick if reader is not None else since) + 1
+            begin = max(since, self.trace.last_read(number)) + 1
             if begin > until:
                 continue
             spans.append((number, begin, until, storage.bytes))

@@ -13,9 +13,9 @@ from ...model import SpanEdit
 from ...source import Instruction, Located, Stack
 from ...syntax import ATOMS, Span, dotted, imported_by
 from .. import _places
+from .._facts import Edits
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
-from ._rows import Edits
 
 _MOST = 12
 """Assignments of names to the formula's inputs that are proposed at most; running finds the right one."""

@@ -10,10 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import _places
-from .._trace import Trace
+from .._trace import Operation, Site, Trace
 from . import _fused
-from ._calls import Site
 from ._regions import POINTWISE, PRODUCTS, REDUCTIONS, TELLING, VIEWS, Flow, Section
 from ._replay import Replay
 
@@ -24,33 +22,33 @@ _SOFTMAX = ("_softmax", "_safe_softmax")
 class Formula:
     """Calls at fixed places whose result one other call gives."""
 
-    sites: tuple[Site, ...]
-    """Sites in the order of a run; the last one gives the result."""
     takes: tuple[tuple[int, int], ...]
     """Origin of each input of the new call: index of the site at which it comes in, and of the tensor
     there."""
     new: Callable[..., Tensor]
-    name: str
     call: str
+    """Source text of the new call; ``{0}``, ``{1}`` stand for its inputs."""
     parts: tuple[Section, ...]
     """The recorded operations, once for each run."""
-    in_pieces: bool = False
-    """Whether torch computes it in pieces on this device, too, and keeps as much."""
 
     @property
-    def stack(self) -> Any:
-        return self.parts[0].operations[-1].stack
+    def sites(self) -> tuple[Site, ...]:
+        """Sites in the order of a run; the last one gives the result."""
+        return self.parts[0].sites
 
-    def freed(self, trace: Trace) -> set[int]:
-        """Return the storages that would no longer be kept: results of the calls between."""
-        results = {
-            number
-            for part in self.parts
-            for operation in part.operations
-            for number in operation.makes
-            if number != part.result.storage
-        }
-        return results & {save.storage for save in trace.saves}
+    @property
+    def name(self) -> str:
+        return self.call.partition("(")[0].rpartition(".")[2]
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether torch computes it in pieces on this device, too, and keeps as much."""
+        return self.name == "rms_norm" and _fused.rms_norm_in_pieces(self.parts[0].result.device)
+
+    @property
+    def results(self) -> list[Operation]:
+        """The operation of each run that gives its result."""
+        return [part.operations[-1] for part in self.parts]
 
 
 def formulas(trace: Trace) -> list[Formula]:
@@ -58,16 +56,11 @@ def formulas(trace: Trace) -> list[Formula]:
     flow = Flow(trace)
     known: dict[tuple[object, ...], _fused.Fused | None] = {}
     by_key: dict[tuple[object, ...], list[Section]] = {}
-    runs = Counter(
-        (_places.key(flow.operations[inside[0]].stack), trace.functions[number].name)
-        for number, inside in flow.by_call.items()
-    )
-    kept = {save.storage for save in trace.saves}
+    runs = Counter(map(trace.site, flow.by_call))
     for part in _candidates(flow):
-        inside = {n for operation in part.operations for n in operation.makes if n != part.result.storage}
         # Replacing a part that saves nothing spares nothing. A site that runs twice in it can't be replaced
         # once.
-        if not inside & kept or len(set(part.sites)) != len(part.sites):
+        if not part.inner & trace.saves_of.keys() or len(set(part.sites)) != len(part.sites):
             continue
         key = part.key
         # Once for each source, because a comparison runs many candidates on small tensors.
@@ -128,15 +121,11 @@ def _formula(match: _fused.Fused, parts: list[Section]) -> Formula | None:
     takes = []
     for at in match.inputs:
         value = part.inputs[at].value
-        where = next(
-            ((n, call.tensors.index(value)) for n, call in enumerate(part.calls) if value in call.tensors),
-            None,
-        )
-        if where is None:
+        origins = [(n, c.tensors.index(value)) for n, c in enumerate(part.calls) if value in c.tensors]
+        if not origins:
             return None
-        takes.append(where)
-    in_pieces = match.name == "rms_norm" and _fused.rms_norm_in_pieces(part.result.device)
-    return Formula(part.sites, tuple(takes), match.function, match.name, match.call, tuple(parts), in_pieces)
+        takes.append(origins[0])
+    return Formula(tuple(takes), match.function, match.call, tuple(parts))
 
 
 def _apart(formulas: Iterable[Formula]) -> list[Formula]:
@@ -154,29 +143,17 @@ def _apart(formulas: Iterable[Formula]) -> list[Formula]:
 # --- masks -------------------------------------------------------------------------------------------
 def float_masks(trace: Trace) -> list[Formula]:
     """Return the calls of dropout that keep their mask as numbers, as torch does on the CPU."""
-    kept = {save.storage for save in trace.saves}
-    flow = Flow(trace)
     groups: dict[Site, list[Section]] = {}
-    for number, inside in flow.by_call.items():
+    for number, inside in trace.inside_function.items():
         call = trace.functions[number]
-        members = tuple(flow.operations[at] for at in inside)
+        members = tuple(operation for operation in inside if operation.tick > trace.start)
         drawn = {n for operation in members if operation.name == "bernoulli_" for n in operation.writes}
-        wide = drawn & kept
-        if call.name != "dropout" or not wide or not call.tensors:
-            continue
-        first = members[0].operands or tuple(op for operation in members for op in operation.operands)
-        part = Section(members, first[:1], (), (call,))
-        groups.setdefault(part.sites[0], []).append(part)
+        if call.name == "dropout" and drawn & trace.saves_of.keys() and call.tensors:
+            site = trace.site(number)
+            groups.setdefault(site, []).append(Section(members, (), (), (call,), (site,)))
     return [
-        Formula(
-            (site,),
-            ((0, 0),),
-            _dropout,
-            "native_dropout",
-            "torch.native_dropout({0}, p, True)[0]",
-            tuple(parts),
-        )
-        for site, parts in groups.items()
+        Formula(((0, 0),), _dropout, "torch.native_dropout({0}, p, True)[0]", tuple(parts))
+        for parts in groups.values()
     ]
 
 

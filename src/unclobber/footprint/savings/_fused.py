@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import permutations
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,27 +18,34 @@ from ._replay import Replay
 class Fused:
     """A function of torch's that computes the same as a part of the program."""
 
-    name: str
     call: str
     """Source text; ``{0}``, ``{1}`` stand for its inputs."""
-    function: Callable[..., Tensor]
-    inputs: tuple[int, ...]
+    inputs: tuple[int, ...] = (0,)
     """Indices of the part's inputs that it takes, in this order."""
+    exact: str | None = None
+    """Source text to compute with, if the text above rounds or leaves out a number."""
+
+    @cached_property
+    def function(self) -> Callable[..., Tensor]:
+        names = [f"input_{at}" for at in range(len(self.inputs))]
+        text = (self.exact or self.call).format(*names)
+        function: Callable[..., Tensor] = eval(f"lambda {', '.join(names)}: {text}", {"F": F, "torch": torch})
+        return function
 
 
-_UNARY: tuple[tuple[str, str, dict[str, Any]], ...] = (
-    ("gelu", "F.gelu({0}, approximate='tanh')", {"approximate": "tanh"}),
-    ("gelu", "F.gelu({0})", {}),
-    ("silu", "F.silu({0})", {}),
-    ("mish", "F.mish({0})", {}),
-    ("softplus", "F.softplus({0})", {}),
-    ("logsigmoid", "F.logsigmoid({0})", {}),
-    ("hardswish", "F.hardswish({0})", {}),
-    ("elu", "F.elu({0})", {}),
-    ("selu", "F.selu({0})", {}),
-    ("leaky_relu", "F.leaky_relu({0})", {}),
-    ("tanh", "torch.tanh({0})", {}),
-    ("sigmoid", "torch.sigmoid({0})", {}),
+_UNARY = (
+    "F.gelu({0}, approximate='tanh')",
+    "F.gelu({0})",
+    "F.silu({0})",
+    "F.mish({0})",
+    "F.softplus({0})",
+    "F.logsigmoid({0})",
+    "F.hardswish({0})",
+    "F.elu({0})",
+    "F.selu({0})",
+    "F.leaky_relu({0})",
+    "torch.tanh({0})",
+    "torch.sigmoid({0})",
 )
 
 
@@ -52,59 +58,30 @@ def matching(replay: Replay) -> Fused | None:
 
 def _of_single(replay: Replay) -> Iterator[Fused]:
     """Yield functions of one activation to compare, with their options."""
-    others = len(replay.part.others)
-    names = {operation.name for operation in replay.part.operations}
-    if not others:
-        for name, call, options in _UNARY:
-            yield Fused(name, call, partial(getattr(_home(name), name), **options), (0,))
-        rank = replay.inputs[0].dim()
+    if not replay.part.others:
+        yield from map(Fused, _UNARY)
         for name in ("softmax", "log_softmax"):
-            for dim in range(-1, -rank - 1, -1):
-                yield Fused(name, f"F.{name}({{0}}, dim={dim})", partial(getattr(F, name), dim=dim), (0,))
+            for dim in range(-1, -replay.inputs[0].dim() - 1, -1):
+                yield Fused(f"F.{name}({{0}}, dim={dim})")
+    names = {operation.name for operation in replay.part.operations}
     weights = all(tensor.is_floating_point() for tensor in replay.inputs)
     if weights and names & {"mean", "sum", "var", "var_mean", "std", "linalg_vector_norm"}:
-        yield from _norms(replay, others)
+        yield from _norms(replay)
 
 
-def _home(name: str) -> Any:
-    return torch if name in ("tanh", "sigmoid") else F
-
-
-def _norms(replay: Replay, others: int) -> Iterator[Fused]:
+def _norms(replay: Replay) -> Iterator[Fused]:
     """Yield layer and RMS norms over the last dimensions, with each order of weight and bias."""
-    shape = replay.inputs[0].shape
-    real = replay.part.activations[0].shape
+    others = len(replay.part.others)
     small = [constant for constant in replay.constants if 0 < constant < 0.1]
-    for last in range(1, min(len(shape), 3) + 1):
-        kind = f"{{0}}.shape[-{last}:]"
+    given = "".join(f", {{{at}}}" for at in range(1, others + 1))
+    for last in range(1, min(len(replay.part.activations[0].shape), 3) + 1):
         # eps may be any small number that stands in the part; it is tried and not parsed.
         for eps in (*small, 0.0):
-            for order in permutations(range(1, others + 1), others):
-                ending = "".join(f", {{{at}}}" for at in range(1, others + 1))
-                if real[-last:] and others <= 2:
-                    yield Fused(
-                        "layer_norm",
-                        f"F.layer_norm({{0}}, {kind}{ending}, eps={eps})",
-                        partial(_layer_norm, last=last, eps=eps),
-                        (0, *order),
-                    )
-                if hasattr(F, "rms_norm") and others <= 1:
-                    yield Fused(
-                        "rms_norm",
-                        f"F.rms_norm({{0}}, {kind}{ending}, eps={eps})",
-                        partial(_rms_norm, last=last, eps=eps),
-                        (0, *order),
-                    )
-
-
-def _layer_norm(
-    x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, last: int, eps: float
-) -> Tensor:
-    return F.layer_norm(x, x.shape[-last:], weight, bias, eps)
-
-
-def _rms_norm(x: Tensor, weight: Tensor | None = None, *, last: int, eps: float) -> Tensor:
-    return F.rms_norm(x, list(x.shape[-last:]), weight, eps)
+            for order in permutations(range(1, others + 1)):
+                for name, most in (("layer_norm", 2), ("rms_norm", 1)):
+                    if others <= most:
+                        call = f"F.{name}({{0}}, {{0}}.shape[-{last}:]{given}, eps={eps})"
+                        yield Fused(call, (0, *order))
 
 
 @lru_cache(maxsize=8)
@@ -139,30 +116,18 @@ def _attention(replay: Replay) -> Iterator[Fused]:
         return
     width = replay.part.activations[0].shape[-1]
     scales = dict.fromkeys((1.0, *_scales(replay)))
+    options = ["", ", is_causal=True"]
+    if others:
+        options = [", attn_mask=~{3}", ", attn_mask={3}"]
     # Two activations: one of them is two of the three, as keys and values of one tensor.
     for order in permutations(range(count), 3) if count == 3 else ((0, 0, 1), (0, 1, 0), (0, 1, 1)):
         for scale in scales:
             # The default scale need not be named in the call.
             usual = abs(scale * width**0.5 - 1) < 1e-6
-            said = "" if usual else f", scale={scale:.6g}"
-            if not others:
-                for causal in (False, True):
-                    yield Fused(
-                        "scaled_dot_product_attention",
-                        "F.scaled_dot_product_attention({0}, {1}, {2}"
-                        f"{', is_causal=True' if causal else ''}{said})",
-                        partial(F.scaled_dot_product_attention, scale=scale, is_causal=causal),
-                        order,
-                    )
-                continue
-            for negate in (True, False):
-                masked = f"attn_mask={'~' if negate else ''}{{3}}"
-                yield Fused(
-                    "scaled_dot_product_attention",
-                    f"F.scaled_dot_product_attention({{0}}, {{1}}, {{2}}, {masked}{said})",
-                    partial(_masked, negate=negate, scale=scale),
-                    (*order, others[0]),
-                )
+            for option in options:
+                call = f"F.scaled_dot_product_attention({{0}}, {{1}}, {{2}}{option}"
+                said = "" if usual else f", scale={scale:.6g}"
+                yield Fused(f"{call}{said})", (*order, *others), f"{call}, scale={scale})")
 
 
 def _scales(replay: Replay) -> list[float]:
@@ -172,7 +137,3 @@ def _scales(replay: Replay) -> list[float]:
         if 0 < abs(constant) < 1e4:
             scales += [constant, 1 / constant, constant * constant]
     return scales
-
-
-def _masked(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, negate: bool, scale: float) -> Tensor:
-    return F.scaled_dot_product_attention(q, k, v, attn_mask=~mask if negate else mask, scale=scale)

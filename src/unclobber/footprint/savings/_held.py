@@ -1,18 +1,38 @@
-"""Memory that a name, or a graph that is not freed, holds at the peak though no code reads it any more."""
+"""Memory that a name, or a graph that is not freed, holds at the peak though no code reads it any more; and
+runs in which the name gives it up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import weakref
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from ...model.text import listing, plural
+from ...torch_internals import compat
 from .. import _places
 from .._facts import Change
 from .._names import HeldName
-from .._timeline import BytesOverTime
-from .._trace import Storage, Trace, modules_of
-from ._calls import ForwardCalls
-from ._option import Option, Release, Span
+from .._recorder import MemoryRecorder
+from .._timeline import Span
+from .._trace import Site, SiteCall, Storage, Trace, grouped
+from ._option import Option, change_of
+from ._sites import SitesMode
+
+
+@dataclass(frozen=True)
+class Release:
+    """A tensor whose name gives it up in a run."""
+
+    made: SiteCall
+    after: SiteCall
+    """The last call that reads it."""
+    graph: bool
+    """Whether only its graph is given up, and the value stays."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +50,12 @@ class _Group:
         return {name.variable: name.variable != name.name for name in self.holders}
 
 
-def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
+def held(trace: Trace) -> Iterable[Option]:
     """Yield a change for each variable; for memory without a known variable, one for the line that made
     it."""
-    calls = ForwardCalls(trace)
     groups: list[_Group] = []
     unnamed: dict[tuple[object, ...], list[Storage]] = {}
-    for storage in _idle(trace, line):
+    for storage in _idle(trace):
         graph = [name for name in trace.names if storage.number in name.keeps]
         # The graph first: giving up a value would leave the saves of its graph alive.
         holders = graph or [name for name in trace.names if name.storage == storage.number]
@@ -53,16 +72,16 @@ def held(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
                 )
         groups.append(group)
     for group in groups:
-        yield _by_name(trace, calls, group)
+        yield _by_name(trace, group)
     kept = trace.kept_spans
     for storages in unnamed.values():
         yield _by_place(trace, storages, graph=any(storage.number in kept for storage in storages))
 
 
-def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
+def _idle(trace: Trace) -> Iterable[Storage]:
     """Yield activations that are alive at the peak, though neither this backward nor an operation reads
     them later."""
-    peak = line.peak()
+    peak = trace.bytes.peak()
     kept = trace.kept_spans
     # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
     unread = {save.storage for save in trace.saves if save.node is not None and save.needed is None}
@@ -75,11 +94,11 @@ def _idle(trace: Trace, line: BytesOverTime) -> Iterable[Storage]:
             yield storage
 
 
-def _by_name(trace: Trace, calls: ForwardCalls, group: _Group) -> Option:
+def _by_name(trace: Trace, group: _Group) -> Option:
     """Return the change for variables that hold memory, or keep a graph that does."""
     names = listing(list(group.variables), limit=3)
     numbers = list(dict.fromkeys(holder.storage for holder in group.holders))
-    releases = [_release(calls, number, group.graph) for number in numbers]
+    releases = [_release(trace, number, group.graph) for number in numbers]
     whole = tuple(release for release in releases if release is not None)
     several = f" ({plural(len(numbers), 'tensor')})" if len(numbers) > 1 else ""
     is_, it, keeps = ("is", "it", "keeps") if len(group.variables) == 1 else ("are", "them", "keep")
@@ -116,32 +135,85 @@ def _without(variables: dict[str, bool]) -> str:
     return f"{', and '.join(advice)} before backward{unless}"
 
 
-def _release(calls: ForwardCalls, number: int, graph: bool) -> Release | None:
+def _release(trace: Trace, number: int, graph: bool) -> Release | None:
     """Return how a run lets go of a tensor after its last read; None if no recorded call made it."""
-    made = calls.of(calls.maker.get(number))
-    reader = calls.reader.get(number)
-    after = made if reader is None else calls.of(reader)
+    made = trace.site_call(trace.maker.get(number))
+    reader = trace.last_reader.get(number)
+    after = made if reader is None else trace.site_call(reader)
     return None if made is None or after is None else Release(made, after, graph)
 
 
 def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
     """Return the change for memory that one line made and no known variable holds."""
     title = "held across backward, which does not read it"
+    write = "del the name before backward, where it is last used"
     if graph:
-        title = "a graph that is not freed holds it"
-    change = Change(
-        sort="held",
-        title=title,
-        write="keep loss.item() or x.detach() instead"
-        if graph
-        else "del the name before backward, where it is last used",
-        place=_places.place(storages[0].stack),
-        modules=modules_of(storages),
-        times=len(storages),
-        why_untried="no variable of the running functions leads to it",
-    )
-    return Option(change, _spans(trace, storages))
+        title, write = "a graph that is not freed holds it", "keep loss.item() or x.detach() instead"
+    change = change_of(storages, "held", title, write)
+    untried = replace(change, why_untried="no variable of the running functions leads to it")
+    return Option(untried, _spans(trace, storages))
 
 
 def _spans(trace: Trace, storages: list[Storage]) -> tuple[Span, ...]:
     return tuple((s.number, s.last_use + 1, trace.end(s), s.bytes) for s in storages)
+
+
+# --- a run with it -----------------------------------------------------------------------------------
+class ReleaseMode(SitesMode):
+    """A mode that takes memory or graphs from tensors as if their names were gone.
+
+    The tensors stay where they are, with nothing in them: a program that reads one after all computes
+    something else or fails, and the change is not proved.
+
+    Args:
+        releases: The tensors, identified by the calls that made them.
+        recorder: The recorder that must ignore this mode's operations; None if nothing is recorded.
+    """
+
+    def __init__(self, releases: Iterable[Release], recorder: MemoryRecorder | None = None) -> None:
+        """Index the releases by the call that makes and the call that last reads the tensor."""
+        every = tuple(releases)
+        self._made = grouped(every, lambda release: release.made)
+        self._after = grouped(every, lambda release: release.after)
+        super().__init__((site for site, _ in (*self._made, *self._after)), recorder)
+        self._counts: dict[Site, int] = {}
+        self._tensors: dict[int, tuple[Release, list[weakref.ref[Tensor]]]] = {}
+        """The tensors that share a released storage, by its key."""
+
+    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call, collect tensors to release, and release those for which it is the last reader."""
+        call = None if site is None else self._counted(site)
+        out = func(*args, **kwargs)
+        results = compat.compilers.tensors_in(out)
+        if call is not None and call in self._made:
+            for tensor in results:
+                key = compat.tensors.storage_key_or_none(tensor)
+                if key is not None:
+                    self._tensors[key] = (self._made[call][0], [])
+        if self._tensors:
+            for tensor in results:
+                entry = self._tensors.get(compat.tensors.storage_key_or_none(tensor) or 0)
+                if entry is not None:
+                    # Views, too, because each of them keeps the memory.
+                    entry[1].append(weakref.ref(tensor))
+        if call is not None and call in self._after:
+            self._give_up(self._after[call])
+        return out
+
+    def _counted(self, site: Site) -> SiteCall:
+        self._counts[site] = self._counts.get(site, 0) + 1
+        return site, self._counts[site]
+
+    def _give_up(self, releases: Sequence[Release]) -> None:
+        with self.unseen(), torch.no_grad():
+            for key in [key for key, (entry, _) in self._tensors.items() if entry in releases]:
+                release, tensors = self._tensors.pop(key)
+                for tensor in [alive for reference in tensors if (alive := reference()) is not None]:
+                    _emptied(tensor, graph=release.graph)
+
+
+def _emptied(tensor: Tensor, *, graph: bool) -> None:
+    if graph:
+        tensor.detach_()
+    else:
+        tensor.data = tensor.new_empty(0)

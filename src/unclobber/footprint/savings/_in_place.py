@@ -12,8 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from .._functions import REVERSED, in_place_form, place_of_inplace, requests_in_place
-from .._trace import KnowsModule
-from ._calls import Site
+from .._trace import KnowsModule, Site
 from ._sites import SitesMode
 
 Key = tuple[object, ...]

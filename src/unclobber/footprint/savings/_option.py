@@ -5,43 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from .._facts import Change
-from .._inplace import highest
-from .._timeline import BytesOverTime
-from .._trace import Named
-from ._calls import Call, Site
+from ...source import Stack
+from .. import _places
+from .._facts import Change, Edits, Sort
+from .._timeline import Span
+from .._trace import KnowsModule, Named, Site, modules_of
 
 if TYPE_CHECKING:
     from ._formulas import Formula
+    from ._held import Release
 
-Span = tuple[int, int, int, int]
-"""Storage, first tick, last tick, bytes."""
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """Saves that are not kept, identified by line and shape."""
-
-    place: tuple[object, ...]
-    shape: tuple[int, ...]
+LEAST = 0.01
+"""Share of the step's peak; changes that save less are not reported."""
 
 
-@dataclass(frozen=True)
-class Release:
-    """A tensor whose name gives it up in a run."""
-
-    made: Call
-    after: Call
-    """The last call that reads it."""
-    graph: bool
-    """Whether only its graph is given up, and the value stays."""
+SavesAt = tuple[tuple[object, ...], tuple[int, ...]]
+"""Line and shape of saves."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Option:
-    """A change with everything that a run with it needs."""
+    """A change with everything that a run with it needs; equal to no other."""
 
     change: Change
     spans: tuple[Span, ...]
@@ -54,7 +40,8 @@ class Option:
     """Calls whose results are computed again from their arguments instead of kept."""
     same: tuple[Site, ...] = ()
     """Calls whose equal results are kept once."""
-    dropped: tuple[Dropped, ...] = ()
+    dropped: tuple[SavesAt, ...] = ()
+    """Saves that are not kept."""
     narrow: tuple[Site, ...] = ()
     """Calls that get no wider floating-point numbers than their differentiable operand has."""
     releases: tuple[Release, ...] = ()
@@ -76,6 +63,19 @@ class Option:
             for a in mine
             for b in theirs
         )
+
+
+class Placed(KnowsModule, Protocol):
+    """A record with the stack of its line."""
+
+    @property
+    def stack(self) -> Stack: ...
+
+
+def change_of(members: Sequence[Placed], sort: Sort, title: str, write: str, edits: Edits = ()) -> Change:
+    """Return the change that concerns these records, at the line of the first."""
+    place = _places.place(members[0].stack)
+    return Change(sort, title, write, place, modules_of(members), len(members), edits=edits)
 
 
 def saved_for_work(option: Option) -> tuple[float, float]:
@@ -103,29 +103,3 @@ def front(items: Iterable[Found], worth: Callable[[Found], tuple[float, float]],
         gaps = [worth(a)[0] - worth(b)[0] for a, b in pairwise(best)]
         del best[1 + min(range(len(gaps) - 1), key=gaps.__getitem__)]
     return best
-
-
-def step_bytes(line: BytesOverTime) -> list[int]:
-    """Return the bytes of the step alone at each tick: the total minus parameters, buffers and inputs."""
-    return [total - lasting for total, lasting in zip(line.totals, line.lasting, strict=True)]
-
-
-def fall(line: BytesOverTime, spans: Sequence[Span], totals: Sequence[int] | None = None) -> int:
-    """Return the bytes by which the step's peak falls without some spans.
-
-    Args:
-        line: The live bytes of the recording.
-        spans: Memory that would not be alive.
-        totals: ``step_bytes`` of the line, if the caller has them.
-    """
-    totals = step_bytes(line) if totals is None else totals
-    merged: list[tuple[int, int, int]] = []
-    last = -1
-    for storage, since, until, size in sorted(set(spans)):
-        # Two changes may spare the same memory, which counts once.
-        if storage == last and since <= merged[-1][1] + 1 and size * merged[-1][2] > 0:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], until), size)
-        else:
-            merged.append((since, until, size))
-        last = storage
-    return max(totals) - highest(totals, line.first, merged, sign=-1)

@@ -6,50 +6,44 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ...model.text import plural
-from .. import _places
 from .._facts import Change, MemoryReport
-from .._timeline import BytesOverTime, timeline
-from .._trace import Trace, grouped, modules_of
-from . import _checkpoints, _edits, _formulas
+from .._trace import Trace
+from . import _edits, _formulas
 from ._cache import caches
+from ._checkpoints import SecondForward, groups
 from ._copies import copies
 from ._formulas import Formula
 from ._held import held
-from ._option import Option, fall, front, saved_for_work, step_bytes
+from ._option import LEAST, Option, change_of
 from ._pieces import pieces
 from ._twice import computed_twice
 from ._unneeded import unneeded
 from ._wide import widened
 
-_LEAST = 0.01
-"""Share of the step's peak; changes that save less are not reported."""
-_BEST_PIECES = 3
-"""Single pieces of a row that are reported, of all between any two cuts."""
-
 
 def options(trace: Trace, report: MemoryReport) -> list[Option]:
-    """Return all changes whose predicted saving exceeds `_LEAST`, largest first."""
-    line = timeline(trace)
-    step = max(step_bytes(line), default=0)
+    """Return all changes whose predicted saving exceeds `LEAST`, largest first."""
+    again = SecondForward(trace)
     candidates = [
         *_of_formulas(trace, _formulas.formulas(trace)),
         *_of_masks(trace),
         *copies(trace),
         *computed_twice(trace),
         *widened(trace),
-        *_of_checkpoints(trace, line),
+        *groups(again),
+        *pieces(again),
         *_of_in_place(report),
         *caches(trace),
     ]
     if trace.complete:
         # Before its end it isn't known what backward reads.
-        candidates += [*unneeded(trace), *held(trace, line)]
-    worthwhile = []
+        candidates += [*unneeded(trace), *held(trace)]
     for option in candidates:
-        # Pieces and in-place changes bring a prediction of their own.
-        drop = option.change.predicted or fall(line, option.spans)
-        if drop > _LEAST * step:
-            worthwhile.append(replace(option, change=replace(option.change, predicted=drop)))
+        # Checkpoints and in-place changes bring a prediction of their own.
+        drop = option.change.predicted or trace.bytes.fall(option.spans)
+        option.change = replace(option.change, predicted=drop)
+    least = LEAST * max(trace.bytes.step)
+    worthwhile = [option for option in candidates if option.change.predicted > least]
     return sorted(worthwhile, key=lambda option: (-option.change.predicted, option.change.recomputed))
 
 
@@ -62,23 +56,16 @@ def _of_formulas(trace: Trace, formulas: Iterable[Formula]) -> Iterable[Option]:
         after = {
             number: part.operations[-1].tick
             for part in formula.parts
-            for operation in part.operations
-            for number in operation.makes
+            for number in part.inner & trace.saves_of.keys()
         }
         spans = tuple(
             (number, after[number] + 1, trace.end(trace.storages[number]), trace.storages[number].bytes)
-            for number in sorted(formula.freed(trace))
+            for number in sorted(after)
         )
         count = len({operation.outer for operation in formula.parts[0].operations})
-        change = Change(
-            sort="formula",
-            title=f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs",
-            write=_spelled(formula),
-            place=_places.place(formula.stack),
-            modules=_modules(formula),
-            times=len(formula.parts),
-            edits=_edits.of_formula(formula),
-        )
+        title = f"{formula.name} is written out as {plural(count, 'call')}, and each keeps what it needs"
+        edits = _edits.of_formula(formula)
+        change = change_of(formula.results, "formula", title, _spelled(formula), edits)
         yield Option(change, spans, formulas=(formula,))
 
 
@@ -98,46 +85,9 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
             for number in sorted(numbers)
             for since, until in held.get(number, ())
         )
-        change = Change(
-            sort="mask",
-            title="dropout on the CPU keeps its mask as numbers, on CUDA in one byte an element",
-            write=_spelled(formula),
-            place=_places.place(formula.stack),
-            modules=_modules(formula),
-            times=len(formula.parts),
-        )
+        title = "dropout on the CPU keeps its mask as numbers, on CUDA in one byte an element"
+        change = change_of(formula.results, "mask", title, _spelled(formula))
         yield Option(change, spans, formulas=(formula,))
-
-
-def _of_checkpoints(trace: Trace, line: BytesOverTime) -> Iterable[Option]:
-    """Yield a change for each group of modules, and each even cut of a row of modules, that could be
-    checkpointed; of the single pieces of a row those that lower the peak most for their work."""
-    recomputed = _checkpoints.SecondForward(trace)
-    totals = step_bytes(line)
-    single: list[tuple[int, Option]] = []
-    for rerun in (*_checkpoints.groups(trace), *pieces(trace)):
-        spans, again = recomputed.of(rerun.whole)
-        drop = fall(line, spans, totals) if spans else 0
-        if drop <= _LEAST * max(totals):
-            continue
-        change = Change(
-            sort="checkpoint",
-            title=f"checkpoint {rerun.title}: compute it again in backward",
-            write=rerun.write,
-            place=_places.place(rerun.calls[0].stack),
-            modules=tuple(call.label for call in rerun.calls),
-            times=len(rerun.pieces),
-            predicted=drop,
-            recomputed=again,
-            edits=rerun.edits(),
-        )
-        option = Option(change, tuple(spans), rows=rerun.modules)
-        if rerun.row is None:
-            yield option
-        else:
-            single.append((rerun.row, option))
-    for members in grouped(single, lambda member: member[0]).values():
-        yield from front([option for _, option in members], saved_for_work, _BEST_PIECES)
 
 
 def _of_in_place(report: MemoryReport) -> Iterable[Option]:
@@ -163,7 +113,3 @@ def _spelled(formula: Formula) -> str:
     if "norm" in formula.name:
         names = ("x", "weight", "bias", "")
     return formula.call.format(*names)
-
-
-def _modules(formula: Formula) -> tuple[str, ...]:
-    return modules_of(part.operations[-1] for part in formula.parts)

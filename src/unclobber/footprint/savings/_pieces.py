@@ -16,16 +16,19 @@ from .._modules import pattern
 from .._timeline import LASTING
 from .._trace import ModuleCall, Named, Trace, grouped
 from . import _edits
-from ._rows import Rerun
+from ._checkpoints import SecondForward
+from ._option import Option, front, saved_for_work
 
 _MOST_CUTS = 12
 """Places of a row at which a piece may begin or end."""
 _MOST_PIECES = 8
+_BEST_PIECES = 3
+"""Single pieces of a row that are reported, of all between any two cuts."""
 
 
-def pieces(trace: Trace) -> Iterator[Rerun]:
-    """Yield ways to cut the rows of modules: even cuts, and single pieces between any two cuts."""
-    for parent, row in _rows(trace):
+def pieces(again: SecondForward) -> Iterator[Option]:
+    """Yield changes for rows of modules: even cuts, and the best of the single pieces between two cuts."""
+    for parent, row in _rows(again.trace):
         count = len(row)
         sequential = parent.kind == "Sequential"
         name = row[0].path.rpartition(".")[0] or "model"
@@ -33,29 +36,30 @@ def pieces(trace: Trace) -> Iterator[Rerun]:
         for even in range(2, min(count if sequential else count // 2, _MOST_PIECES) + 1):
             size = count // even
             loop = f"a loop over {plural(size, 'module')} of {name} at a time, but for the last ones"
-            yield Rerun(
+            yield from again.change(
                 f"{pattern(row[0].path)} in {even} pieces, all but the last",
                 f"torch.utils.checkpoint.checkpoint_sequential({name}, {even}, x, use_reentrant=False)"
                 if sequential
                 else f"checkpoint() around {loop}",
-                tuple(row[at : at + size] for at in range(0, size * (even - 1), size)),
-                partial(_edits.of_sequential, trace, parent, row, even) if sequential else tuple,
+                [row[at : at + size] for at in range(0, size * (even - 1), size)],
+                partial(_edits.of_sequential, again.trace, parent, row, even) if sequential else tuple,
             )
         # Few cuts, because each pair of them is a candidate.
         cuts = sorted({round(at * count / _MOST_CUTS) for at in range(_MOST_CUTS + 1)})
+        single: list[Option] = []
         for begin, end in combinations(cuts, 2):
             if end - begin > 1:
                 piece = row[begin:end]
                 first, last = (int(call.path.rpartition(".")[2]) for call in (piece[0], piece[-1]))
                 part = f"{name}[{first}:{last + 1}]"
-                yield Rerun(
+                single += again.change(
                     f"{piece[0].path} to {piece[-1].path} in one piece",
                     f"torch.utils.checkpoint.checkpoint({part}, x, use_reentrant=False)"
                     if sequential
                     else f"checkpoint() around a loop over {part}",
-                    (piece,),
-                    row=row[0].number,
+                    [piece],
                 )
+        yield from front(single, saved_for_work, _BEST_PIECES)
 
 
 def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
@@ -102,7 +106,6 @@ class _Handover:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
-        self._last_read = trace.last_reads
 
     def goes_on(self, before: ModuleCall, call: ModuleCall) -> bool:
         """Return whether a module runs right after another, on its result, which no other code reads."""
@@ -114,6 +117,6 @@ class _Handover:
         read = {number for operation in second for number in operation.reads} - made
         seen = {number for operation in first for number in operation.reads}
         others = {n for n in read - given - seen if self._trace.storages[n].kind not in LASTING}
-        later = [number for number in given if self._last_read.get(number, 0) > call.end]
+        later = [number for number in given if self._trace.last_read(number) > call.end]
         # Tensors that both modules read don't break a row: a mask, the rotation of positions.
         return bool(read & given) and not others and not [n for n in later if n not in seen]

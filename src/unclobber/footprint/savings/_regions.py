@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from ...syntax import torch_table
 from ...torch_internals import compat
-from .. import _places
-from .._trace import FunctionCall, Operand, Operation, Trace, Value
+from .._trace import FunctionCall, Operand, Operation, Site, Trace, Value
 
 _MOST = 30
 """Operations of a part at most."""
@@ -43,6 +42,8 @@ class Section:
     """Other inputs: parameters, masks."""
     calls: tuple[FunctionCall, ...]
     """The torch functions that the program called, in order."""
+    sites: tuple[Site, ...]
+    """The places at which it called them."""
 
     @property
     def result(self) -> Operand:
@@ -55,14 +56,10 @@ class Section:
         return (*self.activations, *self.others)
 
     @property
-    def sites(self) -> tuple[tuple[tuple[object, ...], str], ...]:
-        """Line and function name of each call."""
-        first: dict[int, Operation] = {}
-        for operation in self.operations:
-            assert operation.outer is not None
-            first.setdefault(operation.outer, operation)
-        keys = [_places.key(operation.stack) for operation in first.values()]
-        return tuple((key, call.name) for key, call in zip(keys, self.calls, strict=True))
+    def inner(self) -> set[int]:
+        """The storages that it makes besides its result's."""
+        made = {number for operation in self.operations for number in operation.makes}
+        return made - {self.result.storage}
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -80,9 +77,7 @@ class Flow:
     def __init__(self, trace: Trace) -> None:
         """Index the operations of forward by call, maker, reader and writer."""
         self.trace = trace
-        forward = trace.forward
-        self.operations = [operation for operation in forward if operation.outer is not None]
-        self.position = {operation.tick: at for at, operation in enumerate(self.operations)}
+        self.operations = [op for op in trace.forward if op.outer in trace.inside_function]
         self.by_call: dict[int, list[int]] = {}
         self._maker: dict[tuple[int, Value], int] = {}
         """Index of the operation that made a value, by the index of its reader and the value."""
@@ -103,7 +98,7 @@ class Flow:
                 self._writers.setdefault(number, []).append(at)
             for result in operation.results:
                 latest[result.value] = at
-        self._uncalled = {number for op in forward if op.outer is None for number in op.reads}
+        self._uncalled = {number for op in trace.forward if op.outer is None for number in op.reads}
 
     def maker(self, at: int, operand: Operand) -> int | None:
         """Return the index of the operation that made an operand of another one, or None."""
@@ -178,7 +173,7 @@ class Flow:
         # The last call must return the part's result, because its caller gets the replacement's.
         if calls[-1].result != last.output.storage:
             return None
-        return Section(tuple(inside), activations, others, calls)
+        return Section(tuple(inside), activations, others, calls, tuple(map(self.trace.site, numbers)))
 
     def _steady(self, region: set[int]) -> bool:
         """Return whether each value that the region reads stays the same: it is neither written nor

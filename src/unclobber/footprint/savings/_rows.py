@@ -1,49 +1,20 @@
-"""Runs of several modules as one, though the program calls them one after the other."""
+"""Runs in which modules are computed again in backward: several as one, though the program calls them one
+after the other.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
-from ...model import SpanEdit
-from .._trace import ModuleCall, Named
-
-Edits = tuple[tuple[SpanEdit, ...], ...]
-"""Alternative source edits that make one change, the likeliest first."""
-
-
-@dataclass(frozen=True)
-class Rerun:
-    """Modules that are computed again in backward."""
-
-    title: str
-    write: str
-    """Code or advice for the report."""
-    pieces: tuple[tuple[ModuleCall, ...], ...]
-    """Calls of modules that run one after the other, each piece to be computed again as a whole."""
-    edits: Callable[[], Edits] = tuple
-    row: int | None = None
-    """The first call of the row of which this is a single piece among many; None for any other."""
-
-    @property
-    def calls(self) -> list[ModuleCall]:
-        return [call for piece in self.pieces for call in piece]
-
-    @property
-    def modules(self) -> tuple[tuple[Named, ...], ...]:
-        """The modules of each piece, each piece once however often it runs."""
-        return tuple(dict.fromkeys(tuple(call.key for call in piece) for piece in self.pieces))
-
-    @property
-    def whole(self) -> list[ModuleCall]:
-        """Each piece as if it were one module call."""
-        return [replace(piece[0], end=piece[-1].end) for piece in self.pieces]
+from .._trace import Named
 
 
 class RowRunner:
@@ -83,17 +54,14 @@ class RowRunner:
 
     def _all(self, *args: Any, **kwargs: Any) -> Any:
         """Run the whole row; backward runs it once more."""
-        with self._all_run():
-            result = self._forward(*args, **kwargs)
-            for module in self._modules[1:]:
-                result = module(_given_on(result), *args[1:], **kwargs)
-            return result
-
-    @contextlib.contextmanager
-    def _all_run(self) -> Iterator[None]:
         self._inside, before = True, self._inside
         try:
-            yield
+            result = self._forward(*args, **kwargs)
+            for module in self._modules[1:]:
+                # A block may return a tuple whose first element is the next module's input.
+                given = result if isinstance(result, Tensor) else result[0]
+                result = module(given, *args[1:], **kwargs)
+            return result
         finally:
             self._inside = before
 
@@ -106,16 +74,48 @@ class RowRunner:
         return result
 
 
-def _given_on(result: Any) -> Any:
-    """Return the next module's input: a block may return a tuple whose first element it is."""
-    return result if isinstance(result, Tensor) else result[0]
+class Checkpointer:
+    """Makes rows of modules checkpoint themselves while a program runs; give ``learned`` to a recorder.
 
+    Args:
+        rows: Modules that are computed again as one, in the order in which they run.
+        modes: Function modes to run the second forward under. ``Tensor.backward`` is a function that a mode
+            sees, and nothing inside of what it sees goes through it again.
+    """
 
-def rows_below(
-    root: torch.nn.Module, tree: int, wanted: Iterable[tuple[Named, ...]]
-) -> Iterator[list[torch.nn.Module]]:
-    """Yield the modules of those rows that are below a module."""
-    known = dict(root.named_modules())
-    for row in wanted:
-        if all(module[0] == tree and module[1] in known for module in row):
-            yield [known[path] for _, path in row]
+    def __init__(self, rows: Iterable[tuple[Named, ...]], modes: Sequence[TorchFunctionMode] = ()) -> None:
+        """Remember the rows; `learned` changes their modules."""
+        self._rows = tuple(rows)
+        self._modes = tuple(modes)
+        self._changed: list[torch.nn.Module] = []
+
+    def learned(self, root: torch.nn.Module, tree: int) -> None:
+        """Prepare the wanted rows below a first module that is about to run."""
+        known = dict(root.named_modules())
+        for row in self._rows:
+            if all(module_tree == tree and path in known for module_tree, path in row):
+                modules = [known[path] for _, path in row]
+                # A `forward` on the instance is a patch of the program's, or this one from another path.
+                if not any("forward" in vars(module) for module in modules):
+                    RowRunner(modules, self._run_again)
+                    self._changed += modules
+
+    def restore(self) -> None:
+        for module in self._changed:
+            vars(module).pop("forward", None)
+        self._changed.clear()
+
+    def _run_again(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
+        return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
+
+    def _contexts(self) -> tuple[Any, Any]:
+        # The first forward is inside of the modes; the second runs in `backward`, a call that they see only
+        # as a whole.
+        return contextlib.nullcontext(), self._entered()
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            for mode in self._modes:
+                stack.enter_context(mode)
+            yield

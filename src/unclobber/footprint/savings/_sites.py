@@ -13,7 +13,7 @@ from ...source import of_program
 from .. import _places
 from .._functions import name_of
 from .._recorder import MemoryRecorder
-from ._calls import Site
+from .._trace import Site
 
 
 class SitesMode(TorchFunctionMode):

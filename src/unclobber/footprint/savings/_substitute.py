@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...torch_internals import compat
 from .._recorder import MemoryRecorder
-from ._calls import Site
+from .._trace import Site
 from ._formulas import Formula
 from ._sites import SitesMode
 

@@ -6,11 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...torch_internals import compat
-from .. import _places
-from .._facts import Change
-from .._trace import Operand, Operation, Trace, modules_of
-from ._calls import ForwardCalls, Site
-from ._option import Option, Span
+from .._timeline import Span
+from .._trace import Operand, Operation, Site, Trace
+from ._option import Option, change_of
 from ._regions import POINTWISE, PRODUCTS, REDUCTIONS
 
 _SURE = POINTWISE | REDUCTIONS | PRODUCTS | {"addmm", "convolution", "native_layer_norm"}
@@ -19,34 +17,28 @@ _SURE = POINTWISE | REDUCTIONS | PRODUCTS | {"addmm", "convolution", "native_lay
 
 def computed_twice(trace: Trace) -> Iterable[Option]:
     """Yield a change for each place that computes a result a second time, from the same tensors."""
-    calls = ForwardCalls(trace)
-    kept = trace.kept_spans
-    written = {number for operation in trace.operations for number in operation.writes}
     first: dict[Any, Operation] = {}
     groups: dict[tuple[Site, Site], list[tuple[Operation, tuple[Span, ...]]]] = {}
     for second in trace.forward:
         if second.name not in _SURE or not second.makes:
             continue
         # A write between the two computations could make them differ, so any write excludes the storage.
-        if written & {*second.reads, *second.makes}:
+        if trace.written & {*second.reads, *second.makes}:
             continue
         known = first.setdefault(_computation(second), second)
-        here, there = calls.of(second), calls.of(known)
+        here, there = trace.site_call(second), trace.site_call(known)
         if known is second or here is None or there is None:
             continue
-        spans = tuple(_spans(trace, kept, second, known))
+        spans = tuple(_spans(trace, second, known))
         if spans:
             groups.setdefault((here[0], there[0]), []).append((second, spans))
     for (here_, there_), members in groups.items():
-        operation = members[0][0]
-        name = operation.name.strip("_")
-        change = Change(
-            sort="twice",
-            title=f"{name} of the same tensors is computed a second time, and kept twice",
-            write="compute it once, and use the result in both places",
-            place=_places.place(operation.stack),
-            modules=modules_of(second for second, _ in members),
-            times=len(members),
+        name = members[0][0].name.strip("_")
+        change = change_of(
+            [second for second, _ in members],
+            "twice",
+            f"{name} of the same tensors is computed a second time, and kept twice",
+            "compute it once, and use the result in both places",
         )
         yield Option(change, tuple(s for _, spans in members for s in spans), same=(here_, there_))
 
@@ -60,13 +52,11 @@ def _computation(operation: Operation) -> tuple[Any, ...]:
     return operation.name, operation.overload, tuple(leaves)
 
 
-def _spans(
-    trace: Trace, kept: dict[int, list[tuple[int, int]]], operation: Operation, known: Operation
-) -> Iterable[Span]:
+def _spans(trace: Trace, operation: Operation, known: Operation) -> Iterable[Span]:
     """Yield the spans of the second result while the first one is kept."""
     for number, other in zip(operation.makes, known.makes, strict=False):
         storage = trace.storages[number]
-        for since, until in kept.get(number, ()):
-            for begin, end in kept.get(other, ()):
+        for since, until in trace.kept_spans.get(number, ()):
+            for begin, end in trace.kept_spans.get(other, ()):
                 if storage.kind == "activation" and max(since, begin) < min(until, end):
                     yield number, max(since, begin) + 1, min(until, end), storage.bytes

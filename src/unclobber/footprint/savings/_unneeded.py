@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from .. import _places
 from .._facts import Change
 from .._trace import PackedSave, Trace, grouped
-from ._option import Dropped, Option
+from ._option import Option, SavesAt
 
 
 def unneeded(trace: Trace) -> Iterable[Option]:
@@ -40,8 +40,8 @@ def unneeded(trace: Trace) -> Iterable[Option]:
             )
             for saves in members
         )
-        yield Option(change, spans, dropped=tuple(Dropped(*save) for save in every) if alone else ())
+        yield Option(change, spans, dropped=tuple(every) if alone else ())
 
 
-def _line_and_shape(save: PackedSave) -> tuple[tuple[object, ...], tuple[int, ...]]:
+def _line_and_shape(save: PackedSave) -> SavesAt:
     return _places.key(save.stack), save.shape

@@ -1,15 +1,21 @@
-"""Places where numbers become wider than the parameters are, so that all results after them are kept wide."""
+"""Places where numbers become wider than the parameters are, and runs without these conversions.
+
+All results after such a place are kept wide.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from .. import _places
-from .._facts import Change
-from .._trace import Operand, Operation, Trace, modules_of
-from ._calls import ForwardCalls, Site
-from ._option import Option, Span
+from torch import Tensor
+
+from ...torch_internals import compat
+from .._timeline import Span
+from .._trace import Operand, Operation, Site, Trace
+from ._option import Option, change_of
 from ._regions import operands
+from ._sites import SitesMode
 
 _WIDE = "torch.float64"
 _CONVERSIONS = frozenset({"to", "double", "type", "type_as"})
@@ -17,29 +23,22 @@ _CONVERSIONS = frozenset({"to", "double", "type", "type_as"})
 
 def widened(trace: Trace) -> Iterable[Option]:
     """Yield a change for each place at which float64 begins; each is tried alone, with all that follows."""
-    calls = ForwardCalls(trace)
     groups: dict[Site, list[tuple[Operation, Operand]]] = {}
     for operation in trace.forward:
         if not operation.results or operation.outer is None:
             continue
-        call, narrow = calls.of(operation), _narrow(operation)
+        call, narrow = trace.site_call(operation), _narrow(operation)
         if call is not None and narrow is not None and operation.results[0].dtype == _WIDE:
             groups.setdefault(call[0], []).append((operation, narrow))
     spans = tuple(_spans(trace)) if groups else ()
     for site, members in groups.items():
-        first, operand = members[0]
+        operand = members[0][1]
         dtype = operand.dtype.removeprefix("torch.")
         instead = f"convert the float64 operand: .to(torch.{dtype})"
         if site[1] in _CONVERSIONS:
             instead = f"leave out .{site[1]}()"
-        change = Change(
-            sort="dtype",
-            title=f"{dtype} becomes float64 here, and what follows is kept as float64",
-            write=instead,
-            place=_places.place(first.stack),
-            modules=modules_of(operation for operation, _ in members),
-            times=len(members),
-        )
+        title = f"{dtype} becomes float64 here, and what follows is kept as float64"
+        change = change_of([operation for operation, _ in members], "dtype", title, instead)
         yield Option(change, spans, narrow=(site,))
 
 
@@ -60,8 +59,36 @@ def _spans(trace: Trace) -> Iterable[Span]:
         for result in operation.results
         if result.dtype == _WIDE
     }
-    kept = trace.kept_spans
     for number in sorted(wide):
         storage = trace.storages[number]
-        if storage.kind == "activation" and number in kept:
+        if storage.kind == "activation" and number in trace.kept_spans:
             yield number, storage.born, trace.end(storage), storage.bytes // 2
+
+
+# --- a run with it -----------------------------------------------------------------------------------
+class NarrowMode(SitesMode):
+    """A mode in which some calls get floating-point numbers no wider than their differentiable operand."""
+
+    def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call, narrowed if it is at one of the sites and an operand is differentiable."""
+        if site is not None:
+            tensors = compat.compilers.tensors_in((args, kwargs))
+            narrow = [tensor for tensor in tensors if tensor.requires_grad]
+            if narrow:
+                return self._narrowed(func, args, kwargs, narrow[0], single=len(tensors) == 1)
+        return func(*args, **kwargs)
+
+    @staticmethod
+    def _narrowed(
+        func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], operand: Tensor, *, single: bool
+    ) -> Any:
+        """Run a call with its operands converted to the dtype of `operand`; leave a conversion out."""
+        if single:  # a call with a single tensor is the conversion itself, which is left out
+            return operand
+
+        def converted(leaf: Any) -> Any:
+            wide = isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.itemsize > operand.itemsize
+            return leaf.to(operand.dtype) if wide else leaf
+
+        args, kwargs = compat.compilers.tree_map(converted, (args, kwargs))
+        return func(*args, **kwargs)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .._facts import Change, CurvePoint, Tried
+from .._facts import CurvePoint, Tried
 from .._shown import StepMemory
-from .._timeline import BytesOverTime, timeline
+from .._timeline import BytesOverTime
 from .._trace import Trace
-from ._attempts import Attempts, step_peak
-from ._option import Option, fall, front, saved_for_work
+from ._attempts import Attempts
+from ._option import Option, front, saved_for_work
 from ._options import options
 
 MOST_REPORTED = 12
@@ -23,31 +23,25 @@ _STEPS = 5
 def predicted(trace: Trace, report: StepMemory) -> StepMemory:
     """Return the report with the changes and their predicted savings."""
     chosen = _worth_reporting(options(trace, report))
-    changes = tuple(option.change for option in chosen)
-    return replace(report, changes=changes, curve=_curve(trace, chosen, None))
+    return _with(report, chosen, _curve(trace, chosen, None))
 
 
 def tried(report: StepMemory, attempts: Attempts) -> StepMemory:
     """Return the report with the changes that could be run, and their measured savings."""
     trace = attempts.before
     chosen = _worth_reporting(options(trace, report))
-    known: dict[tuple[int, ...], Tried] = {}
-    ran = 0
-    for at, option in enumerate(chosen):
-        if option.runs and ran < MOST_TRIED:
-            ran += 1
-            known[at,] = attempts.run([option])
-            chosen[at] = replace(option, change=replace(option.change, tried=known[at,]))
-        elif option.runs:
-            late = f"{MOST_TRIED} others come first"
-            chosen[at] = replace(option, change=replace(option.change, why_untried=late))
+    run = [option for option in chosen if option.runs]
+    for option in run[:MOST_TRIED]:
+        option.change = replace(option.change, tried=attempts.run((option,)))
+    for option in run[MOST_TRIED:]:
+        option.change = replace(option.change, why_untried=f"{MOST_TRIED} others come first")
     # A change that lowers nothing when it is run is none.
-    useful = [at for at, option in enumerate(chosen) if not _in_vain(option.change.tried)]
-    order = sorted(useful, key=lambda at: -chosen[at].change.saved)
-    chosen = [chosen[at] for at in order]
-    # Results are kept by position, and sorting moved the positions.
-    known = {(order.index(at),): result for (at,), result in known.items() if at in order}
-    curve = _curve(trace, chosen, attempts, known)
+    useful = [option for option in chosen if not _in_vain(option.change.tried)]
+    useful.sort(key=lambda option: -option.change.saved)
+    return _with(report, useful, _curve(trace, useful, attempts))
+
+
+def _with(report: StepMemory, chosen: Sequence[Option], curve: tuple[CurvePoint, ...]) -> StepMemory:
     return replace(report, changes=tuple(option.change for option in chosen), curve=curve)
 
 
@@ -57,80 +51,66 @@ def _in_vain(tried: Tried | None) -> bool:
 
 def _worth_reporting(candidates: Sequence[Option]) -> list[Option]:
     """Return the largest changes; of checkpoints only those that no other beats in both bytes and work."""
-    cheap = [option for option in candidates if option.change.sort != "checkpoint"]
-    again = [option for option in candidates if option.change.sort == "checkpoint"]
+    cheap = [option for option in candidates if not _computes_again(option)]
+    again = [option for option in candidates if _computes_again(option)]
     chosen = cheap[:MOST_REPORTED] + front(again, saved_for_work, _STEPS)
     return sorted(chosen, key=lambda option: -option.change.predicted)
 
 
-def _curve(
-    trace: Trace,
-    chosen: Sequence[Option],
-    attempts: Attempts | None,
-    known: dict[tuple[int, ...], Tried] | None = None,
-) -> tuple[CurvePoint, ...]:
+def _curve(trace: Trace, chosen: Sequence[Option], attempts: Attempts | None) -> tuple[CurvePoint, ...]:
     """Return up to five points, from changes that cost no time to those that cost some, each with a lower
     peak."""
-    known = dict(known or {})
-    line = timeline(trace)
-    peak = step_peak(trace)
-    points = []
-    free = tuple(
-        at
-        for at, option in enumerate(chosen)
-        if option.runs and option.change.sort != "checkpoint" and _good(option.change)
-    )
+    points: list[CurvePoint] = []
+    free = tuple(option for option in chosen if option.runs and not _computes_again(option) and _good(option))
     # A single change has been tried by itself already.
     if attempts is not None and len(free) > 1:
-        free = _compatible(free, chosen, attempts, known)
-    for members in _steps(line, chosen, free):
-        drop = fall(line, [span for at in members for span in chosen[at].spans])
-        measured = None
-        if attempts is not None:
-            measured = known.get(members) or attempts.run([chosen[at] for at in members])
-            # A set that lowers nothing, or computes something else, is no point of the curve.
-            if not measured.proved or measured.saved <= 0:
-                continue
-        points.append(CurvePoint(members, peak - drop, measured))
-    return tuple(_falling(points))
+        free = _compatible(free, attempts)
+    again = [option for option in chosen if _computes_again(option) and _good(option)]
+    for members in _steps(trace.bytes, free, again):
+        drop = trace.bytes.fall([span for option in members for span in option.spans])
+        measured = None if attempts is None else attempts.run(members)
+        # A set that lowers nothing, or computes something else, is no point of the curve.
+        if measured is not None and (not measured.proved or measured.saved <= 0):
+            continue
+        point = CurvePoint(tuple(map(chosen.index, members)), max(trace.bytes.step) - drop, measured)
+        if not points or point.peak < points[-1].peak:
+            points.append(point)
+    return tuple(points)
 
 
-def _compatible(
-    free: tuple[int, ...], chosen: Sequence[Option], attempts: Attempts, known: dict[tuple[int, ...], Tried]
-) -> tuple[int, ...]:
+def _compatible(free: tuple[Option, ...], attempts: Attempts) -> tuple[Option, ...]:
     """Return the changes of `free` without those that spoil the ones before them."""
-    known[free] = attempts.run([chosen[at] for at in free])
-    if known[free].proved:
+    if attempts.run(free).proved:
         return free
     together = free[:1]
-    for at in free[1:]:
-        more = (*together, at)
-        known[more] = attempts.run([chosen[index] for index in more])
-        best = max((known[together].saved, *(known[index,].saved for index in more)))
-        if known[more].proved and known[more].saved >= best:
+    for option in free[1:]:
+        more = (*together, option)
+        result = attempts.run(more)
+        best = max(attempts.run(members).saved for members in (together, *((one,) for one in more)))
+        if result.proved and result.saved >= best:
             together = more
     return together
 
 
-def _steps(line: BytesOverTime, chosen: Sequence[Option], free: tuple[int, ...]) -> list[tuple[int, ...]]:
+def _steps(
+    line: BytesOverTime, free: tuple[Option, ...], again: Sequence[Option]
+) -> list[tuple[Option, ...]]:
     """Return up to five sets of changes, from those that cost no time to the lowest peak."""
-    changes = [option.change for option in chosen]
-    again = [at for at, change in enumerate(changes) if change.sort == "checkpoint" and _good(change)]
-    sets = {free} | {(*free, at) for at in again}
+    sets = dict.fromkeys([free, *((*free, option) for option in again)])
     # As many as can be made at once: those first that save most for their work, or most at all.
-    for order in (lambda at: -_worth(chosen[at]), lambda at: -chosen[at].change.predicted):
+    for order in (_worth, lambda option: option.change.predicted):
         members = free
-        for at in sorted(again, key=order):
-            if not any(chosen[at].excludes(chosen[other]) for other in members):
-                members = (*members, at)
-                sets.add(members)
+        for option in sorted(again, key=order, reverse=True):
+            if not any(option.excludes(other) for other in members):
+                members = (*members, option)
+                sets.setdefault(members)
     # The empty set is the program as it is.
-    sets.discard(())
+    sets.pop((), None)
 
-    def worth(members: tuple[int, ...]) -> tuple[float, float]:
+    def worth(members: tuple[Option, ...]) -> tuple[float, float]:
         """Return the bytes that are saved together, and the work; of equal sets the smaller one is first."""
-        spans = [span for at in members for span in chosen[at].spans]
-        return fall(line, spans), sum(changes[at].recomputed for at in members)
+        spans = [span for option in members for span in option.spans]
+        return line.fall(spans), sum(option.change.recomputed for option in members)
 
     return front(sorted(sets, key=len), worth, _STEPS)[::-1]
 
@@ -140,14 +120,10 @@ def _worth(option: Option) -> float:
     return option.change.predicted / max(option.change.recomputed, 1e-3)
 
 
-def _good(change: Change) -> bool:
-    return change.tried is None or (change.tried.proved and change.tried.saved > 0)
+def _computes_again(option: Option) -> bool:
+    return option.change.sort == "checkpoint"
 
 
-def _falling(points: Sequence[CurvePoint]) -> list[CurvePoint]:
-    """Return the curve points whose peak is below every earlier one, keeping their order."""
-    falling: list[CurvePoint] = []
-    for point in points:
-        if not falling or point.peak < falling[-1].peak:
-            falling.append(point)
-    return falling
+def _good(option: Option) -> bool:
+    tried = option.change.tried
+    return tried is None or (tried.proved and tried.saved > 0)

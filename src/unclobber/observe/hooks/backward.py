@@ -217,7 +217,7 @@ class BackwardCalls:
             return _thread.calls[-1]
         # A device's thread of the engine makes no calls itself: a single running call must be the one that
         # it works for.
-        running = self.running
+        running = self.running[:]  # other threads' calls may end meanwhile
         return running[0] if len(running) == 1 else None
 
     def in_frame(self, frame: FrameType) -> BackwardCall | None:

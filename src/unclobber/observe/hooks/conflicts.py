@@ -89,6 +89,21 @@ class ContentChanged(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
+class StaleCopy(Conflict):
+    """Operations in an autocast region were given a copy of a leaf that is older than a write to it."""
+
+    leaf: torch.Tensor
+    operation: str
+    """The operation that wrote to it."""
+    stack: Stack
+    """Stack of the write."""
+    read: Stack
+    """Stack of the first such operation that is known; empty if none is."""
+    repaired: bool
+    """Whether a new copy was made instead."""
+
+
+@dataclass(frozen=True, slots=True)
 class HarmfulOperation(Conflict):
     """An operation of the program's line does harm by itself, whatever backward unpacks."""
 

@@ -292,7 +292,7 @@ class Counts(NamedTuple):
     to 2.12, 0 since."""
 
 
-@functools.cache
+@core.Once
 def unshared_counts() -> Counts:
     """Return the counts of this torch.
 

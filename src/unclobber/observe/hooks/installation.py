@@ -15,6 +15,7 @@ from ...torch_internals.patches import Patches
 from ..native import core
 from ..record import FingerprintedLedger, Fingerprints, Ledger, SavedBytes, ViewWrites
 from . import (
+    autocast,
     batch_norm,
     checkpoint,
     fallback,
@@ -146,6 +147,7 @@ class Installation:
             unmarked.install(patches)
             registered.install(patches)
             pause.install(patches, self._clients, self.view_writes)
+            autocast.install(patches)
             backward_calls.install(patches)
             undispatched.install(patches, self._clients)
             batch_norm.install(patches)

@@ -26,6 +26,7 @@ from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..native import core
 from ..record import SavedTensor, ViewWrites
+from . import autocast
 from . import saves as _saves
 from .backward import backward_calls
 from .clients import Clients
@@ -171,7 +172,12 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
         # With a closure the step runs forward and backward itself, and saves while it does.
         # Accelerate passes a closure to every step, which is None (tests/trainers/test_accelerate.py).
         closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
-        paused.now = not closure and compat.dispatcher.sees_writes() and not clients.anything_alive()
+        paused.now = (
+            not closure
+            and not autocast.copies.pending
+            and compat.dispatcher.sees_writes()
+            and not clients.anything_alive()
+        )
         if paused.now:
             with compat.unseen.unseen_by_functions():
                 paused.stack, paused.before = of_program(), _counters(optimizer)

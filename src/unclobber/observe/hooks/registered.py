@@ -65,14 +65,16 @@ def _pack(
 ) -> None:
     """Call the pack hook of ``pair`` as torch would, and let ``entry`` keep its result for the other."""
     tensor = saved.alias if hooks is None else hooks.unpack(saved)
-    if tensor is saved.held:
-        tensor = saved.alias
+    keeps_original = saved.held is not None or (saved.entry is not None and saved.entry.original is not None)
     pack, unpack = pair if hooks is None else hooks.watch_inner(*pair)
     unrecorded = torch.no_grad()
     with compat.unseen.unseen_by_functions():  # a mode of functions would see gradients being turned off
         before = tensor._version
         unrecorded.__enter__()
     try:
+        if keeps_original:
+            with compat.unseen.unseen_by_functions():  # torch's own is seen by modes of operations alone
+                tensor = tensor.detach()
         kept = entry.kept = pack(tensor)
         entry.unpack = functools.partial(unpack, kept)
     finally:

@@ -360,7 +360,8 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     pending = ledger.pending
     capture = frames.capture
     next_node = compat.graph.next_sequence_number
-    getframe = sys._getframe
+    getframe, references = sys._getframe, sys.getrefcount
+    of_new, own_file = compat.unseen.references_of_new(), __file__
     newest = frames.newest
     new = SavedTensor.__new__
     ref = weakref.ref
@@ -376,13 +377,23 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
         nonlocal last
         saved = new(SavedTensor)
         number = next_node()
+        try:
+            caller: Any = getframe(1)
+        except ValueError:
+            caller = _NoFrame
         # `is_usual` in place, because the call costs a twentieth of all this.
         if type(tensor) in usual and not function_modes() and not dispatch_modes():
             requires_grad = saved.requires_grad = tensor.requires_grad
             base = tensor._base
             saved.alias = tensor.detach()
             saved.version = tensor._version
-            saved.held = tensor if not requires_grad or kept_itself(tensor, number) else None
+            if not requires_grad:
+                saved.held = tensor
+            elif references(tensor) == of_new:
+                saved.held = None  # a result, or an operation's own view, of which no Python code knows
+            else:
+                named = (code := caller.f_code) is None or code.co_filename != own_file
+                saved.held = tensor if kept_itself(tensor, number, named) else None
         else:
             with unseen():
                 itself = kept_itself(tensor, number)
@@ -394,10 +405,6 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             number = next_node()  # the program's classes may have made nodes
         saved.origin = ref(tensor)
         saved.base = None if base is None else ref(base)
-        try:
-            caller: Any = getframe(1)
-        except ValueError:
-            caller = _NoFrame
         # An operation saves several tensors in a row, so their stack is walked once. Each such operation
         # makes a node first. While its thread makes no other node, and the same frame is innermost at the
         # same instruction, the stack is the same (test_an_operation_walks_once).

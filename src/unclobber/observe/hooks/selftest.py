@@ -6,12 +6,12 @@ slower public way (a dispatch mode) is better than missing writes.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
 
 from ...torch_internals import compat
+from ..native.core import Once
 from . import kernels
 
 
@@ -29,7 +29,7 @@ class _WriteProbe(kernels.Listener):
         self.seen.append(operation)
 
 
-@functools.cache
+@Once
 def why_kernels_fail() -> str | None:
     """Return what is wrong with the write kernels, and take them all away.
 

@@ -105,7 +105,8 @@ def _begin() -> Callable[[], None]:
 
     def forget() -> None:
         end()
-        _alive.clear()
+        with _lock:
+            _alive.clear()
 
     return forget
 

@@ -5,15 +5,17 @@ Read from top to bottom, each function adds a reason for the slower way.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from ...model import PACKAGE, UnclobberError
 from .place import MODULE, compiled
+
+Result = TypeVar("Result")
 
 SWITCH = "UNCLOBBER_NATIVE"
 """Environment variable. ``0``: use the Python core. ``1``: warn if the native core can't be used."""
@@ -69,20 +71,30 @@ class Loaded(NamedTuple):
     why_not: str
 
 
-_loading = threading.RLock()
+class Once(Generic[Result]):
+    """Decorator of a function that is called once in the process, by the first thread that comes.
+
+    Others wait for its result; ``functools.cache`` would call it in each of them. A second core would
+    register kernels next to those of the first, and a self-test would see the writes of another.
+    """
+
+    def __init__(self, function: Callable[[], Result]) -> None:
+        self.__wrapped__ = function
+        self._lock = threading.RLock()
+        self._results: list[Result] = []
+
+    def __call__(self) -> Result:
+        """Return the function's result."""
+        if not self._results:
+            with self._lock:
+                if not self._results:
+                    self._results.append(self.__wrapped__())
+        return self._results[0]
 
 
+@Once
 def loaded() -> Loaded:
     """Return the native core, or the reason why the Python core runs."""
-    # A second module would register kernels and an engine next to those of the first, and `functools.cache`
-    # runs the function in each thread that calls it before it has returned once.
-    with _loading:
-        return _load_once()
-
-
-@functools.cache
-def _load_once() -> Loaded:
-    """Load the core and run its self-test, in the first call of the process."""
     from .selftest import why_it_fails
 
     file, why_not = choice()

@@ -264,6 +264,7 @@ class Ledger:
                         while waiting and waiting[0][1] <= number:
                             saved, _, moved, original = waiting.popleft()
                             if isinstance(saved, SavedTensor):
+                                saved.held = None  # set if the record was made while the core noted the write
                                 log.add(saved, moved).original = original
                             else:  # it has died, and was one of the versions that its line saved
                                 log.count_run(saved)

@@ -91,6 +91,14 @@ def without_hook_ids() -> Iterator[None]:
         torch.utils.hooks.RemovableHandle.next_id = next_id
 
 
+def autocast_keeps_copies() -> bool:
+    """Return whether this thread is in an autocast region that keeps copies of leaves.
+
+    ``_is_any_autocast_enabled``: a region of any device; torch/csrc/autograd/init.cpp, since 2.4.
+    """
+    return torch._C._is_any_autocast_enabled() and torch.is_autocast_cache_enabled()
+
+
 def add_step_hooks(before: Callable[..., None], after: Callable[..., None]) -> Callable[[], None]:
     """Call ``before`` and ``after`` around every optimizer's step. Return a function that ends it.
 

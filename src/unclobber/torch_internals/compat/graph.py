@@ -161,6 +161,18 @@ def children(node: Any) -> list[Any]:
     return [child for child, _ in node.next_functions if child is not None]
 
 
+def cast_leaf(node: Any) -> torch.Tensor | None:
+    """Return the leaf that a node casts to another dtype or device; None for other nodes.
+
+    ``ToCopyBackward0`` is the node of ``_to_copy``, as ``derivatives.yaml`` has it since 1.10;
+    ``AccumulateGrad`` shows its leaf as ``variable``.
+    """
+    if node.name() != "ToCopyBackward0":
+        return None
+    leaf: torch.Tensor | None = getattr(node.next_functions[0][0], "variable", None)
+    return leaf
+
+
 def node_of(root: Any) -> Any:
     """Return the node that a tensor or gradient edge is an output of; None for a leaf."""
     return grad_fn(root) if isinstance(root, torch.Tensor) else getattr(root, "node", None)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import getrefcount
 
 import torch
 
+from ._behaviour import behaviour
 from ._modes import dispatch_modes, unseen_by_functions, unseen_by_modes, without_modes
 from .graph import grad_fn
 from .tensors import is_functorch_wrapper
 
 __all__ = [
-    "USUAL", "alias_of", "dispatch_modes", "function_modes", "is_usual", "kept_itself", "unseen_by_functions",
-    "unseen_by_modes", "without_modes",
+    "USUAL", "alias_of", "dispatch_modes", "function_modes", "is_usual", "kept_itself",
+    "references_of_new", "unseen_by_functions", "unseen_by_modes", "without_modes",
 ]  # fmt: skip
 
 USUAL = frozenset((torch.Tensor, torch.nn.Parameter))
@@ -31,22 +33,41 @@ _ACCUMULATES = 2**64 - 1
 """Sequence number of every ``AccumulateGrad``."""
 
 
-def kept_itself(tensor: torch.Tensor, number: int) -> bool:
+def kept_itself(tensor: torch.Tensor, number: int, named: bool = False) -> bool:
     """Return whether torch would keep the tensor itself, which is just being saved.
 
     It does unless the tensor is an output of the saving node. That node was made last, but for those that
-    torch makes again for its views that were written (test_a_result_of_a_written_view_is_freed), or is a
-    custom Function's, which has ``to_save`` until it is done. ``number`` is that of the thread's next node.
+    torch makes again for its views that were written (``freed_results`` in tests/invisible), or is a custom
+    Function's, which has ``to_save`` until it is done.
+
+    Args:
+        tensor: The tensor.
+        number: The number of the thread's next node.
+        named: Whether Python code has the tensor, so that it is no new one.
     """
     if tensor.is_leaf:
         return True
-    node = grad_fn(tensor)
+    unwritten = named and tensor._version == 0  # no view that torch makes a new node for, no in-place result
+    node = tensor.grad_fn if unwritten else grad_fn(tensor)
     if node is None or (made := node._sequence_nr()) + 1 == number:
         return False
-    for before, _ in node.next_functions:
-        if before is not None and made < before._sequence_nr() < _ACCUMULATES:
-            return False
+    if not unwritten:
+        for before, _ in node.next_functions:
+            if before is not None and made < before._sequence_nr() < _ACCUMULATES:
+                return False
     return getattr(node, "to_save", None) is None
+
+
+def references_of_new() -> int:
+    """Return the ``sys.getrefcount`` of a pack hook's argument that no Python code has: a new result.
+
+    Like any object that C makes for a call, with the reference that torch's own owners have together.
+    """
+
+    def references_in_hook(new: object) -> int:
+        return getrefcount(new)
+
+    return next(map(references_in_hook, iter(object, None))) + behaviour.owners_refer
 
 
 _PYTHON = torch._C.DispatchKeySet(torch._C.DispatchKey.Python)

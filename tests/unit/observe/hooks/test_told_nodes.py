@@ -49,3 +49,17 @@ def test_nodes_without_python_below(monkeypatch, operations):
         ys = [x.exp() for _ in range(operations)]
         torch.stack(ys).sum().backward()
     assert [stack for stack, _ in _notes(y.grad_fn for y in ys)] == [()] * operations
+
+
+def test_a_call_may_end_while_another_thread_looks_at_it(monkeypatch):
+    """A device's thread makes no calls of its own, and works for that of another."""
+
+    class Ending(list):
+        def __len__(self):
+            length = super().__len__()
+            self.clear()
+            return length
+
+    call = object()
+    monkeypatch.setattr(backward_calls, "running", Ending([call]))
+    assert backward_calls.current() is call

@@ -88,8 +88,9 @@ void set_applying(PyObject* stolen) {
 
 PyObject* arguments_of(Forward* self) {
   if (self->args == nullptr) {
-    Owned made = must(PyTuple_New(self->count));
-    for (Py_ssize_t i = 0; i < self->count; i++) PyTuple_SET_ITEM(made.get(), i, Py_NewRef(self->given[i]));
+    const Py_ssize_t count = self->given == nullptr ? 0 : self->count;  // it has ended, and nothing was kept of it
+    Owned made = must(PyTuple_New(count));
+    for (Py_ssize_t i = 0; i < count; i++) PyTuple_SET_ITEM(made.get(), i, Py_NewRef(self->given[i]));
     self->args = made.release();
   }
   return self->args;

@@ -219,6 +219,8 @@ bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyOb
     needed_by.push_back(save);
     all_equal = all_equal && equal;
   }
+  std::shared_ptr<Copied> copied;  // before anything changes, because there may be no memory for it
+  if (!needed_by.empty()) copied = std::make_shared<Copied>(account, target, geometry.nbytes);
   int64_t counter = 0;
   for (Link* at = shelf.after; at != &shelf; at = at->after) {
     auto* save = static_cast<Save*>(at);
@@ -233,8 +235,6 @@ bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyOb
     if (!origin.defined() && save->is_view) origin = save->base.lock();
     if (origin.defined()) save->noted->original = at::Tensor(std::move(origin));
   }
-  std::shared_ptr<Copied> copied;
-  if (!needed_by.empty()) copied = std::make_shared<Copied>(account, target, geometry.nbytes);
   for (Save* save : needed_by) {
     save->noted->copied.push_back(copied);
     save->noted->recorded += geometry.nbytes;
@@ -260,7 +260,7 @@ void Queue::forget_noted(Save* save) {
   }
   const std::pair<int, stacks::Stack*> one{save->noted->since, save->operation->stack};
   if (std::find(journal.dead.begin(), journal.dead.end(), one) != journal.dead.end()) return;
-  one.second->uses.fetch_add(1, std::memory_order_relaxed);
+  stacks::use(one.second);
   journal.dead.push_back(one);
 }
 
@@ -272,7 +272,7 @@ Owned Queue::drain() {
   struct Drained {
     c10::StorageImpl* storage;
     std::vector<Save*> saves;
-    std::vector<std::unique_ptr<Noted>> noted;
+    std::vector<std::unique_ptr<Noted>> noted, of_dying;
     std::unique_ptr<Journal> journal;
   };
   std::vector<Drained> all;
@@ -281,7 +281,7 @@ Owned Queue::drain() {
     index();
     for (auto& [storage, shelf] : by_storage_) {
       if (shelf.journal == nullptr) continue;
-      Drained one{storage, {}, {}, std::move(shelf.journal)};
+      Drained one{storage, {}, {}, {}, std::move(shelf.journal)};
       noted_.store(noted() - 1, std::memory_order_relaxed);
       for (Link* at = shelf.after; at != &shelf;) {
         auto* save = static_cast<Save*>(at);
@@ -291,7 +291,8 @@ Owned Queue::drain() {
         auto noted = std::make_unique<Noted>(std::move(*save->noted));
         const size_t before = one.saves.size();
         hand_out(save, one.saves);
-        if (one.saves.size() > before) one.noted.push_back(std::move(noted));
+        // kept in any case, because a tensor may go with it, and not under `Locked`
+        (one.saves.size() > before ? one.noted : one.of_dying).push_back(std::move(noted));
       }
       all.push_back(std::move(one));
     }

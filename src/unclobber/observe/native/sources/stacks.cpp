@@ -82,8 +82,7 @@ Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
   const uint64_t hash = hash_of(frames, count);
   Stack*& slot = mine.slot_of(hash);
   if (slot != nullptr && slot->hash == hash && is(slot, frames, count)) {
-    slot->uses.fetch_add(1, std::memory_order_relaxed);
-    return slot;
+    return use(slot);
   }
   Stack* found = nullptr;
   {
@@ -91,16 +90,14 @@ Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
     auto [at, end] = table().equal_range(hash);
     for (; at != end; ++at) {
       if (is(at->second, frames, count)) {
-        found = at->second;
-        found->uses.fetch_add(1, std::memory_order_relaxed);
+        found = use(at->second);
         break;
       }
     }
   }
   if (found == nullptr) found = add(hash, frames, count);
-  found->uses.fetch_add(1, std::memory_order_relaxed);
   if (slot != nullptr) slot->uses.fetch_sub(1, std::memory_order_release);
-  slot = found;
+  slot = use(found);
   return found;
 }
 

@@ -54,6 +54,11 @@ Stack* of_programs();
 
 // Give a use back.
 void leave(Stack* stack);
+// Become one more user. Under `Locked`, or a user already.
+inline Stack* use(Stack* stack) {
+  stack->uses.fetch_add(1, std::memory_order_relaxed);
+  return stack;
+}
 
 // (code, lasti, code, lasti, ...); a new reference.
 PyObject* tuple_of(const Stack* stack);

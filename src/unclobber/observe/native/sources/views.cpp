@@ -68,17 +68,22 @@ PyObject* last(PyObject*, PyObject* view) {
   if (!THPVariable_Check(view)) return Py_NewRef(Py_None);
   const at::Tensor& tensor = THPVariable_Unpack(view);
   if (!tensor.is_view() || !tensor.has_storage() || tensor.is_inference()) return Py_NewRef(Py_None);
-  Owned stack, operation;
+  c10::intrusive_ptr<c10::StorageImpl> memory;  // here, because it may be the last to hold that
+  PyObject* operation = nullptr;
+  stacks::Stack* stack = nullptr;
   {
     Locked locked;
     const auto at = table().find(base_of(tensor));
     if (at == table().end() || at->second.after != tensor._version()) return Py_NewRef(Py_None);
-    const auto memory = at->second.memory.lock();
+    memory = at->second.memory.lock();
     if (memory.get() != tensor.storage().unsafeGetStorageImpl()) return Py_NewRef(Py_None);
-    stack = must(stacks::tuple_of(at->second.stack));
-    operation = Owned::borrowed(at->second.operation);
+    operation = at->second.operation;
+    stack = stacks::use(at->second.stack);
   }
-  return must(PyTuple_Pack(2, operation.get(), stack.get())).release();
+  // without `Locked`, because Python may collect garbage now, and free saves
+  Owned frames(stacks::tuple_of(stack));
+  stacks::leave(stack);
+  return must(PyTuple_Pack(2, operation, frames.get())).release();
 }
 
 void forget() {

@@ -1,0 +1,227 @@
+"""Copies of weights that autocast keeps while a region is open, and writes to these weights meanwhile.
+
+Inside of the outermost ``torch.autocast`` region torch casts each float32 leaf that requires grad once, and
+all operations of the region read that copy (``cached_cast`` in aten/src/ATen/autocast_mode.cpp). A leaf that
+is written in the region is read from its old copy until the region ends: torch reports nothing, and values
+and gradients are those of the old weights.
+
+The cache can't be read. But each copy is made by one node above the leaf's ``AccumulateGrad``, every reader
+of the copy has an edge to it, and nodes are numbered in order: a copy that is older than the write was given
+to each reader that is newer. So writes are noted while a region is open, and a backward looks for such
+readers if there is a note. A session that repairs empties the cache at the write.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ...source import Stack, of_program
+from ...torch_internals import compat
+from ...torch_internals.engine import EngineCall, engine
+from ...torch_internals.patches import Patches
+from ..record import SavedTensor
+from . import fallback, saves
+from .conflicts import Conflicts, StaleCopy
+from .kernels import Listener
+
+_MOST_REGIONS = 16
+"""Regions of a thread whose writes are kept: a loss may be computed in one and reach backward in a later."""
+_MOST_OF_A_LEAF = 8
+_FARTHEST = 3
+"""Edges from a reader to the operation whose save has the line: `linear` reads a transposed copy."""
+
+
+@dataclass(eq=False)
+class _AutocastRegion:
+    """An outermost region of one thread."""
+
+    start: int
+    """Number of the first backward node that is made in it."""
+    end: int | None = None
+    """Number of the first node after it; None while it is open."""
+    copied: set[int] = field(default_factory=set)
+    """Storage keys of leaves of which a backward has seen a copy."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _LeafWrite:
+    region: _AutocastRegion
+    number: int
+    """Number of the first backward node that is made after it."""
+    operation: str
+    stack: Stack
+    emptied: bool
+    """Whether the cache was emptied, so that the next reader gets a new copy."""
+
+    def came_between(self, copy: int, reader: int) -> bool:
+        """Return whether ``reader`` was given a copy that was made in the region before the write."""
+        return self.region.start <= copy < self.number <= reader
+
+    def replaces(self, copy: int) -> bool:
+        """Return whether a copy was made after the cache was emptied, and would have been the old one."""
+        end = self.region.end
+        return self.emptied and self.number <= copy and (end is None or copy < end)
+
+
+class _ThreadRegions(threading.local):
+    def __init__(self) -> None:
+        self.depth = 0
+        self.regions: deque[_AutocastRegion] = deque(maxlen=_MOST_REGIONS)
+        self.writes: dict[int, list[_LeafWrite]] = {}
+        """Writes to leaves in these regions, by storage key, oldest first."""
+
+
+class CopiedWeights(Listener):
+    """Listener to the writes in all open regions; it looks at a backward if there was one."""
+
+    def __init__(self) -> None:
+        """Start without an open region."""
+        self.pending: list[int] = []
+        """An item for each open region of any thread: without one, the kernels pass this listener by."""
+        self.watched: tuple[Any, ...] = ()
+        self.logs: tuple[Any, ...] = ()
+        self._thread = _ThreadRegions()
+
+    def forget(self) -> None:
+        """Forget all regions, because their ends will not be seen."""
+        self.pending.clear()
+        self._thread = _ThreadRegions()
+
+    def enter(self, *_: Any) -> None:
+        """Note that a region begins."""
+        thread = self._thread
+        if not thread.depth:
+            thread.regions.append(_AutocastRegion(compat.graph.next_sequence_number()))
+            if (
+                thread.writes
+            ):  # what is older than the oldest region goes, or a long training would keep it all
+                kept = set(thread.regions)
+                thread.writes = {
+                    key: writes for key, writes in thread.writes.items() if writes[-1].region in kept
+                }
+        thread.depth += 1
+        self.pending.append(thread.depth)
+
+    def exit(self, *_: Any) -> None:
+        """Note that a region ends."""
+        thread = self._thread
+        if thread.depth:  # else it began before the installation
+            thread.depth -= 1
+            self.pending.pop()
+            if not thread.depth:
+                thread.regions[-1].end = compat.graph.next_sequence_number()
+
+    # --- writes ---------------------------------------------------------------------------------------------
+
+    def before_write(
+        self,
+        tensor: torch.Tensor,
+        operation: str,
+        bumps: bool,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> None:
+        """Note a write that a copy may be made before; empty the cache if the session repairs."""
+        thread = self._thread
+        # `cached_cast` keeps copies of float32 leaves only.
+        if not thread.depth or tensor.dtype is not torch.float32:
+            return
+        if not compat.entries.autocast_keeps_copies():  # `enabled=False`, or `cache_enabled=False`
+            return
+        key = compat.tensors.storage_key_or_none(tensor)
+        # By memory, because `.data` and `detach()` are other tensors than the leaf (through_data.py).
+        if key is None or compat.graph.has_history(tensor):
+            return
+        conflicts = saves.receiver()
+        repairs = conflicts is not None and conflicts.repairs
+        number = compat.graph.next_sequence_number()
+        writes = thread.writes.setdefault(key, [])
+        writes.append(_LeafWrite(thread.regions[-1], number, operation, of_program(), repairs))
+        del writes[:-_MOST_OF_A_LEAF]
+        if repairs:  # nothing is lost but a cast of each weight: the next reader makes a new copy
+            torch.clear_autocast_cache()
+
+    # --- readers --------------------------------------------------------------------------------------------
+
+    def begin(self, call: EngineCall) -> None:
+        """Report the old copies that the graph of a backward was computed from."""
+        thread, conflicts = self._thread, saves.receiver()
+        if conflicts is None or call.is_internal:
+            return
+        if not thread.writes and not (thread.depth and conflicts.repairs):
+            return  # a session that repairs must know by the write which leaves had a copy
+        with compat.unseen.unseen_by_functions():
+            graph = call.graph() or {}  # None if it is too large to look at
+            parents: dict[Any, list[Any]] = {}
+            for node in graph.values():
+                for child in compat.graph.children(node):
+                    parents.setdefault(child, []).append(node)
+            for copy, readers in parents.items():
+                if (leaf := compat.graph.cast_leaf(copy)) is not None:
+                    self._look_at(conflicts, leaf, copy, readers, parents)
+
+    def end(self, state: None, call: EngineCall) -> None:
+        """Do nothing: what a backward reads is known before it runs."""
+
+    def _look_at(
+        self,
+        conflicts: Conflicts,
+        leaf: torch.Tensor,
+        copy: Any,
+        readers: list[Any],
+        parents: Mapping[Any, list[Any]],
+    ) -> None:
+        """Report each write to ``leaf`` that ``copy`` is too old for, or would have been."""
+        number_of = compat.graph.sequence_number
+        thread, made = self._thread, number_of(copy)
+        key = compat.tensors.storage_key_or_none(leaf)
+        if key is None:
+            return
+        for region in thread.regions:
+            if region.start <= made and (region.end is None or made < region.end):
+                earlier = key in region.copied
+                region.copied.add(key)
+                break
+        else:
+            return  # the program's own cast, or one of another thread
+        for write in thread.writes.get(key, ()):
+            stale = [reader for reader in readers if write.came_between(made, number_of(reader))]
+            repaired = earlier and write.region is region and write.replaces(made)
+            if stale or repaired:
+                # Only a known line is shown: most readers save something, and those that don't have parents.
+                at = next(_places((stale or readers)[0], parents), ())
+                conflicts.on(StaleCopy(leaf, write.operation, write.stack, at, repaired and not stale))
+
+
+def _places(reader: Any, parents: Mapping[Any, list[Any]]) -> Iterator[Stack]:
+    """Yield the stacks of what ``reader``, or an operation that uses its result, has saved."""
+    nodes = [reader]
+    for _ in range(_FARTHEST):
+        for node in nodes:
+            for _, kept in compat.kept.raw_saved(node):
+                if isinstance(kept, SavedTensor):
+                    yield kept.stack
+        nodes = [above for node in nodes for above in parents.get(node, ())]
+
+
+copies = CopiedWeights()
+
+
+def install(patches: Patches) -> None:
+    """Follow the beginnings and ends of regions; note writes in them while a client is notified."""
+    patches.precede(torch.autocast, "__enter__", copies.enter)
+    patches.precede(torch.autocast, "__exit__", copies.exit)
+    patches.at_undo(copies.forget)
+    patches.while_active(_listen)
+    patches.while_active(lambda: engine.subscription(copies))
+
+
+def _listen() -> Callable[[], None]:
+    fallback.listen(copies)
+    return lambda: fallback.unlisten(copies)

@@ -1,0 +1,11 @@
+# theme: autocast
+
+import torch
+torch.manual_seed(0)
+net, x = torch.nn.Linear(4, 1), torch.ones(2, 4)
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    net(x).sum().backward()
+    net.zero_grad()
+    net.weight.data.clamp_(-0.1, 0.1)  # write
+    net(x).float().square().sum().backward()  # saved needed
+gradient = net.weight.grad

@@ -1,0 +1,13 @@
+# theme: autocast
+
+import torch
+torch.manual_seed(0)
+net, x = torch.nn.Linear(4, 1), torch.ones(2, 4)
+opt = torch.optim.SGD(net.parameters(), lr=1.0)
+for _ in range(2):
+    opt.zero_grad()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = net(x).float().square().sum()
+    loss.backward()
+    opt.step()
+gradient = net.weight.grad

@@ -1,0 +1,12 @@
+# theme: autocast
+
+import torch
+torch.manual_seed(0)
+net, x = torch.nn.Linear(4, 1), torch.ones(2, 4)
+opt = torch.optim.SGD(net.parameters(), lr=1.0)
+for _ in range(2):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        opt.zero_grad()
+        net(x).float().square().sum().backward()
+        opt.step()
+gradient = net.weight.grad

@@ -1,0 +1,153 @@
+"""UC106: copies of weights that autocast keeps while a region is open."""
+
+import gc
+import threading
+import weakref
+
+import pytest
+import torch
+
+import unclobber
+from unclobber.observe.hooks.autocast import copies
+
+pytestmark = pytest.mark.filterwarnings("ignore::unclobber.SilentWriteWarning")
+
+
+def bf16(**kwargs):
+    return torch.autocast("cpu", dtype=torch.bfloat16, **kwargs)
+
+
+class Net:
+    """A linear layer with an input; a ``step`` halves its weight."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.layer, self.x = torch.nn.Linear(4, 1), torch.ones(2, 4)
+
+    def loss(self):
+        return self.layer(self.x).float().square().sum()
+
+    def halve(self):
+        with torch.no_grad():
+            self.layer.weight.mul_(0.5)
+
+
+def old_copy(net):
+    """Read the weight before and after a write in one region."""
+    with bf16():
+        net.loss().backward()
+        net.layer.zero_grad()
+        net.halve()
+        net.loss().backward()
+    return net.layer.weight.grad
+
+
+def codes(context):
+    return [finding.code for finding in context.findings]
+
+
+def test_a_strict_session_stops_before_the_backward():
+    """The gradient of the old weights is not computed."""
+    net = Net()
+    with pytest.raises(unclobber.InplaceError) as raised, unclobber.watch(strict=True):
+        old_copy(net)
+    assert raised.value.finding.code == "UC106"
+    assert net.layer.weight.grad is None
+
+
+def test_guard_empties_the_cache_at_the_write():
+    """Plain torch is silently wrong, and emptying the cache makes it right."""
+    with unclobber.guard() as guard:
+        guarded = old_copy(Net())
+    with bf16(cache_enabled=False):
+        net = Net()
+        net.halve()
+        net.loss().backward()
+    assert torch.equal(guarded, net.layer.weight.grad)
+    assert not torch.equal(guarded, old_copy(Net()))
+    assert [(finding.code, finding.repaired) for finding in guard.findings] == [("UC106", True)]
+
+
+def test_guard_says_nothing_of_a_weight_that_had_no_copy():
+    """It empties the cache all the same, and nothing was wrong."""
+    net = Net()
+    with unclobber.guard() as guard, bf16():
+        net.halve()
+        net.loss().backward()
+    assert codes(guard) == []
+
+
+def test_a_region_inside_of_another_that_is_off():
+    """The copies belong to the outermost region, but in this one nothing is cast."""
+    net = Net()
+    with unclobber.watch() as watch, bf16():
+        net.loss().backward()
+        with bf16(enabled=False):
+            net.halve()
+            net.loss().backward()
+    assert codes(watch) == []
+
+
+def test_a_program_s_own_cast_outside_of_regions():
+    """A copy that the program asked for is not autocast's."""
+    net = Net()
+    with unclobber.watch() as watch:
+        half = net.layer.weight.bfloat16()
+        net.halve()
+        half.float().sum().backward()
+    assert codes(watch) == []
+
+
+def test_a_region_of_another_thread():
+    """Each thread has its own regions, copies and numbers of nodes."""
+    net = Net()
+    with unclobber.watch() as watch:
+        with bf16():
+            net.loss().backward()
+        thread = threading.Thread(target=old_copy, args=(Net(),))
+        thread.start()
+        thread.join()
+        net.loss().backward()
+    assert codes(watch) == ["UC106"]
+
+
+def test_a_region_that_was_open_before():
+    """Its start is known if something was watched before; its end is, in any case."""
+    with bf16(), unclobber.watch():
+        pass
+    assert copies.pending == []
+    with unclobber.watch() as watch:
+        old_copy(Net())
+    assert codes(watch) == ["UC106"]
+
+
+def test_long_training_keeps_no_notes_of_old_regions():
+    net = Net()
+    with unclobber.watch():
+        for _ in range(50):
+            with bf16():
+                other = Net()
+                other.loss().backward()
+                other.halve()
+        for _ in range(20):
+            with bf16():
+                net.loss().backward()
+    assert copies._thread.writes == {}
+
+
+def test_an_exception_ends_a_region():
+    """No region stays open."""
+    with unclobber.watch(), pytest.raises(ZeroDivisionError), bf16():
+        raise ZeroDivisionError
+    assert copies.pending == []
+
+
+def test_no_note_holds_a_weight():
+    """It dies with its module, inside of the context."""
+    net = Net()
+    weight = weakref.ref(net.layer.weight)
+    with unclobber.watch():
+        old_copy(net)
+        del net
+        gc.collect()
+        assert weight() is None
