@@ -63,6 +63,7 @@ def _edit(cause: TracebackCause) -> tuple[str, str | None] | None:
 
 
 def _as_json(answer: TracebackAnswer, edits: Sequence[tuple[str, str | None] | None]) -> str:
+    """Return the answer as a JSON document; ``candidates`` has at most three."""
     candidates = [
         {
             "rank": rank,

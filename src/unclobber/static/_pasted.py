@@ -25,7 +25,7 @@ _NUMBERS = re.compile(
 )
 _OUTPUT = re.compile(r"output (?P<output>\d+) of (?P<node>\w+)", re.I)
 _DETECTED = re.compile(r"Error detected in (\w+)")
-_FORWARD = re.compile(r"Traceback of forward call")
+_FORWARD = re.compile(r"Traceback of forward\s+call")
 _END_OF_FORWARD = re.compile(r"Traceback \(most recent call last\)|Triggered internally|print_stack")
 _LIBRARY = re.compile(r"(site|dist)-packages|[/\\]torch[/\\]|lib[/\\]python[\d.]+[/\\]|^<frozen|importlib")
 _FRAME = re.compile(
@@ -39,7 +39,7 @@ _FRAME = re.compile(
 
 
 class Frame(NamedTuple):
-    """One frame of a pasted traceback."""
+    """A frame of a pasted traceback."""
 
     path: str
     line: int
@@ -49,7 +49,7 @@ class Frame(NamedTuple):
 
     @property
     def is_library(self) -> bool:
-        """Whether it lies in an installed package, or in the interpreter."""
+        """True if it is in an installed package, or in the interpreter."""
         return _LIBRARY.search(self.path) is not None
 
 
@@ -81,7 +81,7 @@ class Pasted:
 
     @property
     def is_parameter(self) -> bool | None:
-        """Whether the tensor is a parameter; None if the facts don't say."""
+        """True if the tensor is a parameter; None if the facts don't say."""
         # Its initialisation has written to a parameter, so its version begins at 1.
         if self.expected is None:
             return None
@@ -138,7 +138,8 @@ def _operation(node: str) -> str:
 
 
 def _frames(text: str) -> tuple[Frame, ...]:
-    found = (match.groupdict() for match in _FRAME.finditer(text))
+    """Return the frames in a text, as the interpreter, pytest and notebooks print them."""
+    matches = (match.groupdict() for match in _FRAME.finditer(text))
     return tuple(
         Frame(
             (each["path"] or each["pytest"] or each["cell"]).replace("\\", "/"),
@@ -146,5 +147,5 @@ def _frames(text: str) -> tuple[Frame, ...]:
             each["function"] or each["within"] or each["called"] or "",
             (each["source"] or each["code"] or "").strip(),
         )
-        for each in found
+        for each in matches
     )

@@ -89,13 +89,14 @@ class Context:
         """Find the frames in the tree."""
         self.pasted = pasted
         self.tree = tree
-        self.needed = [_snapped(place) for place in tree.found(pasted.frames)]
-        self.saved = tree.found(pasted.forward)
+        self.needed = [_snapped(place) for place in tree.located(pasted.frames)]
+        self.saved = tree.located(pasted.forward)
         self.own = [frame for frame in (*pasted.forward, *pasted.frames) if not frame.is_library]
         """The program's own frames, those of the failure last."""
         self.words = _without_frames(pasted.text)
 
     def suspicions(self, site: WriteSite) -> list[Suspicion]:
+        """Return the interpreter's suspicions about a place."""
         run = self.tree.runs.get(site.path)
         if run is None:
             return []
@@ -107,7 +108,7 @@ class Context:
 
 
 def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], list[str]]:
-    """Return the candidates, the best first, and sentences about what can't be told."""
+    """Return the candidates, the best first, and sentences about what stays unknown."""
     context = Context(pasted, tree)
     unknown = list(_unknown(context))
     if pasted.kind is None:
@@ -118,7 +119,7 @@ def ranked(pasted: Pasted, tree: SourceTree) -> tuple[list[TracebackCandidate], 
     candidates = [each for each in candidates if each.points > 0]
     if candidates:
         first, second = candidates[0], candidates[1].points if len(candidates) > 1 else 0.0
-        is_placed = not context.own or bool(tree.found(context.own[-1:]))
+        is_placed = not context.own or bool(tree.located(context.own[-1:]))
         first.is_confident = is_placed and first.points >= _ENOUGH and first.points - second >= _LEAD
     return candidates[:MOST], unknown
 
@@ -130,10 +131,11 @@ def _may_be(site: WriteSite, pasted: Pasted) -> bool:
 
 
 def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
-    found = [clue for ask in CLUES for clue in ask(site, context)]
+    """Return a place as a candidate, with the points of all clues."""
+    clues = [clue for clues_of in CLUES for clue in clues_of(site, context)]
     why = [
         clue.reason
-        for clue in sorted(found, key=lambda clue: -clue.points)
+        for clue in sorted(clues, key=lambda clue: -clue.points)
         if clue.reason and clue.points > 0
     ]
     suspicion = max(context.suspicions(site), key=lambda s: s.confidence, default=None)
@@ -141,11 +143,11 @@ def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
     if context.saved:
         saved = context.saved[-1].scope.path, context.saved[-1].line
     needed = (context.needed[-1].scope.path, context.needed[-1].line) if context.needed else None
-    return TracebackCandidate([site], sum(clue.points for clue in found), why, saved, needed, suspicion)
+    return TracebackCandidate([site], sum(clue.points for clue in clues), why, saved, needed, suspicion)
 
 
 def _joined(candidates: list[TracebackCandidate]) -> Iterator[TracebackCandidate]:
-    """Yield the candidates; what the facts can't tell apart in one function is one of them."""
+    """Yield the candidates; what the facts don't distinguish in one function is one of them."""
     taken: list[TracebackCandidate] = []
     for candidate in candidates:
         alike = next((other for other in taken if _is_alike(candidate, other)), None)
@@ -201,7 +203,7 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
 
 
 def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
-    """The write lies between the save and the backward."""
+    """The write comes between the save and the backward."""
     if site.kind == "backward":
         yield from _freed(site, context)
         return
@@ -541,7 +543,7 @@ CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
 """Each yields points for one place; a new clue is one function here."""
 
 
-# --- what can't be told --------------------------------------------------------------------------------
+# --- what stays unknown --------------------------------------------------------------------------------
 def _unknown(context: Context) -> Iterator[str]:
     """Yield a sentence for each thing that the text and the tree don't decide."""
     pasted = context.pasted

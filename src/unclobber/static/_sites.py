@@ -93,14 +93,14 @@ def sites_of(tree: ast.Module, text: str, path: str) -> FileSites:
     """Return the places of a file at which a tensor may be written."""
     lines = text.split("\n")
     top = Scope(path, "<module>", 0, len(lines) + 1)
-    found = FileSites([], [top], lines, {})
+    file = FileSites([], [top], lines, {})
     for statement in tree.body:
-        _visit(statement, found, top, "", (), off=False)
-    found.sites.extend(_data_parallel_calls(tree, found))
-    return found
+        _visit(statement, file, top, "", (), off=False)
+    file.sites.extend(_data_parallel_calls(tree, file))
+    return file
 
 
-def _data_parallel_calls(tree: ast.Module, found: FileSites) -> Iterator[WriteSite]:
+def _data_parallel_calls(tree: ast.Module, file: FileSites) -> Iterator[WriteSite]:
     """Yield the later calls of modules in data parallel training: each sends the buffers of rank 0 to all."""
     wrapped = {
         dotted(target)
@@ -109,7 +109,7 @@ def _data_parallel_calls(tree: ast.Module, found: FileSites) -> Iterator[WriteSi
         if last_name(node.value.func) in ("DistributedDataParallel", "DDP")
         for target in node.targets
     }
-    for scope in found.scopes if wrapped else ():
+    for scope in file.scopes if wrapped else ():
         seen = set[str]()
         for line, _, name in sorted(scope.calls):
             if name in wrapped and name in seen:
@@ -118,7 +118,7 @@ def _data_parallel_calls(tree: ast.Module, found: FileSites) -> Iterator[WriteSi
 
 
 def _visit(
-    node: ast.AST, found: FileSites, scope: Scope, prefix: str, loops: tuple[Loop, ...], *, off: bool
+    node: ast.AST, file: FileSites, scope: Scope, prefix: str, loops: tuple[Loop, ...], *, off: bool
 ) -> None:
     """Collect the places in a node, with the loops and modes around them."""
     match node:
@@ -126,7 +126,7 @@ def _visit(
             prefix = f"{prefix}{node.name}."
         case ast.FunctionDef() | ast.AsyncFunctionDef():
             scope = Scope(scope.path, prefix + node.name, node.lineno, node.end_lineno or node.lineno)
-            found.scopes.append(scope)
+            file.scopes.append(scope)
             off, loops, prefix = is_off(node.decorator_list), (), f"{prefix}{node.name}."
         case ast.For() | ast.While() | ast.AsyncFor():
             over = "" if isinstance(node, ast.While) else ast.unparse(node.iter)
@@ -135,24 +135,25 @@ def _visit(
         case ast.With() | ast.AsyncWith():
             off = off or is_off([item.context_expr for item in node.items])
         case ast.Assign(value=ast.Call(func=func), targets=[target]):
-            found.instances[last_name(target)] = last_name(func)
+            file.instances[last_name(target)] = last_name(func)
         case ast.Call():
             scope.calls.append((node.lineno, last_name(node.func), dotted(node.func)))
     for kind, how, name, index, bumps in _writes(node):
         line, column, end, end_column = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
         span = SourceSpan(line, column, end, end_column, line, end, scope.name)
-        found.sites.append(
+        file.sites.append(
             WriteSite(scope.path, line, end, kind, how, name, scope.name, loops, bumps, off, index, span)
         )
     for child in ast.iter_child_nodes(node):
-        _visit(child, found, scope, prefix, loops, off=off)
+        _visit(child, file, scope, prefix, loops, off=off)
 
 
 def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
     """Yield the kind, operation, target, index and bumps of each write of a node itself."""
     match node:
         case ast.AugAssign(target=target, op=op) if type(op) in OPERATORS and not isinstance(op, ast.MatMult):
-            if not (isinstance(target, ast.Name) and _is_count(node.value)):
+            counts = isinstance(op, (ast.Add, ast.Sub)) or not isinstance(node.value, ast.Constant)
+            if not (isinstance(target, ast.Name) and counts and _is_count(node.value)):
                 index = ast.unparse(target.slice) if isinstance(target, ast.Subscript) else ""
                 # A part is taken, changed, and put back; one taken by a mask is a copy.
                 masked = any(isinstance(part, ast.Compare) for part in ast.walk(target))

@@ -50,9 +50,19 @@ class SourceTree:
                 continue
             self._texts[path] = text
 
-    @property
+    @cached_property
     def sites(self) -> list[WriteSite]:
-        return [site for file in self.files.values() for site in file.sites]
+        """The places of all files, and calls of modules of which the interpreter knows that they write."""
+        sites = [site for file in self.files.values() for site in file.sites]
+        known = {(site.path, site.line) for site in sites}
+        for path, run in self.runs.items():
+            for suspicion in run.suspicions.values():
+                span = suspicion.write
+                if span is not None and not span.inner and (path, span.line) not in known:
+                    how, name = suspicion.how, suspicion.name
+                    line, end = span.line, span.end_line
+                    sites.append(WriteSite(path, line, end, "module", how, name, span.function, span=span))
+        return sites
 
     @cached_property
     def runs(self) -> dict[str, FileRun]:
@@ -95,14 +105,16 @@ class SourceTree:
             seen |= wanted
         return sorted(reached)
 
-    def found(self, frames: Sequence[Frame]) -> list[Place]:
+    def located(self, frames: Sequence[Frame]) -> list[Place]:
         """Return the frames that lie in the tree, the outermost first."""
         places = []
         for frame in frames:
             candidates = self._files_of(frame)
-            found = [place for file in candidates if (place := _located(file, frame)) is not None]
-            if len(found) == 1 or (found and len({place.scope.name for place in found}) == 1):
-                places.append(found[0])
+            places_here = [place for file in candidates if (place := _located(file, frame)) is not None]
+            if len(places_here) == 1 or (
+                places_here and len({place.scope.name for place in places_here}) == 1
+            ):
+                places.append(places_here[0])
         return places
 
     def _files_of(self, frame: Frame) -> list[FileSites]:

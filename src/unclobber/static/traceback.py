@@ -27,7 +27,7 @@ class TracebackCause:
     """A write that may have caused a failure, with its places: path and line."""
 
     writes: tuple[tuple[str, int], ...]
-    """The first is the likeliest; the facts don't tell the others apart from it."""
+    """The first is the likeliest; the facts don't distinguish the others from it."""
     saved: tuple[str, int] | None
     needed: tuple[str, int] | None
     why: tuple[str, ...]
@@ -45,7 +45,7 @@ class TracebackAnswer:
     """None if the text has none of torch's sentences."""
     causes: tuple[TracebackCause, ...]
     unknown: tuple[str, ...]
-    """Sentences about what can't be told; no full stops."""
+    """Sentences about what stays unknown; no full stops."""
     lines: int
     """Lines of the sources."""
 
@@ -65,6 +65,7 @@ def causes_of(text: str, paths: Iterable[str]) -> TracebackAnswer:
 
 
 def _cause(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> TracebackCause:
+    """Return a candidate as the cause that users see."""
     return TracebackCause(
         tuple((site.path, site.line) for site in candidate.writes),
         candidate.saved,
