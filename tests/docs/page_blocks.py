@@ -189,5 +189,8 @@ def recorded(page: str) -> str:
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        path = Path(name)
+        path = Path(name).resolve()
+        # README, for one: its programs are in other folders, so its outputs would come from none of them.
+        if path not in pages():
+            sys.exit(f"{name} is no page of docs/ that is written by hand")
         path.write_text(recorded(path.read_text(encoding="utf-8")), encoding="utf-8")

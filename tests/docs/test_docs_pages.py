@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+
+import page_blocks
 import pytest
 from page_blocks import DOCS, differences, kinds, matches, pages, recorded, steps
 
@@ -83,6 +86,16 @@ def test_a_page_that_is_wrong_is_noticed(right, wrong):
     assert page != PAGE
     assert len(differences(page)) == 1
     assert differences(recorded(page)) == []
+
+
+def test_a_page_whose_blocks_are_not_run_stays_as_it_is(monkeypatch):
+    """README would be overwritten with errors and with paths of this machine."""
+    readme = DOCS.parent / "README.md"
+    before = readme.read_bytes()
+    monkeypatch.setattr("sys.argv", ["page_blocks.py", str(readme)])
+    with pytest.raises(SystemExit, match="no page of docs/"):
+        runpy.run_path(page_blocks.__file__, run_name="__main__")
+    assert readme.read_bytes() == before
 
 
 def test_a_text_without_a_program_is_an_error():

@@ -160,7 +160,8 @@ def test_figures_in_words(tmp_path, capsys):
     assert " 1 gradients" not in err
     assert "stands for numbers" not in err
     assert "linear input" in err
-    for name in ("addmm", "addmv", "mat1", "_backward", "grad of self"):
+    assert "train.py:4, lin(w * 2): linear keeps its input;" in err
+    for name in ("addmm", "addmv", "mat1", "_backward", "grad of self", "operation 1", "operation 2", "×"):
         assert name not in err
 
 

@@ -4,46 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
-from ..report import FORMATS, RenderOptions, guard_lines, options_for, rendered, suppressed_line
-from ._errors import UsageError
+from ..report import FORMATS, guard_lines, options_for, rendered, suppressed_line
 from ._output import OutputFile, send, usable, write_to_stderr
 from ._verdict import unrepaired
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A report format, its renderer and its destination."""
+    """A report's format and its destination; a standard stream if it has no file."""
 
     format: str
-    render: Callable[[Report, RenderOptions], str]
     file: OutputFile | None
     of_program: bool = True
     """Whether a program runs, which writes to the standard streams, too. Its text report then goes to
     stderr; all other reports go to stdout.
     """
-
-    @classmethod
-    def of(cls, format_: str, output: str | None, *, of_program: bool = True) -> Delivery:
-        """Check the format and the output file before anything runs.
-
-        Args:
-            format_: One of the formats.
-            output: The file for the report; a standard stream if None.
-            of_program: Whether a program is about to run.
-
-        Raises:
-            UsageError: There is no such format, or the file can't be written.
-        """
-        if format_ not in FORMATS:
-            raise UsageError(
-                f"there is no report format {format_!r}", f"The formats are {', '.join(FORMATS)}."
-            )
-        return cls(format_, FORMATS[format_], None if output is None else OutputFile.at(output), of_program)
 
     @property
     def on_stderr(self) -> bool:
@@ -99,7 +78,7 @@ class Delivery:
         return text + "".join(f"unclobber: {notice}\n" for notice in said if notice)
 
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
-        text = rendered(self.render, report, options_for(stream))
+        text = rendered(FORMATS[self.format], report, options_for(stream))
         return text if text.endswith("\n") or not text else f"{text}\n"
 
 

@@ -6,7 +6,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from inspect import cleandoc
 from typing import Any, NamedTuple
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from ..model import VERSION, UnclobberError
+from . import _meant
 from ._errors import InternalError
 from ._program import is_the_programs
 from ._terminal import HELP
@@ -70,13 +70,14 @@ class _Table(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the first word names; for no command, say which one may be meant."""
-        if args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(_no_command(args[0]))
-        return super().resolve_command(ctx, args)
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the words; if the first is no command, say which command line may be meant."""
+        if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            # click itself knows the options of the group, and names any other.
+            known = "" if args[0].startswith("-") else f"The commands are {', '.join(COMMANDS)}."
+            if meant := _meant.sentence(args, COMMANDS) or known:
+                ctx.fail(f"No such {'command' if known else 'option'} '{args[0]}'. {meant}")
+        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the imported command, with its example at the end of its help; None if there is none."""
@@ -102,16 +103,6 @@ class _Table(click.Group):
                 for name, line in COMMANDS.items()
             ]
             formatter.write_dl(rows)
-
-
-def _no_command(given: str) -> str:
-    """Return the message for an unknown command, with the one that the user probably meant."""
-    # A script's name without a command is most likely meant for `run`.
-    if given.endswith(".py") or os.path.isfile(given):
-        return f"No such command '{given}'. Did you mean `unclobber run {given}`?"
-    close = get_close_matches(given.lower(), COMMANDS, 1)
-    meant = f"Did you mean `{close[0]}`?" if close else f"The commands are {', '.join(COMMANDS)}."
-    return f"No such command '{given}'. {meant}"
 
 
 def _print_version(context: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -171,11 +162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.exceptions.NoArgsIsHelpError as error:
         print(error.format_message(), file=sys.stderr)
         return 2
-    except click.UsageError as error:
-        _complain(_usage_text(error))
-        return 2
     except click.ClickException as error:
-        _complain(error.format_message())
+        _complain(_usage_text(error) if isinstance(error, click.UsageError) else error.format_message())
         return 2
     except BrokenPipeError:
         # The reader of stdout has left. The descriptor is replaced because the interpreter flushes stdout at

@@ -3,25 +3,58 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
 from ..report import FORMATS
+from ..settings import shown_path
 from ._completion import a_file, choices
+from ._errors import UsageError
+from ._output import OutputFile
 
-_OPTIONS = (
-    click.option(
+
+def _writable(context: click.Context, parameter: click.Parameter, given: str | None) -> OutputFile | None:
+    return None if given is None else OutputFile.at(given, parameter.opts[0])
+
+
+def output_file(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--output`` to a command, as a file that can be written."""
+    about = "Write the report to FILE."
+    option = click.option("--output", metavar="FILE", shell_complete=a_file, callback=_writable, help=about)
+    return option(command)
+
+
+def format_of(formats: Collection[str], more: str = "") -> Callable[..., Any]:
+    """Return the option ``--format`` of a command; any other format is a `UsageError`.
+
+    Args:
+        formats: The formats that the command writes.
+        more: A further sentence for the help.
+    """
+
+    def checked(context: click.Context, parameter: click.Parameter, given: str) -> str:
+        if given not in formats:
+            hint = f"The formats are {', '.join(formats)}."
+            raise UsageError(f"{context.info_name} has no report format {given!r}", hint)
+        return given
+
+    return click.option(
         "--format",
         "format_",
         default="text",
-        metavar="|".join(FORMATS),
-        shell_complete=choices(FORMATS),
-        help="How to report; text is the default.",
-    ),
-    click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE."),
+        metavar="|".join(formats),
+        shell_complete=choices(formats),
+        callback=checked,
+        help=f"How to report; text is the default.{more}",
+    )
+
+
+_OPTIONS = (
+    format_of(FORMATS),
+    output_file,
     click.option(
         "--select",
         metavar="CODES",
@@ -39,6 +72,7 @@ _OPTIONS = (
         "--write-baseline",
         metavar="FILE",
         shell_complete=a_file,
+        callback=_writable,
         help="Write what is found to FILE, and don't fail for it.",
     ),
 )
@@ -82,5 +116,6 @@ def repeated(*more: str) -> str:
         if isinstance(parameter, click.Argument):
             words += value
         elif context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE:
-            words += parameter.opts[:1] if value is True else (parameter.opts[0], str(value))
+            shown = shown_path(value.path) if isinstance(value, OutputFile) else str(value)
+            words += parameter.opts[:1] if value is True else (parameter.opts[0], shown)
     return shlex.join(words)

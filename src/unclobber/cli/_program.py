@@ -13,7 +13,6 @@ from typing import NoReturn
 
 from ..settings.main_module import is_default_hook
 from ._errors import UsageError
-from ._target import Target
 from ._tracebacks import show
 
 _PROGRAMS = "the watched program was interrupted"
@@ -38,17 +37,20 @@ class ProgramEnd:
 
 
 def run(
-    target: Target, is_finding: Callable[[BaseException], bool], *, story_follows: Callable[[], bool]
+    program: Callable[[], None],
+    is_finding: Callable[[BaseException], bool],
+    *,
+    story_follows: Callable[[], bool],
 ) -> ProgramEnd:
     """Run a program to the end of its body and show an uncaught exception; return how it ended.
 
     Args:
-        target: The program; `Target.prepare` has been called.
+        program: `Target.run` of a target that is prepared.
         is_finding: Returns whether an error is a refusal that the report explains, not the program's own.
         story_follows: Returns whether a refusal's explanation is printed instead of its traceback.
     """
     try:
-        target.run()
+        program()
     # Raised by the target itself, before any code of the program ran.
     except UsageError:
         raise

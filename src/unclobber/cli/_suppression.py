@@ -37,13 +37,12 @@ class RunSuppression(NamedTuple):
         select: Sequence[str],
         ignore: Sequence[str],
         baseline: str | None,
-        write_baseline: str | None,
+        write_baseline: OutputFile | None,
     ) -> RunSuppression:
         """Check the options before anything runs.
 
         Raises:
             SettingsError: There is no such code, or the file is no baseline.
-            UsageError: The new baseline can't be written.
         """
         rules = settings.under(select=codes_of(select, "--select"), ignore=codes_of(ignore, "--ignore"))
         if baseline is not None:
@@ -56,7 +55,7 @@ class RunSuppression(NamedTuple):
             rules.folder,
             # Real paths, because the program may change its directory.
             None if baseline is None else os.path.realpath(baseline),
-            None if write_baseline is None else OutputFile.at(write_baseline, "--write-baseline").path,
+            None if write_baseline is None else write_baseline.path,
         )
 
     def suppression(self) -> Suppression:

@@ -6,7 +6,7 @@ import linecache
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import click
@@ -71,11 +71,11 @@ def command(
     all_rules: bool,
     confidence: str | None,
     format_: str,
-    output: str | None,
+    output: OutputFile | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     baseline: str | None,
-    write_baseline: str | None,
+    write_baseline: OutputFile | None,
     since: str | None,
     stdin_filename: str | None,
     add_ignore: bool,
@@ -92,7 +92,7 @@ def command(
 
     High confidence: backward, or the line, fails if it runs with gradients on. Medium: it may.
     """
-    delivery = Delivery.of(format_, output, of_program=False)
+    delivery = Delivery(format_, output, of_program=False)
     _checked_words(confidence, paths)
     if (statistics or quiet) and format_ != "text":
         raise UsageError("--statistics and --quiet are for the text format", f"Leave --format {format_} out.")
@@ -106,7 +106,7 @@ def command(
         select=codes_of(select, "--select"),
         ignore=codes_of(ignore, "--ignore"),
         baseline=baseline,
-        written=None if write_baseline is None else OutputFile.at(write_baseline, "--write-baseline"),
+        written=write_baseline,
         since=since,
         stdin=_stdin(stdin_filename) if paths == ("-",) else None,
         use_cache=not no_cache,
@@ -118,7 +118,8 @@ def command(
         return 0
     report = replace(report, exit_code=int(bool(report.findings) and not exit_zero))
     if statistics or quiet:
-        write_text(sys.stdout, _statistics(report) if statistics else _summaries(report))
+        lines = _statistics(report) if statistics else map(summary_line, report.findings)
+        write_text(sys.stdout, "".join(f"{line}\n" for line in lines))
     else:
         delivery.deliver(with_candidates(report))
     return report.exit_code
@@ -146,13 +147,9 @@ def _stdin(name: str | None) -> tuple[str, str]:
     return path, text
 
 
-def _summaries(report: Report) -> str:
-    return "".join(f"{summary_line(finding)}\n" for finding in report.findings)
-
-
-def _statistics(report: Report) -> str:
+def _statistics(report: Report) -> Iterable[str]:
     """Return one line for each code, the most frequent first."""
     counts = Counter((finding.code, finding.name) for finding in report.findings)
     # By code where counts are equal, so that the order is the same in each run.
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return "".join(f"{count:5}  {code}  {name}\n" for (code, name), count in ordered)
+    return (f"{count:5}  {code}  {name}" for (code, name), count in ordered)

@@ -10,6 +10,7 @@ from ..model import CODES
 from ..model.pages import page, pages
 from ..report import options_for
 from ..settings import codes
+from . import _meant
 from ._completion import a_file, choices
 from ._errors import UsageError
 from ._output import write_text
@@ -50,9 +51,8 @@ def _known(given: str) -> str:
     code = by_name.get(given.lower(), given.upper())
     code = f"UC{code}" if code.isdecimal() else code
     if code not in CODES:
-        meant = codes.meant(given)
-        hint = f"Did you mean {meant}? " if meant else ""
-        raise UsageError(f"there is no code {given!r}", f"{hint}The codes are {', '.join(CODES)}.")
+        hint = _meant.sentence([given], ()) or f"The codes are {', '.join(CODES)}."
+        raise UsageError(codes.unknown(given), hint)
     return code
 
 

@@ -6,27 +6,21 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TextIO
+from dataclasses import dataclass
+from typing import TextIO
 
 import click
 
 from ..report import options_for
 from . import _memory_edits
-from ._completion import a_file, choices
 from ._errors import UsageError
-from ._options import of_a_program
+from ._options import format_of, of_a_program, output_file
 from ._output import OutputFile, send
 from ._program import die_interrupted, run
 from ._progress import program_progress
 from ._target import Target, program_and_arguments, target_of
 from ._terminal import PROGRAM
 from ._torch import require_torch
-
-if TYPE_CHECKING:
-    pass
-
-FORMATS = ("text", "json", "html")
 
 
 @click.command(
@@ -52,15 +46,8 @@ FORMATS = ("text", "json", "html")
 )
 @click.option("--checkpoint", is_flag=True, help="With --apply: also what computes modules again.")
 @click.option("--write", is_flag=True, help="With --apply: write the files.")
-@click.option(
-    "--format",
-    "format_",
-    default="text",
-    metavar="text|json|html",
-    shell_complete=choices(FORMATS),
-    help="How to report.",
-)
-@click.option("--output", metavar="FILE", shell_complete=a_file, help="Write the report to FILE.")
+@format_of(("text", "json", "html"))
+@output_file
 @of_a_program
 def command(
     *,
@@ -71,7 +58,7 @@ def command(
     checkpoint: bool,
     write: bool,
     format_: str,
-    output: str | None,
+    output: OutputFile | None,
     as_module: bool,
     words: tuple[str, ...],
 ) -> int:
@@ -79,15 +66,12 @@ def command(
 
     Everything after the program's name goes to the program.
     """
-    if format_ not in FORMATS:
-        raise UsageError(f"there is no report format {format_!r}", f"The formats are {', '.join(FORMATS)}.")
     if fake and (try_ or apply_):
         raise UsageError("--try compares gradients, and fake tensors have none", "Leave one of the two out.")
     if (checkpoint or write) and not apply_:
         raise UsageError("--checkpoint and --write go with --apply", "Add --apply.")
     if apply_ and as_module:
         raise UsageError("--apply edits a script, and -m names none", "Give the path of the script.")
-    file = None if output is None else OutputFile.at(output)
     target = target_of(words, as_module, "memory")
     # Before torch is imported, because a wrong path should be named at once.
     target.prepare()
@@ -103,9 +87,7 @@ def command(
             step=step,
             fake=fake,
             try_changes=try_ or apply_,
-            progress=None
-            if show is None
-            else lambda count: show(f"{count:,} operations recorded" if count else ""),
+            progress=show and (lambda count: show(f"{count:,} operations recorded" if count else "")),
         )
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()  # what the program printed comes first
@@ -114,7 +96,7 @@ def command(
         # A wider table is no easier to read, and a file has no width.
         return f"{report.shown(format_, 80 if stream is None else min(options_for(stream).width, 120))}\n"
 
-    send(rendered, file, text=format_ == "text", of_program=True, exit_code=program.exit_code)
+    send(rendered, output, text=format_ == "text", of_program=True, exit_code=program.exit_code)
     if apply_ and not program.exit_code:
         _memory_edits.apply(report, *program_and_arguments(words), checkpoint=checkpoint, write=write)
     if program.interrupted:
@@ -129,7 +111,7 @@ class _Program:
     target: Target
     exit_code: int = 0
     interrupted: bool = False
-    runs: int = field(default=0)
+    runs: int = 0
 
     def run(self) -> str | None:
         """Run the program. Return the error that ended it, as one line, or None."""
@@ -140,7 +122,7 @@ class _Program:
             return False
 
         with _silence() if self.runs else contextlib.nullcontext():
-            ending = run(_Until(self.target), note, story_follows=lambda: False)
+            ending = run(self._until_enough, note, story_follows=lambda: False)
         self.runs += 1
         if self.runs == 1:
             self.exit_code, self.interrupted = ending.exit_code, ending.interrupted
@@ -148,6 +130,13 @@ class _Program:
             return "interrupted" if ending.interrupted else None
         lines = str(failure[0]).strip().splitlines()
         return f"{type(failure[0]).__name__}: {lines[0] if lines else ''}"
+
+    def _until_enough(self) -> None:
+        """Run the program until the recorder has seen enough."""
+        from ..footprint import EnoughError
+
+        with contextlib.suppress(EnoughError):
+            self.target.run()
 
 
 @contextlib.contextmanager
@@ -158,27 +147,3 @@ def _silence() -> Iterator[None]:
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             yield
-
-
-@dataclass
-class _Until:
-    """A program that ends once the recorder has seen enough."""
-
-    target: Target
-    arguments: tuple[str, ...] = ()
-
-    @property
-    def folder(self) -> str:
-        return self.target.folder
-
-    def prepare(self) -> None:
-        self.target.prepare()
-
-    def file(self) -> str:
-        return self.target.file()
-
-    def run(self) -> None:
-        from ..footprint import EnoughError
-
-        with contextlib.suppress(EnoughError):
-            self.target.run()

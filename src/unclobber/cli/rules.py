@@ -10,8 +10,9 @@ import click
 
 from ..model import UnclobberError
 from ..report import options_for
-from ._completion import a_file, choices
+from . import _meant
 from ._errors import UsageError
+from ._options import format_of, output_file
 from ._output import OutputFile, send, write_text
 from ._progress import progress
 from ._terminal import COMMAND
@@ -20,8 +21,6 @@ from ._torch import require_torch
 if TYPE_CHECKING:
     from ..derivatives.card import OperationRules
     from ..derivatives.check import Checked
-
-FORMATS = ("text", "json", "markdown")
 
 
 @click.command(context_settings=COMMAND)
@@ -32,18 +31,11 @@ FORMATS = ("text", "json", "markdown")
     help="Run torch's own operation database and compare what autograd really keeps with the rules. "
     "Takes about a minute; needs the package expecttest.",
 )
-@click.option(
-    "--format",
-    "format_",
-    default="text",
-    metavar="text|json|markdown",
-    shell_complete=choices(FORMATS),
-    help="How to write it.",
-)
-@click.option("--output", metavar="FILE", shell_complete=a_file, help="Write to FILE.")
+@format_of(("text", "json", "markdown"))
+@output_file
 @click.argument("names", nargs=-1, metavar="OP...")
 def command(
-    *, all_operations: bool, check: bool, format_: str, output: str | None, names: tuple[str, ...]
+    *, all_operations: bool, check: bool, format_: str, output: OutputFile | None, names: tuple[str, ...]
 ) -> int:
     """Say what an operation saves for backward and what may be overwritten after it.
 
@@ -53,18 +45,17 @@ def command(
     Exit code: 0; with --check 1 where fewer than 97 % of the operations agree; 2 for an unknown operation
     or wrong use.
     """
-    if format_ not in FORMATS:
-        raise UsageError(f"there is no format {format_!r}", f"The formats are {', '.join(FORMATS)}.")
     if not (names or all_operations or check):
         raise UsageError("no operation named", "Name some: `unclobber rules exp mul`; or give --all.")
     if all_operations and names:
         raise UsageError("--all and names exclude each other", "Give one of the two.")
     if check and all_operations:
         raise UsageError("--check checks all operations", "Leave --all out.")
-    file = None if output is None else OutputFile.at(output)
+    for name in filter(_meant.for_argument, names):
+        raise UsageError(f"{name!r} is no operation", _meant.sentence([name], ()))
     require_torch()
     if check:
-        return _check(names, format_, file)
+        return _check(names, format_, output)
     from ..derivatives.rules import UnknownOperationError, all_names, rules
 
     operations: list[OperationRules] = []
@@ -77,7 +68,7 @@ def command(
     # Next to known names, an unknown one is only named on stderr (test_cli_rules.py).
     if not operations:
         raise unknown[0]
-    _write(_rendered(operations, format_, coloured=file is None), format_, file)
+    _write(_rendered(operations, format_, coloured=output is None), format_, output)
     for problem in unknown:
         write_text(sys.stderr, f"unclobber: {problem}\n")
     return 2 if unknown else 0

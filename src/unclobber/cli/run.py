@@ -13,6 +13,7 @@ from ..settings.pyproject import settings_for
 from ._delivery import Delivery
 from ._errors import InternalError
 from ._options import of_a_program, reporting
+from ._output import OutputFile
 from ._program import ProgramEnd, die_interrupted, run, wait_for_children, wait_for_threads
 from ._suppression import RunSuppression
 from ._target import file_of_module, target_of
@@ -79,11 +80,11 @@ def command(
     strict: bool | None,
     fingerprint: float | None,
     format_: str,
-    output: str | None,
+    output: OutputFile | None,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
     baseline: str | None,
-    write_baseline: str | None,
+    write_baseline: OutputFile | None,
     exit_zero: bool,
     as_module: bool,
     words: tuple[str, ...],
@@ -92,7 +93,7 @@ def command(
 
     Everything after the program's name goes to the program.
     """
-    delivery = Delivery.of(format_, output)
+    delivery = Delivery(format_, output)
     target = target_of(words, as_module, "run")
     target.prepare()
     settings = settings_for(target.folder)
@@ -150,7 +151,9 @@ def command(
         session.on_finding = ranks.record
         ranks.report_before_sigterm(report_all)
     with session, children:
-        ending = run(target, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process)
+        ending = run(
+            target.run, is_finding, story_follows=lambda: delivery.on_stderr and os.getpid() == process
+        )
         ending = wait_for_threads(ending)
         if os.getpid() == process:
             ending = wait_for_children(ending)

@@ -71,7 +71,7 @@ class Chart:
         phase = "forward" if moment.tick <= self._report.backward_began else "backward"
         place = "" if moment.place is None else f", {short(self._report.places[moment.place])}"
         parts = [f"{size(getattr(moment, sort))} {label}" for sort, label in _LAYERS if getattr(moment, sort)]
-        return f"Operation {moment.tick}, {phase}{place}: {', '.join(parts) or 'nothing of this step'}."
+        return f"{phase.capitalize()}{place}: {', '.join(parts) or 'nothing of this step'}."
 
 
 def lives(report: MemoryReport) -> tuple[list[tuple[int, KeptStorage]], list[KeptStorage]]:

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ._facts import ModuleTotal
-from ._trace import Named, PackedSave, Trace, grouped
+from ._names import Named
+from ._trace import PackedSave, Trace, grouped
 
 OUTSIDE = "outside of any module"
 

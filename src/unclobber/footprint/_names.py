@@ -1,16 +1,72 @@
-"""Names of the program that hold tensors, and graphs with them, when the recorded backward begins."""
+"""Names of the modules that run, and of variables that hold tensors, or graphs with them, when the recorded
+backward begins."""
 
 from __future__ import annotations
 
 import re
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..source import ProgramNames
 from ..torch_internals import compat
+
+Named = tuple[int, str]
+"""Tree and path of a module."""
+
+
+@dataclass(slots=True)
+class ModuleName:
+    """A module, as reports name it."""
+
+    path: str
+    """Path from the module that was called first; empty for that one itself."""
+    kind: str
+    """The name of its class."""
+    tree: int
+    """Number of its outermost module, in the order of their calls."""
+
+    @property
+    def label(self) -> str:
+        return f"{self.path} ({self.kind})" if self.path else self.kind
+
+    @property
+    def key(self) -> Named:
+        return self.tree, self.path
+
+
+class ModuleNames:
+    """The modules that have run, each named from the outermost one at that one's first call.
+
+    Args:
+        learned: Called with each outermost module at its first call, before it runs, and its number.
+    """
+
+    def __init__(self, learned: Callable[[nn.Module, int], None]) -> None:
+        self._known: dict[int, tuple[weakref.ref[nn.Module], ModuleName]] = {}
+        self._trees = 0
+        self._learned = learned
+
+    def of(self, module: nn.Module) -> ModuleName:
+        """Return the name of a module that is called; an unknown one names all modules below it, too."""
+        # By a weak reference next to the id, because another module may get the id of a dead one.
+        if id(module) not in self._known or self._known[id(module)][0]() is not module:
+            self.learn(module)
+        return self._known[id(module)][1]
+
+    def learn(self, root: nn.Module) -> None:
+        """Name a module and all modules below it."""
+        tree, self._trees = self._trees, self._trees + 1
+        for path, module in root.named_modules():
+            self._known[id(module)] = (weakref.ref(module), ModuleName(path, type(module).__name__, tree))
+        self._learned(root, tree)
+
+    def alive(self) -> list[nn.Module]:
+        """Return the modules that are not gone."""
+        return [module for known, _ in self._known.values() if (module := known()) is not None]
 
 
 @dataclass(frozen=True)

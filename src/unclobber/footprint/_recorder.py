@@ -10,7 +10,6 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,7 +24,7 @@ from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
 from ._functions import FunctionCalls, name_of
-from ._names import held_names
+from ._names import ModuleNames, held_names
 from ._trace import (
     FailedOperation,
     FunctionCall,
@@ -71,7 +70,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         keep_results: Whether to keep copies of the loss, of the leaves' gradients and of the modules'
             buffers, to compare two runs.
         put_back: Whether `give_back` restores the leaves' gradients and the modules' buffers.
-        learned: Called with each outermost module at its first call, before it runs, and its number.
         names: Whether to note which of the program's names hold tensors when the recorded backward begins.
     """
 
@@ -83,7 +81,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         keep_results: bool = False,
         put_back: bool = False,
         progress: Callable[[int], None] | None = None,
-        learned: Callable[[torch.nn.Module, int], None] | None = None,
         names: bool = False,
     ) -> None:
         """Prepare the hooks and modes; nothing is registered before the context is entered."""
@@ -96,7 +93,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
         self._statistics: list[tuple[Tensor, Tensor]] = []
         self.progress = progress
-        self.learned = learned
+        self.learned: Callable[[torch.nn.Module, int], None] | None = None
+        """Called with each outermost module at its first call, before it runs, and its number."""
         self._names_wanted = names
         self._live: dict[int, Storage] = {}
         self._refs: dict[int, weakref.ref[Any]] = {}
@@ -104,8 +102,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._done = False
         self._depth = 0
         self._modules: list[ModuleCall] = []
-        self._names: dict[int, _Named] = {}
-        self._trees = 0
+        self._names = ModuleNames(self._learned)
         self._handles: list[Any] = []
         # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
         self._hooks = saved_tensors_hooks(self.pack, compat.kept.recognizable(self.unpack))
@@ -183,8 +180,10 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         for storage in reads:
             storage.last_use = trace.tick
         if self._depth:
+            node = compat.graph.current_node()
             # An operation of backward is charged to the forward line whose node runs.
-            stack, module = self._forward_of(compat.graph.current_node(), stack, module)
+            if node is not None:
+                stack, module = trace.origin.get(compat.graph.sequence_number(node), (stack, module))
         else:
             # Autograd makes the node before it dispatches the operation, so the newest number is the node's.
             trace.origin.setdefault(compat.graph.next_sequence_number() - 1, (stack, module))
@@ -394,12 +393,11 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         if self._done or not isinstance(out, Tensor):
             return
         # Only its address is read: reading a view's grad_fn may make torch refuse a later write.
-        key = compat.tensors.storage_key_or_none(out)
-        storage = None if key is None else self._live.get(key)
-        if storage is not None and number < len(self.trace.functions):
-            self.trace.functions[number].result = storage.number
+        result = self._number_of(out)
+        if result is not None and number < len(self.trace.functions):
+            self.trace.functions[number].result = result
         for operation in self.trace.operations[start:]:
-            if storage is not None and storage.number in operation.makes:
+            if result in operation.makes:
                 operation.function = name
 
     # --- backward ---------------------------------------------------------------------------------------
@@ -466,13 +464,9 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     def _buffers(self) -> list[Tensor]:
         """Return the buffers of all modules that ran, each once."""
-        buffers: dict[int, Tensor] = {}
-        for named in self._names.values():
-            # A module may be gone by the end of the step.
-            module = named.module()
-            if module is not None:
-                buffers.update((id(buffer), buffer) for buffer in module.buffers(recurse=False))
-        return list(buffers.values())
+        # A module may be gone by the end of the step.
+        every = (buffer for module in self._names.alive() for buffer in module.buffers(recurse=False))
+        return list({id(buffer): buffer for buffer in every}.values())
 
     def _name_gradients(self, leaves: Sequence[Tensor]) -> None:
         for leaf in leaves:
@@ -517,29 +511,18 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         storage = self._seen(leaf)
         return -1 if storage is None else storage.number
 
-    def _forward_of(
-        self, node: Any, stack: tuple[Any, ...], module: str | None
-    ) -> tuple[tuple[Any, ...], str | None]:
-        """Return line and module of the forward operation whose backward runs now."""
-        if node is None:
-            return stack, module
-        return self.trace.origin.get(compat.graph.sequence_number(node), (stack, module))
-
     # --- modules ----------------------------------------------------------------------------------------
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
         """Record the start of a module's ``forward``."""
         if self._done:
             return
-        known = self._names.get(id(module))
-        if known is None or known.module() is not module:
-            self.learn(module)
-            known = self._names[id(module)]
+        name = self._names.of(module)
         trace = self.trace
         call = ModuleCall(
+            name.path,
+            name.kind,
+            name.tree,
             number=len(trace.calls),
-            path=known.path,
-            kind=known.kind,
-            tree=known.tree,
             parent=self.call,
             begin=trace.tick,
             stack=of_program(),
@@ -570,11 +553,11 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             self._seen(tensor)
 
     def learn(self, root: torch.nn.Module) -> None:
-        """Name a module that was called for the first time, all modules below it, and their tensors."""
-        tree, self._trees = self._trees, self._trees + 1
-        for path, module in root.named_modules():
-            # A weak reference next to the id, because another module may get the id of a dead one.
-            self._names[id(module)] = _Named(weakref.ref(module), path, type(module).__name__, tree)
+        """Name a module that need not be called itself, all modules below it, and their tensors."""
+        self._names.learn(root)
+
+    def _learned(self, root: torch.nn.Module, tree: int) -> None:
+        """Name the tensors of a new outermost module."""
         kinds: tuple[tuple[Kind, Iterable[tuple[str, Tensor]]], ...] = (
             ("parameter", root.named_parameters()),
             ("buffer", root.named_buffers()),
@@ -589,16 +572,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             self._statistics += zip(buffers, self._copies(buffers), strict=True)
         if self.learned is not None:
             self.learned(root, tree)
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A module's name in reports; it is held weakly."""
-
-    module: weakref.ref[Any]
-    path: str
-    kind: str
-    tree: int
 
 
 def wanted_memory(error: BaseException) -> str | None:

@@ -24,15 +24,14 @@ _ADVICE = ("held", "unneeded", "twice", "dtype")
 
 
 def at_peak(report: MemoryReport) -> str:
-    """Return the moment of the peak: ``in the backward of net.py:3, F.relu(x) (operation 7 of 9)``."""
+    """Return the moment of the peak: ``in the backward of net.py:3, F.relu(x)``."""
     peak = report.peak
     assert peak is not None
-    moment = f"(operation {peak.moment.tick} of {report.ended})"
     if peak.moment.place is None:
-        return f"in {peak.phase} {moment}"
+        return f"in {peak.phase}"
     place = report.places[peak.moment.place]
     phase = "the backward of" if peak.phase == "backward" else "forward, at"
-    return f"in {phase} {short(place)}, {' '.join(place.source.split())} {moment}"
+    return f"in {phase} {short(place)}, {' '.join(place.source.split())}"
 
 
 def notices(report: MemoryReport) -> list[str]:
@@ -62,10 +61,10 @@ def fake_command(report: MemoryReport) -> str:
 
 # --- what is kept ------------------------------------------------------------------------------------
 def kinds(line: LineTotal, report: MemoryReport) -> str:
-    """Return what a line keeps, as ``gelu input, linear input ×4 in b.0 (Block) and 3 more``."""
+    """Return what a line keeps, as ``gelu input, linear input (4 tensors) in b.0 (Block) and 3 more``."""
     roles = [report.kept[position].roles[0] for position in line.kept]
     counts = Counter(f"{role.by} {role.what}" if role.role else role.by for role in roles)
-    what = ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counts.items())
+    what = ", ".join(f"{name}{_several(count)}" for name, count in counts.items())
     return f"{what} in {listing(line.modules, limit=1)}" if line.modules else what
 
 
@@ -78,20 +77,23 @@ def reasons(line: LineTotal, report: MemoryReport) -> str:
         members.setdefault((f"{role.by} keeps {_its(role.what)}", role.reason), []).append(storage.bytes)
     said = []
     for (what, why), sizes in members.items():
-        often = "" if len(sizes) == 1 else f" ({plural(len(sizes), 'tensor')})"
-        said.append(f"{size(sum(sizes))}: {what}{often}{f' — {why}' if why else ''}.")
+        said.append(f"{size(sum(sizes))}: {what}{_several(len(sizes))}{f' — {why}' if why else ''}.")
     where = f" In {listing(line.modules, limit=1)}." if line.modules else ""
     return " ".join(said) + where
 
 
 def life(storage: KeptStorage) -> str:
-    """Return the sentence on one kept tensor: its size, place, life and reason."""
+    """Return the sentence on one kept tensor: its size, expression and reason."""
     role = storage.roles[0]
+    source = f", {' '.join(role.place.source.split())}" if role.place is not None else ""
     return (
-        f"{size(storage.bytes)}  {shape(storage.shape)} {storage.dtype}, {short(role.place)}, from operation "
-        f"{storage.since} to {storage.until}: {role.by} keeps {_its(role.what)}"
-        + (f"; {role.reason}" if role.why else "")
+        f"{size(storage.bytes)}  {shape(storage.shape)} {storage.dtype}, {short(role.place)}{source}: "
+        f"{role.by} keeps {_its(role.what)}" + (f"; {role.reason}" if role.why else "")
     )
+
+
+def _several(count: int) -> str:
+    return "" if count == 1 else f" ({plural(count, 'tensor')})"
 
 
 def _its(what: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from ..source import Stack
 from . import _places
 from ._facts import Kind
-from ._names import HeldName
+from ._names import HeldName, ModuleName
 from ._timeline import BytesOverTime, timeline
 
 Item = TypeVar("Item")
@@ -68,21 +68,11 @@ class Storage:
     """Module path of a parameter or buffer."""
 
 
-Named = tuple[int, str]
-"""Tree and path of a module."""
-
-
 @dataclass(slots=True)
-class ModuleCall:
+class ModuleCall(ModuleName):
     """A run of a module's ``forward``."""
 
     number: int
-    path: str
-    """Path from the module that was called first; empty for that one itself."""
-    kind: str
-    """The name of its class."""
-    tree: int
-    """Number of its outermost module, in the order of their calls."""
     parent: int | None
     begin: int
     """The tick before its first operation."""
@@ -90,14 +80,6 @@ class ModuleCall:
     stack: Stack = ()
     again: bool = False
     """Whether it ran during backward: a checkpoint computes it again."""
-
-    @property
-    def label(self) -> str:
-        return f"{self.path} ({self.kind})" if self.path else self.kind
-
-    @property
-    def key(self) -> Named:
-        return self.tree, self.path
 
 
 @dataclass(slots=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ._cells import shown_name
 from ._finding import Finding
 from ._ranks import ProcessEnd, RankEnd
 from ._suppressed import Suppressed
@@ -86,12 +86,12 @@ class Report:
         rows = [f"Report: {self.outcome}, {counts} to saved memory"]
         for finding in self.findings[:_FEW]:
             site = next(iter(finding.blamed), None)
-            place = f"{os.path.basename(site.path)}:{site.line}  " if site is not None else ""
+            place = f"{shown_name(site.path)}:{site.line}  " if site is not None else ""
             rows.append(f"  {finding.code}  {place}{finding.message}")
         if more := self.findings[_FEW:]:
             rows.append(f"  and {plural(len(more), 'more finding')}")
         for (path, line), count in list(self.bytes_by_line.items())[:_FEW]:
-            rows.append(f"  {size(count):>10}  kept for backward by {os.path.basename(path)}:{line}")
+            rows.append(f"  {size(count):>10}  kept for backward by {shown_name(path)}:{line}")
         return "\n".join(rows)
 
     @property

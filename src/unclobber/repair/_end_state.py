@@ -196,7 +196,8 @@ def _short(text: str) -> str:
 def flush() -> None:
     """Flush all open files, as the interpreter does at its end."""
     for file in gc.get_objects():
-        if isinstance(file, (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
+        # By type, because `isinstance` reads `__class__`, at which torch's deprecated objects warn.
+        if issubclass(type(file), (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)):
             try:
                 file.flush()
             except (OSError, ValueError):

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..model import VERSION, Finding, Fix, Report
+from ..model.pages import page
 from . import _words as words
 from ._cells import clean, clean_line, clean_source
 from ._excerpt import Excerpt, excerpts
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 MOST_EVENTS = 9
 """Limit of events that source and timeline link: saved, three writes and those of unknown lines, freed,
 needed. The page still shows events beyond it."""
+
+_PAGE = 76
+"""Columns of a code's page in the report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"ticks": _ticks, "diff": _diff, "clean": clean, "verified": words.verified}
-    environment.filters["reliability"] = words.reliability
+    environment.filters |= {"reliability": words.reliability, "page": lambda code: page(code).plain(_PAGE)}
     environment.globals |= {"version": VERSION, "numbers": range(MOST_EVENTS)}
     return environment
 

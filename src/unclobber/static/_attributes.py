@@ -14,23 +14,10 @@ from ._operations import operation
 from ._state import FlowState
 from ._values import PLAIN, Grad, Leaf, ModuleData, Use, Value
 
-_NUMBERS = frozenset(
-    [
-        "shape",
-        "dtype",
-        "device",
-        "ndim",
-        "requires_grad",
-        "is_cuda",
-        "training",
-        "config",
-        "nelement",
-        "layout",
-        "is_leaf",
-        "__class__",
-        "__name__",
-    ]
-)
+_PLAIN = """
+shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
+"""
+_NUMBERS = frozenset(_PLAIN.split())
 
 
 def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:

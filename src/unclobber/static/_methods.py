@@ -38,8 +38,6 @@ _FILLS_FROM_LAST = frozenset(
     {"scatter_", "index_copy_", "index_add_", "scatter_add_", "masked_fill_", "index_put_"}
 )
 """In-place methods whose last tensor argument is the source; of the others it is the first argument."""
-_OWN_WORDS = re.compile(r"optimi[sz]ers?|optim|opt|self|_|\W|for", re.I)
-_MODEL_WORDS = re.compile(r"net|model|self|_|\W", re.I)
 
 
 def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
@@ -74,26 +72,8 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("unknown", "step")
 def _step_by_name(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Match an optimizer that the function was given with its model by name: ``opt_d`` and ``D``."""
-    name = call.receiver.name
-    if call.receiver.owners and re.search("opt", name, re.I):
-        return _step(run, call, state)
-    # A scheduler is often named after its optimizer, and its `step` changes no parameter.
-    if not re.search("opt", name, re.I) or re.search("sched", name, re.I):
-        return None
-    stem = _OWN_WORDS.sub("", name).lower()
-    owners = {
-        use.owner
-        for value in state.names.values()
-        for element in (value, *value.items)
-        for use in element.uses
-        if stem
-        and (key := _MODEL_WORDS.sub("", use.owner).lower())
-        and (key.startswith(stem) or stem.startswith(key))
-    }
-    if owners:
-        updated(run, state, frozenset(owners), call.node, CheckRule.STEP, HIGH - 1)
-    return PLAIN
+    """Record the step of what was made of parameters by a class from elsewhere."""
+    return _step(run, call, state) if re.search("opt", call.receiver.name, re.I) else None
 
 
 @transfers("any", "parameters named_parameters")

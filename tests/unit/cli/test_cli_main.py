@@ -55,18 +55,41 @@ def test_help_and_version_are_words_for_the_options(capsys):
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("rum", "Did you mean `run`?"),
-        ("Rules", "Did you mean `rules`?"),
-        ("train.py", "Did you mean `unclobber run train.py`?"),
+        ("rum 'a b.py'", "Did you mean `unclobber run 'a b.py'`?"),
+        ("Rules", "Did you mean `unclobber rules`?"),
+        ("train.py --epochs 1", "Did you mean `unclobber run train.py --epochs 1`?"),
+        ("guard x.py", "Did you mean `unclobber run --guard x.py`?"),
+        ("guard -m pack", "Did you mean `unclobber run --guard -m pack`?"),
+        ("--guard x.py", "Did you mean `unclobber run --guard x.py`?"),
+        ("-m pack", "Did you mean `unclobber run -m pack`?"),
+        ("watch x.py", "Did you mean `unclobber run x.py`?"),
+        ("audit x.py", "Did you mean `unclobber run x.py`?"),
+        ("profile x.py", "Did you mean `unclobber memory x.py`?"),
+        ("mem x.py", "Did you mean `unclobber memory x.py`?"),
+        ("lint src", "Did you mean `unclobber check src`?"),
+        ("repair x.py", "Did you mean `unclobber fix x.py`?"),
+        ("uc101", "Did you mean `unclobber explain uc101`?"),
         ("zzz", "The commands are run, fix"),
     ],
 )
 def test_an_unknown_command(word, said, capsys):
-    """One line names the unknown command, and the one that was probably meant."""
-    assert main([word]) == 2
+    """One line names the unknown word, and the command line that was probably meant."""
+    first, *others = shlex.split(word)
+    assert main([first, *others]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"unclobber: No such command '{word}'. {said}")
+    kind = "option" if first.startswith("-") else "command"
+    assert err.startswith(f"unclobber: No such {kind} '{first}'. {said}")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [("explain x.py", "run x.py"), ("rules x.py", "run x.py"), ("rules exp UC101", "explain UC101")],
+)
+def test_an_argument_for_another_command(words, meant, capsys):
+    """A program or a code is given to the command that takes it."""
+    assert main(words.split()) == 2
+    assert f"Did you mean `unclobber {meant}`?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("given", ["101", "UC101", "uc101", "saved-overwritten"])
@@ -81,7 +104,7 @@ def test_explain_what_is_no_code(capsys, given, meant):
     """The code that was probably meant is named, and no page is printed."""
     assert main(["explain", "UC101", given]) == 2
     shown = capsys.readouterr()
-    assert f"Did you mean {meant}?" in shown.err
+    assert f"did you mean {meant}?" in shown.err
     assert shown.out == ""
 
 

@@ -21,20 +21,26 @@ from ._sites import SitesMode
 
 
 @dataclass(frozen=True)
-class _Made:
-    """The call that made a tensor, so that it can be made again."""
+class _Call:
+    """A call that made a tensor, so that it can be made again."""
 
     function: Any
     arguments: Any
+    """Its arguments, with a `_Hole` for each tensor."""
+    versions: tuple[int, ...]
+    """Versions of these tensors when it ran."""
+
+
+@dataclass(frozen=True)
+class _Made:
+    """The call that made a live storage."""
+
+    call: _Call
+    given: list[Tensor]
+    """The tensors among its arguments."""
     version: int
     """Version of the result when it was made."""
-    versions: tuple[int, ...]
-    """Versions of the tensors that it was made of."""
     storage: weakref.ref[Any]
-
-    @property
-    def given(self) -> list[Tensor]:
-        return compat.compilers.tensors_in(self.arguments)
 
 
 @dataclass
@@ -53,7 +59,7 @@ class _NothingKept:
 class _Recipe:
     """Stand-in for a saved tensor: the call that makes it again."""
 
-    made: _Made
+    call: _Call
     sources: tuple[Any, ...]
     """Recipes, or what the hooks below returned."""
     size: tuple[int, ...]
@@ -93,7 +99,8 @@ class KeepLess(SitesMode):
         """The kept save of the first call with these arguments, by function, arguments and position in the
         result."""
         self._pack: Callable[[Tensor], Any] = Tensor.detach if recorder is None else recorder.pack
-        self._unpack: Callable[[Any], Tensor] = _itself if recorder is None else recorder.unpack
+        # Without a recorder, what is packed is the tensor itself.
+        self._unpack = (lambda held: held) if recorder is None else recorder.unpack
         self.hooks = saved_tensors_hooks(self._keep, compat.kept.recognizable(self._given_back))
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -125,13 +132,13 @@ class KeepLess(SitesMode):
         # A result on an argument's storage is a view or a write, which a second call would not undo.
         if key is None or key in [compat.tensors.storage_key_or_none(tensor) for tensor in tensors]:
             return
+        versions = tuple(tensor._version for tensor in tensors)
         with self.unseen():
-            detached = compat.compilers.tree_map(_detached, arguments)
+            given = [tensor.detach() for tensor in tensors]
         self._made[key] = _Made(
-            func,
-            detached,
+            _Call(func, compat.compilers.tree_map(_hole, arguments), versions),
+            given,
             out._version,
-            tuple(tensor._version for tensor in tensors),
             weakref.ref(out.untyped_storage(), lambda _: self._made.pop(key, None)),
         )
 
@@ -154,16 +161,12 @@ class KeepLess(SitesMode):
         # Written since it was made, so the call would make the old value again.
         if made is None or made.version != tensor._version:
             return self._pack(tensor)
-        given = made.given
-        if tuple(source._version for source in given) != made.versions:
+        if tuple(source._version for source in made.given) != made.call.versions:
             return self._pack(tensor)
-        sources = tuple(self._kept(source) for source in given)
         # Without tensors: the recipe lives in the graph, and its sources are saves of their own.
-        bare = _Made(
-            made.function, compat.compilers.tree_map(_hole, made.arguments), 0, made.versions, made.storage
-        )
+        sources = tuple(map(self._kept, made.given))
         place = (tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
-        return _Recipe(bare, sources, *place)
+        return _Recipe(made.call, sources, *place)
 
     def _kept_once(self, tensor: Tensor, call: Any) -> Any:
         """Return the save of the first result with these arguments; make it if this is the first."""
@@ -179,17 +182,16 @@ class KeepLess(SitesMode):
             raise RuntimeError("backward reads what was taken for unneeded")
         if not isinstance(held, _Recipe):
             return self._unpack(held)
-        made = held.made
         sources = [self._given_back(source) for source in held.sources]
         # torch's own check sees the sources' saves alone, not that the result would be another one.
-        if tuple(source._version for source in sources) != made.versions:
+        if tuple(source._version for source in sources) != held.call.versions:
             raise RuntimeError("what it is to be computed from was overwritten")
         following = iter(sources)
         with torch.no_grad():
             args, kwargs = compat.compilers.tree_map(
-                lambda leaf: next(following) if isinstance(leaf, _Hole) else leaf, made.arguments
+                lambda leaf: next(following) if isinstance(leaf, _Hole) else leaf, held.call.arguments
             )
-            result: Tensor = made.function(*args, **kwargs)
+            result: Tensor = held.call.function(*args, **kwargs)
             # The saved tensor may be a view of the result.
             return result.as_strided(held.size, held.strides, held.offset)
 
@@ -217,12 +219,3 @@ class _Hole:
 
 def _hole(leaf: Any) -> Any:
     return _Hole() if isinstance(leaf, Tensor) else leaf
-
-
-def _detached(leaf: Any) -> Any:
-    return leaf.detach() if isinstance(leaf, Tensor) else leaf
-
-
-def _itself(held: Any) -> Tensor:
-    tensor: Tensor = held
-    return tensor

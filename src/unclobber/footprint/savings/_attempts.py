@@ -15,6 +15,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from ...agreement import difference, rounding
 from ...torch_internals.engine import EngineCall, engine
 from .._facts import InPlaceCandidate, Tried, TriedInPlace
+from .._names import ModuleNames
 from .._recorder import EnoughError, MemoryRecorder
 from .._trace import Item, Trace
 from ._again import KeepLess
@@ -201,10 +202,9 @@ class StepClock:
         self._entered = 0.0
         self._depth = 0
         self._backwards = 0
-        self._names: dict[int, str] = {}
+        self._names = ModuleNames(lambda root, tree: self.learned and self.learned(root, tree))
         self._modules: list[str] = []
         self._handles: list[Any] = []
-        self._trees = 0
         self.learned: Callable[[torch.nn.Module, int], None] | None = None
         self.seconds = 0.0
 
@@ -230,14 +230,7 @@ class StepClock:
 
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
         """Name a module, and start the clock at the first one of a step."""
-        if id(module) not in self._names:
-            for path, child in module.named_modules():
-                # As `MemoryRecorder` names them, because the keys of `InPlaceMode` hold these names.
-                self._names[id(child)] = f"{path} ({type(child).__name__})" if path else type(child).__name__
-            if self.learned is not None:
-                self.learned(module, self._trees)
-            self._trees += 1
-        self._modules.append(self._names[id(module)])
+        self._modules.append(self._names.of(module).label)
         if self._started is None:
             self._started = _now()
 

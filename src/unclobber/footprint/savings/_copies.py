@@ -12,7 +12,7 @@ from math import prod
 
 from .._facts import Sort
 from .._timeline import LASTING, Span
-from .._trace import Operand, Operation, Site, Storage, Trace
+from .._trace import Operand, Site, Storage, Trace
 from . import _edits
 from ._option import Option, change_of
 from ._regions import POINTWISE, VIEWS, operands
@@ -33,13 +33,17 @@ class _Chain:
     result: Operand
     spans: tuple[Span, ...]
 
+    @property
+    def gain(self) -> int:
+        """The bytes that are not kept, times the ticks."""
+        return sum(size * (until - since) for _, since, until, size in self.spans)
+
 
 def copies(trace: Trace) -> Iterable[Option]:
     """Yield one change for each place that makes such tensors."""
-    search = _CopySearch(trace)
     groups: dict[tuple[Site, ...], list[_Chain]] = {}
-    for number in search.candidates():
-        chain = search.chain(number)
+    for storage in _candidates(trace):
+        chain = _chain(trace, storage)
         if chain is not None:
             sites = tuple(trace.site(call) for call in chain.calls)
             groups.setdefault(sites, []).append(chain)
@@ -76,83 +80,63 @@ def _words(chain: _Chain) -> tuple[Sort, str, str]:
     )
 
 
-class _CopySearch:
-    def __init__(self, trace: Trace) -> None:
-        self.trace = trace
-        self._kept = trace.kept_spans
-
-    def candidates(self) -> Iterable[int]:
-        """Yield kept activations that die with their last save."""
-        for number, spans in self._kept.items():
-            storage = self.trace.storages[number]
-            until = spans[-1][1]
-            if storage.kind == "activation" and storage.died is not None and storage.died <= until + 1:
-                yield number
-
-    def chain(self, number: int) -> _Chain | None:
-        """Return the chain of calls back to the source from which the most is saved, or None."""
-        best: _Chain | None = None
-        result = None
-        calls: list[int] = []
-        at = number
-        while len(calls) < _MOST:
-            step = self._step(at)
-            if step is None:
-                break
-            call, base, made = step
-            # The first step's result is the kept tensor itself.
-            result = made if result is None else result
-            calls.append(call)
-            spans = self._spans(number, base.storage)
-            gain = sum(size * (until - since) for _, since, until, size in spans)
-            if gain > 0 and (best is None or gain > _gain(best)):
-                best = _Chain(tuple(calls), self.trace.storages[number], base, result, spans)
-            at = base.storage
-        return best
-
-    def _step(self, number: int) -> tuple[int, Operand, Operand] | None:
-        """Return the call that made a storage from one other tensor, a copy or elementwise; with both
-        operands. None if none did."""
-        trace = self.trace
-        maker = trace.maker.get(number)
-        # A written tensor can't be made again from its source, nor can the source be used once it is written.
-        if maker is None or maker.outer not in trace.inside_function or number in trace.written:
-            return None
-        if not maker.results or trace.functions[maker.outer].result != number:
-            return None
-        inside = trace.inside_function[maker.outer]
-        read = [operand for op in inside for operand in operands(op)]
-        tensors = {operand.storage: operand for operand in read if operand.storage not in _made(inside)}
-        result = maker.results[0]
-        copied = all(op.name in _COPIES or op.name in VIEWS for op in inside)
-        # By the operands, because an operation's result doesn't say yet that it needs a gradient.
-        plain = not any(operand.requires_grad for operand in tensors.values())
-        derived = plain and all(op.name in POINTWISE | VIEWS or op.name in _COPIES for op in inside)
-        if not (copied or derived) or len(tensors) != 1:
-            return None
-        (base,) = tensors.values()
-        if base.storage in trace.written or not result.whole:
-            return None
-        return maker.outer, base, result
-
-    def _spans(self, number: int, base: int) -> tuple[Span, ...]:
-        """Return the ticks and bytes without the kept tensor, but with its source if that was gone."""
-        storage, source = self.trace.storages[number], self.trace.storages[base]
-        spans: list[Span] = []
-        for since, until in self._kept[number]:
-            begin = max(since, self.trace.last_read(number)) + 1
-            if begin > until:
-                continue
-            spans.append((number, begin, until, storage.bytes))
-            gone = source.died
-            if source.kind not in LASTING and gone is not None and gone < until:
-                spans.append((base, max(gone + 1, begin), until, -source.bytes))
-        return tuple(spans)
+def _candidates(trace: Trace) -> Iterable[Storage]:
+    """Yield kept activations that die with their last save."""
+    for number, spans in trace.kept_spans.items():
+        storage = trace.storages[number]
+        if storage.kind == "activation" and storage.died is not None and storage.died <= spans[-1][1] + 1:
+            yield storage
 
 
-def _gain(chain: _Chain) -> int:
-    return sum(size * (until - since) for _, since, until, size in chain.spans)
+def _chain(trace: Trace, kept: Storage) -> _Chain | None:
+    """Return the chain of calls back to the source from which the most is saved, or None."""
+    chains: list[_Chain] = []
+    calls: list[int] = []
+    result = None
+    source = kept.number
+    while len(calls) < _MOST and (step := _step(trace, source)) is not None:
+        call, base, made = step
+        # The first step's result is the kept tensor itself.
+        result = made if result is None else result
+        calls.append(call)
+        source = base.storage
+        spans = tuple(_spans(trace, kept, trace.storages[source]))
+        chains.append(_Chain(tuple(calls), kept, base, result, spans))
+    best = max(chains, key=lambda chain: chain.gain, default=None)
+    return best if best is not None and best.gain > 0 else None
 
 
-def _made(inside: Iterable[Operation]) -> set[int]:
-    return {number for operation in inside for number in operation.makes}
+def _step(trace: Trace, number: int) -> tuple[int, Operand, Operand] | None:
+    """Return the call that made a storage from one other tensor, a copy or elementwise; with both
+    operands. None if none did."""
+    maker = trace.maker.get(number)
+    # A written tensor can't be made again from its source, nor can the source be used once it is written.
+    if maker is None or maker.outer not in trace.inside_function or number in trace.written:
+        return None
+    if not maker.results or trace.functions[maker.outer].result != number:
+        return None
+    inside = trace.inside_function[maker.outer]
+    made = {number for operation in inside for number in operation.makes}
+    read = [operand for operation in inside for operand in operands(operation)]
+    tensors = {operand.storage: operand for operand in read if operand.storage not in made}
+    result = maker.results[0]
+    copied = all(op.name in _COPIES or op.name in VIEWS for op in inside)
+    # By the operands, because an operation's result doesn't say yet that it needs a gradient.
+    plain = not any(operand.requires_grad for operand in tensors.values())
+    derived = plain and all(op.name in POINTWISE | VIEWS or op.name in _COPIES for op in inside)
+    if not (copied or derived) or len(tensors) != 1:
+        return None
+    (base,) = tensors.values()
+    if base.storage in trace.written or not result.whole:
+        return None
+    return maker.outer, base, result
+
+
+def _spans(trace: Trace, kept: Storage, source: Storage) -> Iterable[Span]:
+    """Yield the ticks and bytes without the kept tensor, but with its source if that was gone."""
+    for since, until in trace.kept_spans[kept.number]:
+        begin = max(since, trace.last_read(kept.number)) + 1
+        if begin <= until:
+            yield kept.number, begin, until, kept.bytes
+            if source.kind not in LASTING and source.died is not None and source.died < until:
+                yield source.number, max(source.died + 1, begin), until, -source.bytes

@@ -51,13 +51,10 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> Edits:
     for key, call in {_places.key(call.stack): call for call in calls}.items():
         here = [other.number for other in trace.calls if not other.again and _places.key(other.stack) == key]
         place = _expression(call.stack)
+        node = None if place is None else place.call_beside_torch
         # Not if another module is called at this line: nn.Sequential calls its children from the line that
         # calls it.
-        if place is None or not set(here) <= numbers:
-            return ()
-        node = place.node
-        # The edit writes `torch.utils.checkpoint`, and adds no import.
-        if not isinstance(node, ast.Call) or "torch" not in place.modules:
+        if place is None or node is None or not set(here) <= numbers:
             return ()
         # `**options` could hold a keyword that checkpoint() takes for itself.
         if any(keyword.arg is None for keyword in node.keywords):
@@ -77,10 +74,8 @@ def of_sequential(trace: Trace, parent: ModuleCall, row: Sequence[ModuleCall], p
     if len(inside) != len(row) or len(here) != 1:
         return ()
     place = _expression(parent.stack)
-    node = None if place is None else place.node
-    if place is None or not isinstance(node, ast.Call) or "torch" not in place.modules:
-        return ()
-    if len(node.args) != 1 or node.keywords:
+    node = None if place is None else place.call_beside_torch
+    if place is None or node is None or len(node.args) != 1 or node.keywords:
         return ()
     given = f"{place.text_at(node.func)}, {pieces}, {place.text_at(node.args[0])}, use_reentrant=False"
     return ((place.replaced(f"torch.utils.checkpoint.checkpoint_sequential({given})"),),)
@@ -120,6 +115,11 @@ class _Expression:
         """Names that imports bind at the top of the file."""
         imports = [n for n in self.located.source.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
         return {name for node in imports for name in imported_by(node)}
+
+    @property
+    def call_beside_torch(self) -> ast.Call | None:
+        """The expression, if it is a call in a file that imports torch: an edit adds no import."""
+        return self.node if isinstance(self.node, ast.Call) and "torch" in self.modules else None
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
         """Return the variables that nodes read, with attributes (``self.weight``); no modules and no

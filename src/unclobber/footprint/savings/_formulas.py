@@ -54,26 +54,20 @@ class Formula:
 def formulas(trace: Trace) -> list[Formula]:
     """Return all formulas, largest first; no operation belongs to two."""
     flow = Flow(trace)
-    known: dict[tuple[object, ...], _fused.Fused | None] = {}
     by_key: dict[tuple[object, ...], list[Section]] = {}
-    runs = Counter(map(trace.site, flow.by_call))
     for part in _candidates(flow):
         # Replacing a part that saves nothing spares nothing. A site that runs twice in it can't be replaced
         # once.
-        if not part.inner & trace.saves_of.keys() or len(set(part.sites)) != len(part.sites):
-            continue
-        key = part.key
-        # Once for each source, because a comparison runs many candidates on small tensors.
-        if key not in known:
-            known[key] = _match(part)
-        if known[key] is not None:
-            by_key.setdefault(key, []).append(part)
+        if part.inner & trace.saves_of.keys() and len(set(part.sites)) == len(part.sites):
+            by_key.setdefault(part.key, []).append(part)
+    runs = Counter(map(trace.site, flow.by_call))
     matched = []
-    for key, parts in by_key.items():
-        match = known[key]
+    for parts in by_key.values():
         # Only if every run of the last site is a part: an edit of the line changes them all.
-        if match is not None and len(parts) == runs[parts[0].sites[-1]]:
-            formula = _formula(match, parts)
+        if len(parts) == runs[parts[0].sites[-1]]:
+            # Once for each source, because a comparison runs many candidates on small tensors.
+            match = _match(parts[0])
+            formula = None if match is None else _formula(match, parts)
             if formula is not None:
                 matched.append(formula)
     matched.sort(key=lambda formula: -len(formula.parts[0].operations))

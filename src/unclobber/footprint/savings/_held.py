@@ -128,7 +128,11 @@ def _without(variables: dict[str, bool]) -> str:
     objects = dict.fromkeys(
         name.partition(".")[0] for name in variables if not variables[name] and not name.isidentifier()
     )
-    advice = [f"keep numbers in {containers} (x.item(), x.mean().item()), or clear it"] if containers else []
+    advice = (
+        [f"clear {containers} (or keep numbers there, x.item(), if no loss is made of them)"]
+        if containers
+        else []
+    )
     advice += [f"take what is needed of {listing(list(objects))}, and del it"] if objects else []
     advice += [f"del {', '.join(plain)}"] if plain else []
     unless = f", unless {'it is' if len(plain) == 1 else 'they are'} read later" if plain else ""

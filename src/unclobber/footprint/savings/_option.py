@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ...source import Stack
 from .. import _places
 from .._facts import Change, Edits, Sort
+from .._names import Named
 from .._timeline import Span
-from .._trace import KnowsModule, Named, Site, modules_of
+from .._trace import KnowsModule, Site, modules_of
 
 if TYPE_CHECKING:
     from ._formulas import Formula

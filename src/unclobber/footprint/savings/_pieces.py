@@ -13,8 +13,9 @@ from itertools import combinations
 
 from ...model.text import plural
 from .._modules import pattern
+from .._names import Named
 from .._timeline import LASTING
-from .._trace import ModuleCall, Named, Trace, grouped
+from .._trace import ModuleCall, Trace, grouped
 from . import _edits
 from ._checkpoints import SecondForward
 from ._option import Option, front, saved_for_work
@@ -68,26 +69,25 @@ def _rows(trace: Trace) -> Iterator[tuple[ModuleCall, tuple[ModuleCall, ...]]]:
     times = Counter(call.key for call in calls_of_step)
     children = grouped(calls_of_step, lambda call: call.parent)
     children.pop(None, None)
-    flow = _Handover(trace)
     for calls in children.values():
-        for row in _runs(calls, flow, times):
+        for row in _runs(trace, calls, times):
             holder = row[0].path.rpartition(".")[0]
             above = trace.calls[row[0].parent] if row[0].parent is not None else row[0]
             if holder and above.path != holder:
                 # A ModuleList is never called; the module that loops over it is.
-                above = ModuleCall(-1, holder, "ModuleList", above.tree, above.parent, above.begin)
+                above = ModuleCall(holder, "ModuleList", above.tree, -1, above.parent, above.begin)
             yield above, row
 
 
 def _runs(
-    calls: Sequence[ModuleCall], flow: _Handover, times: Counter[Named]
+    trace: Trace, calls: Sequence[ModuleCall], times: Counter[Named]
 ) -> Iterator[tuple[ModuleCall, ...]]:
     """Yield the longest runs of calls in which each goes on from the one before, three or more."""
     run: list[ModuleCall] = []
     for call in calls:
         # A module that runs twice has no single place in a row.
         once = times[call.key] == 1 and "*" in pattern(call.path)
-        if run and once and _in_same_row(run[-1], call) and flow.goes_on(run[-1], call):
+        if run and once and _in_same_row(run[-1], call) and _goes_on(trace, run[-1], call):
             run.append(call)
             continue
         if len(run) > 2:
@@ -101,22 +101,16 @@ def _in_same_row(a: ModuleCall, b: ModuleCall) -> bool:
     return pattern(a.path) == pattern(b.path) and a.path.rpartition(".")[0] == b.path.rpartition(".")[0]
 
 
-class _Handover:
-    """Data flow between the modules of a recording."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._trace = trace
-
-    def goes_on(self, before: ModuleCall, call: ModuleCall) -> bool:
-        """Return whether a module runs right after another, on its result, which no other code reads."""
-        if before.end != call.begin or call.end is None:
-            return False
-        first, second = self._trace.inside(before), self._trace.inside(call)
-        given = {number for operation in first for number in (*operation.makes, *operation.writes)}
-        made = {number for operation in second for number in operation.makes}
-        read = {number for operation in second for number in operation.reads} - made
-        seen = {number for operation in first for number in operation.reads}
-        others = {n for n in read - given - seen if self._trace.storages[n].kind not in LASTING}
-        later = [number for number in given if self._trace.last_read(number) > call.end]
-        # Tensors that both modules read don't break a row: a mask, the rotation of positions.
-        return bool(read & given) and not others and not [n for n in later if n not in seen]
+def _goes_on(trace: Trace, before: ModuleCall, call: ModuleCall) -> bool:
+    """Return whether a module runs right after another, on its result, which no other code reads."""
+    if before.end != call.begin or call.end is None:
+        return False
+    first, second = trace.inside(before), trace.inside(call)
+    given = {number for operation in first for number in (*operation.makes, *operation.writes)}
+    made = {number for operation in second for number in operation.makes}
+    read = {number for operation in second for number in operation.reads} - made
+    seen = {number for operation in first for number in operation.reads}
+    others = {n for n in read - given - seen if trace.storages[n].kind not in LASTING}
+    later = {number for number in given if trace.last_read(number) > call.end}
+    # Tensors that both modules read don't break a row: a mask, the rotation of positions.
+    return bool(read & given) and not others and not later - seen

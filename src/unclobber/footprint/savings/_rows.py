@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
-from .._trace import Named
+from .._names import Named
 
 
 class RowRunner:

@@ -400,16 +400,10 @@ def _general_kernel(
         bumps: Whether each counter moves by one afterwards. False: the kernel compares the counters.
         original: The kernel that this one replaces; None if there is none at this key.
     """
-    redispatch = op.redispatch
-    after = DispatchKey.WRITE.after
-    below = op.below()
-    slots: tuple[int, ...] | None = None  # looked for when it is called: there are a thousand of these
+    run = _below_write_key(op, written.positions)
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners of each written tensor, run the operation unobserved, and count the moves."""
-        nonlocal slots
-        if slots is None:
-            slots = tensor_slots(op.schema, written.positions)
         watched = notify(listeners.now, op_name, bumps, written, args, kwargs)
         # If torch has no kernel that bumps, the operation may bump or not. Foreach operations call in-place
         # ones; `_fused_*` write CPU memory and move no counter
@@ -419,9 +413,7 @@ def _general_kernel(
         try:
             if original is not None:
                 return original(keyset, *args, **kwargs)
-            if any(slot < len(args) and isinstance(args[slot], _SCALARS) for slot in slots):
-                return below(*args, **kwargs)
-            return redispatch(keyset & after, *args, **kwargs)
+            return run(keyset, args, kwargs)
         finally:
             if listeners.now:
                 compat.dispatcher.see_writes()
@@ -447,16 +439,20 @@ def _private_kernel(op: OperatorHandle, listeners: Listeners) -> Callable[..., A
     return kernel
 
 
-def _below_write_key(op: OperatorHandle) -> Run:
-    """Return a function that runs ``op`` with the keys below the free one."""
+def _below_write_key(op: OperatorHandle, written: tuple[int, ...] = ()) -> Run:
+    """Return a function that runs ``op``, which writes these arguments, with the keys below the free one."""
     redispatch = op.redispatch
     after = DispatchKey.WRITE.after
     below = op.below()
-    slots = tensor_slots(op.schema, ())
+    slots: tuple[int, ...] | None = None  # looked for when it is called: there are a thousand of these
 
     def run(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if any(slot < len(args) and isinstance(args[slot], _SCALARS) for slot in slots):
-            return below(*args, **kwargs)
+        nonlocal slots
+        if slots is None:
+            slots = tensor_slots(op.schema, written)
+        for slot in slots:
+            if slot < len(args) and isinstance(args[slot], _SCALARS):
+                return below(*args, **kwargs)
         return redispatch(keyset & after, *args, **kwargs)
 
     return run

@@ -59,7 +59,7 @@ def _can_pause(
     return (
         _is_plain(written, module._parameters)
         and replaceable.isdisjoint(module.__dict__)
-        and not compat.dispatcher.modes_run()
+        and compat.unseen.is_usual(input)
         and not kernels.concerns_a_listener(written)
         and compat.dispatcher.sees_writes()
     )

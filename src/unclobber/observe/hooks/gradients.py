@@ -292,7 +292,7 @@ class Counts(NamedTuple):
     to 2.12, 0 since."""
 
 
-@core.Once
+@core.OncePerProcess
 def unshared_counts() -> Counts:
     """Return the counts of this torch.
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ..native.core import Once
+from ..native.core import OncePerProcess
 from . import kernels
 
 
@@ -29,7 +29,7 @@ class _WriteProbe(kernels.Listener):
         self.seen.append(operation)
 
 
-@Once
+@OncePerProcess
 def why_kernels_fail() -> str | None:
     """Return what is wrong with the write kernels, and take them all away.
 

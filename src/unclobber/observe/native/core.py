@@ -71,7 +71,7 @@ class Loaded(NamedTuple):
     why_not: str
 
 
-class Once(Generic[Result]):
+class OncePerProcess(Generic[Result]):
     """Decorator of a function that is called once in the process, by the first thread that comes.
 
     Others wait for its result; ``functools.cache`` would call it in each of them. A second core would
@@ -92,7 +92,7 @@ class Once(Generic[Result]):
         return self._results[0]
 
 
-@Once
+@OncePerProcess
 def loaded() -> Loaded:
     """Return the native core, or the reason why the Python core runs."""
     from .selftest import why_it_fails

@@ -36,42 +36,54 @@ def why_it_fails(module: Any) -> str | None:
         return _exercise(module) or _unpushed(module)
 
 
-def _exercise(module: Any) -> str | None:
-    """Run the self-test with the core's hooks pushed on torch's stack. Return the failure, or None."""
-    ledger, needed, marker = _StandInLedger(), [], _StandInMarker()
-    notes: list[Any] = []
+class _Program:
+    """Program that saves a leaf, a view with an offset and a tensor without grad, whose records differ."""
 
-    def need(saved: Any) -> torch.Tensor:
-        needed.append(saved)
+    def __init__(self) -> None:
+        self.x = torch.full((2,), 5.0, requires_grad=True)
+        self.weight = torch.full((4,), 3.0, requires_grad=True)
+        self.constant = torch.full((2,), 2.0)
+        self.needed: list[Any] = []
+        """The save records that may have changed."""
+
+    def need(self, saved: Any) -> torch.Tensor:
+        self.needed.append(saved)
         value: torch.Tensor = saved.alias
         return value
 
+    def save(self) -> None:
+        """Compute from the three tensors."""
+        y = self.x * self.weight[1:3]
+        self.node: Any = compat.graph.grad_fn(y)
+        self.loss = (y * self.constant).sum()
+
+    def unpack(self) -> str | None:
+        """Write to the weight and run backward. Return what is wrong."""
+        with torch.no_grad():
+            self.weight.add_(1)
+        self.loss.backward()
+        if [(saved.version, saved.alias.tolist()) for saved in self.needed] != [(0, [4.0, 4.0])]:
+            return "a write was not noticed"
+        if self.x.grad is None or self.x.grad.tolist() != [8.0, 8.0]:
+            return "a gradient is wrong"
+        return None
+
+
+def _exercise(module: Any) -> str | None:
+    """Run the self-test with the core's hooks pushed on torch's stack. Return the failure, or None."""
+    program, ledger, marker = _Program(), _StandInLedger(), _StandInMarker()
+    notes: list[Any] = []
     pack = module.Pack(ledger, False)
-    unpack = module.Unpack(need, marker, compat.graph.current_node, lambda *note: notes.append(note))
-    x = torch.full((2,), 5.0, requires_grad=True)
-    weight = torch.full((4,), 3.0, requires_grad=True)
-    constant = torch.full((2,), 2.0)
-    # A leaf, a view with an offset and a tensor without grad, because their records differ.
+    unpack = module.Unpack(program.need, marker, compat.graph.current_node, lambda *note: notes.append(note))
     with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
-        y = x * weight[1:3]
-        z = (y * constant).sum()
+        program.save()
     saves = [reference() for reference in ledger.pending]
     if [type(saved).__name__ for saved in saves] != ["SavedTensor"] * 3 or ledger.pruned != 1:
         return "not every save was queued"
-    problem = _of_saves(saves, x, weight, constant, module)
-    if problem is not None:
-        return problem
-    with torch.no_grad():
-        weight.add_(1)
-    z.backward()
-    node: Any = compat.graph.grad_fn(y)
-    if [(saved.version, saved.alias.tolist()) for saved in needed] != [(0, [4.0, 4.0])]:
-        return "a write was not noticed"
-    if x.grad is None or x.grad.tolist() != [8.0, 8.0]:
-        return "a gradient is wrong"
-    if (node, (needed[0].stack, "now")) not in notes:
+    problem = _of_saves(saves, program, module) or program.unpack()
+    if problem is None and (program.node, (program.needed[0].stack, "now")) not in notes:
         return "a node has no note of its backward"
-    return None
+    return problem
 
 
 def _unpushed(module: Any) -> str | None:
@@ -81,53 +93,35 @@ def _unpushed(module: Any) -> str | None:
     """
     if not compat.behaviour.shows_packed:
         return None  # before torch 2.10 the core pushes its hooks, and this way is never used
-    queue, needed = module.Queue(), []
-
-    def need(saved: Any) -> torch.Tensor:
-        needed.append(saved)
-        value: torch.Tensor = saved.alias
-        return value
-
-    queue.serve(need, need)
+    program, queue = _Program(), module.Queue()
+    queue.serve(program.need, program.need)
     if not module.hook(True):
         return "torch's engine is another's"
     try:
-        x = torch.full((2,), 5.0, requires_grad=True)
-        weight = torch.full((4,), 3.0, requires_grad=True)
-        constant = torch.full((2,), 2.0)
         module.enter(queue, False)
         try:
-            y = x * weight[1:3]
-            z = (y * constant).sum()
+            program.save()
         finally:
             module.leave(queue)
-        (x * x).sum()  # after `leave`: the queue must not get these saves
+        (program.x * program.x).sum()  # after `leave`: the queue must not get these saves
         if len(queue) != 3:
             return "not every save was noted"
-        with torch.no_grad():
-            weight.add_(1)
         module.mark("now")
-        z.backward()
+        problem = program.unpack()
         module.mark(None)
-        node: Any = compat.graph.grad_fn(y)
-        if [(saved.version, saved.alias.tolist()) for saved in needed] != [(0, [4.0, 4.0])]:
-            return "a write was not noticed"
-        if x.grad is None or x.grad.tolist() != [8.0, 8.0]:
-            return "a gradient is wrong"
-        if module.note_of(node) != (needed[0].stack, "now"):
+        if problem is None and module.note_of(program.node) != (program.needed[0].stack, "now"):
             return "a node has no note of its backward"
         if len(queue) != 0 or queue.died != 3:
             return "saves outlive their graph"
-        return None
+        return problem
     # Even after a failure: the engine is the whole process's, and the Python core needs torch's own.
     finally:
         module.hook(False)
 
 
-def _of_saves(
-    saves: list[Any], x: torch.Tensor, weight: torch.Tensor, constant: torch.Tensor, module: Any
-) -> str | None:
-    """Return what is wrong with the saves of ``x * weight[1:3]`` and its product with ``constant``."""
+def _of_saves(saves: list[Any], program: _Program, module: Any) -> str | None:
+    """Return what is wrong with the saves of ``program``."""
+    x, weight, constant = program.x, program.weight, program.constant
     of_x, of_part = sorted(saves[:2], key=lambda saved: saved.base is not None)
     of_constant = saves[2]
     if [saved.requires_grad for saved in (of_x, of_part, of_constant)] != [True, True, False]:
@@ -143,6 +137,6 @@ def _of_saves(
     if of_x.stack is not of_part.stack or of_x.stack == of_constant.stack:
         return "saves of one operation have not one stack"
     codes = [code.co_name for code in of_x.stack[::2]]
-    if codes[:2] != ["_exercise", "why_it_fails"] or module.newest()[1] is not of_constant.stack:
+    if codes[:2] != ["save", "_exercise"] or module.newest()[1] is not of_constant.stack:
         return "a stack is wrong"
     return None

@@ -177,11 +177,6 @@ def operations() -> OperationTable:
     return OperationTable(frozenset(torch._C._dispatch_get_all_op_names()), mutating)
 
 
-def modes_run() -> bool:
-    """Return whether any ``TorchFunctionMode`` or ``TorchDispatchMode`` is active in this thread."""
-    return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
-
-
 class unseen_by_torch:  # noqa: N801  (a context manager; a class costs a third of a generator)
     """Context that runs plain kernels: no autograd, no version bumps, no modes, no write kernels.
 
