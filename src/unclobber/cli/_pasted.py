@@ -43,7 +43,9 @@ def explain(file: str, paths: Sequence[str], format_: str) -> int:
         raise UsageError(
             f"{error.filename}: {said}", "Name a file with the text, then the sources."
         ) from None
+    # Replaced, because people paste what their terminal showed, in any encoding.
     answer = causes_of(text.decode("utf-8", "replace"), sources)
+    # None for the others: they may be right as they are.
     edits = [_edit(cause) if cause.is_confident else None for cause in answer.causes]
     write_text(sys.stdout, (_as_json if format_ == "json" else _as_text)(answer, edits))
     return int(not answer.causes)
@@ -56,6 +58,7 @@ def _read(file: str) -> bytes:
 
 def _edit(cause: TracebackCause) -> tuple[str, str | None] | None:
     """Return the title and diff of an edit that was not run; None if no fixer has one."""
+    # Every one, because a pasted failure is worth the reading of a long file, too.
     report = with_candidates(Report("suspected", (cause.finding,)), every=True)
     fixes = [fix for fix in report.findings[0].fixes if fix.code or fix.diff or fix.general]
     fix = next((fix for fix in fixes if fix.diff), fixes[0] if fixes else None)
@@ -85,6 +88,8 @@ def _place(place: tuple[str, int] | None) -> dict[str, object] | None:
 
 
 def _as_text(answer: TracebackAnswer, edits: Sequence[tuple[str, str | None] | None]) -> str:
+    """Return the candidates and what can't be decided, as lines for a terminal."""
+    # Ranks count from 1, as in JSON.
     pairs = enumerate(zip(answer.causes, edits, strict=True), 1)
     said = [_candidate(rank, cause, edit) for rank, (cause, edit) in pairs]
     if not answer.causes:
