@@ -13,7 +13,7 @@ from ._engine import NOT_TRAINED
 from ._pasted import Pasted
 from ._rules import CheckRule, Suspicion
 from ._sites import Scope, WriteSite
-from ._tree import Place, SourceTree
+from ._tree import FramePlace, SourceTree
 
 UPDATES = frozenset({"step", "load", "broadcast"})
 _REFUSED = {
@@ -449,13 +449,13 @@ def _is_operation(text: str, node: str) -> bool:
     return wanted in re.findall(r"[a-z]+", re.sub(r"_", "", text).lower())
 
 
-def _snapped(place: Place) -> Place:
+def _snapped(place: FramePlace) -> FramePlace:
     """Return a frame, moved to the nearest call of backward if its line has no call any more."""
     scope, line = place
     if any(at == line for at, *_ in scope.calls):
         return place
     near = [at for at, name, _ in scope.calls if name == "backward" and abs(at - line) <= 12]
-    return Place(scope, min(near, key=lambda at: abs(at - line))) if near else place
+    return FramePlace(scope, min(near, key=lambda at: abs(at - line))) if near else place
 
 
 def _without_frames(text: str) -> str:

@@ -38,7 +38,7 @@ _FRAME = re.compile(
 )
 
 
-class Frame(NamedTuple):
+class PastedFrame(NamedTuple):
     """A frame of a pasted traceback."""
 
     path: str
@@ -65,11 +65,11 @@ class Pasted:
     """The node that made the tensor, as torch names it, without ``Backward`` and its number."""
     version: int | None = None
     expected: int | None = None
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[PastedFrame, ...] = ()
     """The frames of the failure, the outermost first."""
     saver: str = ""
     """The node whose backward failed, by anomaly mode, without ``Backward``."""
-    forward: tuple[Frame, ...] = ()
+    forward: tuple[PastedFrame, ...] = ()
     """The frames of the save, by anomaly mode, the outermost first."""
 
     @property
@@ -137,11 +137,11 @@ def _operation(node: str) -> str:
     return re.sub(r"(Backward)+\d*$", "", node)
 
 
-def _frames(text: str) -> tuple[Frame, ...]:
+def _frames(text: str) -> tuple[PastedFrame, ...]:
     """Return the frames in a text, as the interpreter, pytest and notebooks print them."""
     matches = (match.groupdict() for match in _FRAME.finditer(text))
     return tuple(
-        Frame(
+        PastedFrame(
             (each["path"] or each["pytest"] or each["cell"]).replace("\\", "/"),
             int(each["line"] or each["row"] or each["number"]),
             each["function"] or each["within"] or each["called"] or "",

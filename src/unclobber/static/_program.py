@@ -56,10 +56,11 @@ def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
     run = FileRun(index)
     run.least = -9 if has_failed else 1
     _follow_top(run)
-    for function in run.index.functions.values():
-        follow(run, function, None, function.name)
-    for cls in run.index.classes.values():
-        _follow_class(run, cls)
+    for node in run.index.defined.values():
+        if isinstance(node, ast.ClassDef):
+            _follow_class(run, node)
+        else:
+            follow(run, node, None, node.name)
     return run
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..syntax import NotParsedError, parse, parts_of
 from ._engine import FileRun
-from ._pasted import Frame
+from ._pasted import PastedFrame
 from ._program import followed
 from ._sites import FileSites, Scope, WriteSite, sites_of
 from .files import deep
@@ -20,7 +20,7 @@ _REACHED = 3
 """Calls within one another through which a place is looked for."""
 
 
-class Place(NamedTuple):
+class FramePlace(NamedTuple):
     """A frame found in the tree."""
 
     scope: Scope
@@ -105,7 +105,7 @@ class SourceTree:
             seen |= wanted
         return sorted(reached)
 
-    def located(self, frames: Sequence[Frame]) -> list[Place]:
+    def located(self, frames: Sequence[PastedFrame]) -> list[FramePlace]:
         """Return the frames that lie in the tree, the outermost first."""
         places = []
         for frame in frames:
@@ -117,7 +117,7 @@ class SourceTree:
                 places.append(places_here[0])
         return places
 
-    def _files_of(self, frame: Frame) -> list[FileSites]:
+    def _files_of(self, frame: PastedFrame) -> list[FileSites]:
         """Return the files whose paths end most like a frame's."""
         if frame.is_library:
             return []
@@ -137,7 +137,7 @@ def _common_end(path: str, other: str) -> int:
     return count
 
 
-def _located(file: FileSites, frame: Frame) -> Place | None:
+def _located(file: FileSites, frame: PastedFrame) -> FramePlace | None:
     """Return where a frame is now: at its line, or near it where the pasted text stands."""
     function = frame.function.rpartition(".")[2]
     named = [scope for scope in file.scopes if not function or scope.bare in (function, frame.function)]
@@ -149,7 +149,7 @@ def _located(file: FileSites, frame: Frame) -> Place | None:
         line = min(same, key=lambda at: abs(at - frame.line), default=line)
     inside = [scope for scope in named if scope.line <= line <= scope.end_line]
     if inside:
-        return Place(max(inside, key=lambda scope: scope.line), line)
+        return FramePlace(max(inside, key=lambda scope: scope.line), line)
     if len(named) > 1:
         return None
-    return Place(named[0], min(max(line, named[0].line), named[0].end_line))
+    return FramePlace(named[0], min(max(line, named[0].line), named[0].end_line))

@@ -24,7 +24,7 @@ import torch
 
 from ...source import Stack, of_program
 from ...torch_internals import compat
-from ...torch_internals.patches import Patches, hide_frames
+from ...torch_internals.patches import Patches, StandIn, hide_frames
 from ..native import core
 from ..record import SavedTensor, SaveState, each_once
 from . import _nested, handed, pause, saves, unmarked, write_log
@@ -156,12 +156,20 @@ class _RunningForwards(threading.local):
 _thread = _RunningForwards()
 
 
+class _NativeStandIn(StandIn):
+    """Stand-in for torch's call of a ``backward``, of which the native core makes and calls the bound
+    method."""
+
+    __slots__ = ()
+
+
 def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
     context = compat.entries.CONTEXT
     native = core.loaded().module
-    begin, set_attribute, run_backward = _begin(context.__init__), _set_attribute(context), _run_backward
-    if native is not None and "__setattr__" not in vars(context):
+    begin, set_attribute = _begin(context.__init__), _set_attribute(context)
+    observes = native is not None and "__setattr__" not in vars(context)
+    if observes:
         counts = _gradients.unshared_counts()
         begin, set_attribute, _Method.__get__ = native.observe_functions({
             "context": context, "inherited": context.__init__, "begin": begin, "set_attribute": set_attribute,
@@ -170,13 +178,18 @@ def install(patches: Patches) -> None:
             "no_setup": compat.entries.NO_SETUP_CONTEXT, "ignored": _IGNORED, "atoms": _nested.ATOMS,
             "receiver": saves.receiver, "current": backward_calls.current, "stashes": vars(_stashes)["data"],
             "alone": counts.function, "base_alone": None if counts.held_by_function is None else counts.base,
+            "stand_in": _NativeStandIn,
         })  # fmt: skip
-        run_backward = lambda *given: native.Backward(given[0], _run_backward(*given))  # noqa: E731
         patches.while_active(lambda: native.functions_run(core.loaded().module is not None))
     patches.replace(context, "__init__", begin)
     patches.replace(context, "__setattr__", set_attribute)
     for name in compat.entries.FUNCTION_BACKWARD:
-        patches.stand_in(context, name, run_backward, patches)
+        if not observes:
+            patches.stand_in(context, name, _run_backward, patches)
+            continue
+        original = getattr(context, name)
+        slowly = StandIn(original, _run_backward(original, patches))
+        patches.replace(context, name, _NativeStandIn(original, native.Backward(original, slowly)))
     handed.install(patches)
     patches.while_active(lambda: _take_away)
 

@@ -38,16 +38,18 @@ enum Part {
   kStashes,       // the dict of what `forward` left on a ctx
   kAlone,         // the use counts of a gradient, and of its base, that no one else waits for; None if unknown
   kBaseAlone,
+  kStandIn,       // the class of what stands in for torch's call of a `backward`
   kParts,
 };
 constexpr const char* kNames[kParts] = {
     "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
-    "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "alone", "base_alone"};
+    "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "alone", "base_alone",
+    "stand_in"};
 PyObject* parts[kParts] = {};
 bool runs = false;  // under the interpreter's lock
 
 PyObject *name_forward, *name_setup, *name_class, *name_own, *name_bind, *name_name,
-    *name_dirty, *name_module, *name_paused;
+    *name_dirty, *name_module, *name_paused, *name_run;
 
 Owned attribute(PyObject* object, PyObject* name) { return must(PyObject_GetAttr(object, name)); }
 
@@ -393,6 +395,20 @@ PyObject* run_backward(PyObject* self, PyObject* const* args, size_t flags, PyOb
       static_cast<PyObject*>(nullptr));
 }
 
+// The `__get__` and `__call__` of the `StandIn` whose `_run` is a `Backward`: those in Python are two more frames.
+PyObject* bind_stand_in(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count < 2 || args[1] == Py_None) return Py_NewRef(args[0]);
+  return PyMethod_New(args[0], args[1]);
+}
+
+PyObject* call_stand_in(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  PyObject* backward = PyObject_GenericGetAttr(self, name_run);  // no look-up in what it stands for
+  if (backward == nullptr) return nullptr;
+  PyObject* result = PyObject_Vectorcall(backward, args, static_cast<size_t>(count), names);
+  Py_DECREF(backward);
+  return result;
+}
+
 PyObject* make_backward(PyTypeObject* own, PyObject* arguments, PyObject*) {
   PyObject *original, *slowly;
   if (!PyArg_ParseTuple(arguments, "OO", &original, &slowly)) return nullptr;
@@ -447,6 +463,10 @@ PyType_Spec spec_of_backward = {"_unclobber_native.Backward", sizeof(Backward), 
 PyMethodDef begin_def = {"__init__", entry<begin>, METH_NOARGS, nullptr};
 PyMethodDef set_attribute_def = {"__setattr__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(set_attribute)),
                                  METH_FASTCALL, nullptr};
+PyMethodDef bind_stand_in_def = {"__get__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(bind_stand_in)),
+                                 METH_FASTCALL, nullptr};
+PyMethodDef call_stand_in_def = {"__call__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(call_stand_in)),
+                                 METH_FASTCALL | METH_KEYWORDS, nullptr};
 PyMethodDef bind_def = {"__get__", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(bind)), METH_FASTCALL, nullptr};
 
 }  // namespace
@@ -458,7 +478,7 @@ void add_to(PyObject* module) {
   } names[] = {{&name_forward, "forward"}, {&name_setup, "setup_context"}, {&name_class, "_forward_cls"},
                {&name_own, "own"}, {&name_bind, "_bind"},
                {&name_name, "name"}, {&name_dirty, "dirty_tensors"}, {&name_module, "__module__"},
-               {&name_paused, "paused"}};
+               {&name_paused, "paused"}, {&name_run, "_run"}};
   for (auto& [place, name] : names) *place = must(PyUnicode_InternFromString(name)).release();
   type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&spec)).release());
   must(PyModule_AddObjectRef(module, "Backward", must(PyType_FromSpec(&spec_of_backward)).get()));
@@ -477,6 +497,10 @@ PyObject* observe(PyObject*, PyObject* given) {
   Owned first = must(PyDescr_NewMethod(context, &begin_def));
   Owned second = must(PyDescr_NewMethod(context, &set_attribute_def));
   Owned third = must(PyCFunction_NewEx(&bind_def, nullptr, nullptr));
+  Owned binds = must(PyCFunction_NewEx(&bind_stand_in_def, nullptr, nullptr));
+  Owned calls = must(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(parts[kStandIn]), &call_stand_in_def));
+  must(PyObject_SetAttrString(parts[kStandIn], "__get__", binds.get()));
+  must(PyObject_SetAttrString(parts[kStandIn], "__call__", calls.get()));
   return must(PyTuple_Pack(3, first.get(), second.get(), third.get())).release();
 }
 
