@@ -51,6 +51,8 @@ class CheckOptions:
     """A commit; only findings at lines that changed since the branch left it are kept."""
     stdin: tuple[str, str] | None = None
     """The path and the text of the only file; None to read files."""
+    use_cache: bool = False
+    """Whether to skip files in which an earlier check found nothing."""
 
 
 def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Report:
@@ -76,7 +78,8 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
     if options.since is not None:
         changed = changed_lines(options.since)
         kept = [path for path in kept if path in changed]
-    checked_files = _look(kept, named, options)
+    cache = projects.cache(kept[0]) if options.use_cache and kept and options.stdin is None else None
+    checked_files = _look(kept, named, options, cache)
     for file in checked_files:
         _require_python(file, named)
         _require_understood(file)
@@ -143,13 +146,18 @@ def _stale(checked_files: Sequence[CheckedFile], options: CheckOptions) -> Itera
 
 
 # --- looking -----------------------------------------------------------------------------------------
-def _look(files: Sequence[str], named: Collection[str], options: CheckOptions) -> list[CheckedFile]:
+def _look(
+    files: Sequence[str], named: Collection[str], options: CheckOptions, cache: str | None
+) -> list[CheckedFile]:
+    """Return the result of each file; `cache` is the folder of those that need not be followed."""
     from ..static import check_file, check_files
 
     if (stdin := options.stdin) is not None:
         return [check_file(stdin[0], True, all_rules=options.all_rules, text=stdin[1])]
     with _bar(len(files)) as done:
-        return check_files(files, named=named, all_rules=options.all_rules, jobs=options.jobs, done=done)
+        return check_files(
+            files, named=named, all_rules=options.all_rules, jobs=options.jobs, done=done, cache=cache
+        )
 
 
 @contextmanager
@@ -223,6 +231,11 @@ class _Projects:
 
     def confidence(self, path: str) -> str:
         return self._options.confidence or self.of(path).confidence
+
+    def cache(self, path: str) -> str:
+        """Return the folder of the cache for a check that begins with this file."""
+        settings = self.of(path)
+        return settings.cache_dir or os.path.join(settings.folder or os.getcwd(), ".unclobber_cache")
 
     def baseline(self, path: str) -> str | None:
         """Return the file that knows findings of this file."""

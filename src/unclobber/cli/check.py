@@ -63,6 +63,7 @@ from ._terminal import COMMAND
 @click.option(
     "--jobs", type=click.IntRange(min=0), default=0, help="Processes; as many as there are cores by default."
 )
+@click.option("--no-cache", is_flag=True, help="Check files again in which an earlier check found nothing.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
 @click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=a_file)
 def command(
@@ -81,6 +82,7 @@ def command(
     statistics: bool,
     quiet: bool,
     jobs: int,
+    no_cache: bool,
     exit_zero: bool,
     paths: tuple[str, ...],
 ) -> int:
@@ -107,6 +109,7 @@ def command(
         written=write_baseline,
         since=since,
         stdin=_stdin(stdin_filename) if paths == ("-",) else None,
+        use_cache=not no_cache,
     )
     report = looked_at(paths, options)
     if add_ignore:

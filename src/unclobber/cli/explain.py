@@ -1,4 +1,4 @@
-"""``unclobber explain``: prints the page of a code."""
+"""``unclobber explain``: prints the page of a code, or the candidates for a pasted traceback."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..model.pages import page, pages
 from ..report import options_for
 from ..settings import codes
 from . import _meant
-from ._completion import choices
+from ._completion import a_file, choices
 from ._errors import UsageError
 from ._output import write_text
 from ._terminal import COMMAND
@@ -21,12 +21,25 @@ _WIDEST = 100
 
 
 @click.command(context_settings=COMMAND)
-@click.argument("given", nargs=-1, metavar="[CODE]...", shell_complete=choices(CODES))
-def command(*, given: tuple[str, ...]) -> int:
+@click.option(
+    "--traceback",
+    metavar="FILE",
+    shell_complete=a_file,
+    help="Name the lines that may have caused the pasted failure in FILE (`-`: standard input), from the "
+    "sources in PATH alone: nothing is run.",
+)
+@click.option("--format", "format_", default="text", metavar="text|json", help="How to print candidates.")
+@click.argument("given", nargs=-1, metavar="[CODE | PATH]...", shell_complete=choices(CODES))
+def command(*, given: tuple[str, ...], traceback: str | None, format_: str) -> int:
     """Explain codes: for each a program that fails, what torch says, why, and the repaired program.
 
     CODE is such as UC101 or 101, or its name, such as saved-overwritten. Without it all codes are listed.
+    With --traceback, PATH is a file or folder of the program that failed; the working directory by default.
     """
+    if traceback is not None:
+        from ._pasted import explain
+
+        return explain(traceback, given, format_)
     known = [_known(code) for code in given]  # all of them, before a page is printed
     write_text(sys.stdout, "\n".join(_rendered(code) for code in known) or _listed())
     return 0

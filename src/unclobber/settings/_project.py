@@ -31,6 +31,8 @@ class ProjectSettings:
     """The least confidence of a finding that ``check`` reports."""
     baseline: str | None = None
     """The path of the file of findings that ``check`` knows; None for none."""
+    cache_dir: str | None = None
+    """The path of the folder of ``check``'s cache; None for one of its own name next to the settings file."""
     given: tuple[str, ...] = ()
     """The keys that the settings file has."""
 

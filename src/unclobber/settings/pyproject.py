@@ -90,8 +90,7 @@ def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
     # The file's folder, because globs start there even if the run starts in a folder below.
     folder = os.path.dirname(path)
     # A command may run in any folder.
-    if "baseline" in values:
-        values["baseline"] = os.path.join(folder, values["baseline"])
+    values |= {key: os.path.join(folder, values[key]) for key in ("baseline", "cache_dir") if key in values}
     return ProjectSettings(**values, folder=folder, given=tuple(table))
 
 
@@ -122,7 +121,7 @@ def _codes(value: Any, where: str) -> tuple[str, ...]:
 
 def _file(value: Any, where: str) -> str:
     if not isinstance(value, str) or not value:
-        _wrong(value, where, "the name of a file, from the folder of pyproject.toml on")
+        _wrong(value, where, "a path, from the folder of pyproject.toml on")
     return str(value)
 
 
@@ -231,6 +230,13 @@ SETTINGS: dict[str, Setting] = {
         {"type": "string"},
         '"known.json"',
         "Don't fail for the findings that this file knows.",
+        "check",
+    ),
+    "cache-dir": Setting(
+        _file,
+        {"type": "string", "default": ".unclobber_cache"},
+        '".cache/unclobber"',
+        "Keep in this folder which files have no findings.",
         "check",
     ),
 }

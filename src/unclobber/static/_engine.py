@@ -18,7 +18,7 @@ from ._rules import Suspicion
 from ._state import FlowState, both
 from ._values import Grad, SourceSpan, Value
 
-_NOT_TRAINED = re.compile(
+NOT_TRAINED = re.compile(
     r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|"
     r"convert|prune|visuali|metric|accuracy|draw|plot|from_pretrained|load_|initiali|^_?eval|^_?valid|export|quantiz|"
     r"state_update|update_cache|cache_update|(select|choose|get)_action|recogni|beam",
@@ -44,6 +44,10 @@ class FileRun:
         """Start with no suspicions, at the file's top."""
         self.index = self.own = index
         self.suspicions: dict[tuple[str, int], Suspicion] = {}
+        self.least = 1
+        """The least confidence of a suspicion that is recorded; lower if the program is known to fail."""
+        self.written: dict[int, Value] = {}
+        """The value that each line writes to, the most certain one."""
         self.clock = self.last_node = self.last_place = self.depth = self.evaluated = 0
         self.function = "<module>"
         self.stack: list[FunctionNode] = []
@@ -141,7 +145,7 @@ class FileRun:
     def suspect(self, state: FlowState, suspicion: Suspicion) -> None:
         """Record a suspicion, unless one of at least its confidence is known for the line."""
         confidence = suspicion.confidence - state.quiet - self._quiet(suspicion)
-        if confidence < 1 or suspicion.is_elsewhere:
+        if confidence < self.least or suspicion.is_elsewhere:
             return
         key = (suspicion.rule.name, suspicion.span.line)
         known = self.suspicions.get(key)
@@ -159,7 +163,7 @@ class FileRun:
             functions += [] if location is None else location.function.split(".")
         # Names of classes say nothing: a `Sampler` is trained, too.
         functions = [name for name in functions if not name[:1].isupper()]
-        less = int(rule.needs_training and any(map(_NOT_TRAINED.search, functions)))
+        less = int(rule.needs_training and any(map(NOT_TRAINED.search, functions)))
         return less + (rule.needs_graph and _OFF_THE_GRAPH.search(self.own.path) is not None)
 
 

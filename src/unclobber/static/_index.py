@@ -34,6 +34,8 @@ class FileIndex:
         self.trained: set[str] = set()
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
         self._defined: Counter[str] = Counter()
+        self.sources: dict[str, FileIndex | None] = {}
+        """The files in which imports were looked for, by path; None for one that can't be read."""
         self.imported: dict[str, Definition | None] = {}
         """Definitions of names from other files, as far as these were looked up."""
         self._stars: list[str] = []
@@ -74,10 +76,20 @@ class FileIndex:
             head, dot, tail = text.partition(".")
             known = self.imports.get(head)
             for full in [star + text for star in self._stars] if known is None else [known + dot + tail]:
-                source = _imported_file(full, self.path)
+                source = _imported_file(full, self)
                 if source is not None and self.imported[text] is None:
                     self.imported[text] = source.definition(full.rpartition(".")[2])
         return self.imported[text]
+
+    def every_source(self) -> set[str]:
+        """Return the paths of all files on whose texts, or absence, the definitions depend."""
+        known, todo = set[str](), [self]
+        while todo:
+            for path, index in todo.pop().sources.items():
+                if path not in known and index is not None:
+                    todo.append(index)
+                known.add(path)
+        return known
 
     @cached_property
     def never_recorded(self) -> frozenset[str]:
@@ -104,26 +116,29 @@ def index_of(text: str, path: str) -> FileIndex:
     return FileIndex(parse(text), path)
 
 
-def _imported_file(full: str, importer: str) -> FileIndex | None:
+def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
     """Return the index of the file that defines an imported name, looked for around the file that imports it;
     None if none is there.
 
     Args:
         full: The full name, which begins with a dot for each level of a relative import.
-        importer: The path of the importing file.
+        importer: The importing file, which notes where it was looked for.
     """
     parts = full.lstrip(".").split(".")[:-1]
     level = len(full) - len(full.lstrip("."))
-    folder = os.path.dirname(importer)
+    folder = os.path.dirname(importer.path)
     for up in range(1, _HIGHEST + 1 if parts or level else 1):
         stem = os.path.join(folder, *parts)
         for path in (f"{stem}.py", os.path.join(stem, "__init__.py")) if level in (0, up) else ():
+            importer.sources[path] = None
             if os.path.isfile(path):
                 try:
                     text = parts_of(path)[0].python
-                    return index_of(text, path) if "torch" in text or path.endswith("__init__.py") else None
+                    if "torch" in text or path.endswith("__init__.py"):
+                        importer.sources[path] = index_of(text, path)
                 except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
-                    return None
+                    pass
+                return importer.sources[path]
         folder = os.path.dirname(folder)
     return None
 

@@ -37,16 +37,31 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
         >>> [(s.rule.name, s.confidence, s.write.line, s.saved.line) for s in suspected]
         [('SAVED', 3, 5, 4)]
     """
-    run = FileRun(index_of(text, path))
-    run.index.imported.clear()  # another file may have changed since
+    run = followed(text, path)
+    return tuple(sorted(run.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule.name)))
+
+
+def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
+    """Return the interpretation of a file.
+
+    Args:
+        text: The file's text.
+        path: Its path.
+        has_failed: Whether the program is known to fail, so that each suspicion counts.
+    """
+    index = index_of(text, path)
+    # Another file may have changed since.
+    index.imported.clear()
+    index.sources.clear()
+    run = FileRun(index)
+    run.least = -9 if has_failed else 1
     _follow_top(run)
     for node in run.index.defined.values():
         if isinstance(node, ast.ClassDef):
             _follow_class(run, node)
         else:
             follow(run, node, None, node.name)
-    by_line = sorted(run.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule.name))
-    return tuple(by_line)
+    return run
 
 
 def _follow_top(run: FileRun) -> None:

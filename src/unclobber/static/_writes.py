@@ -97,6 +97,8 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     value, target = made.value, made.target
     if not value.may_be_tensor:
         return value
+    if (line := made.node.lineno) not in run.written or value.sure:
+        run.written[line] = value
     blamed = Suspicion(CheckRule.SAVED, HIGH, write=run.span(made.node), how=made.how, name=made.name)
     sure = made.method or state.is_sure(value)
     _over_kept(state, value, blamed, sure=sure)

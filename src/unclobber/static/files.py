@@ -11,6 +11,8 @@ from functools import partial
 
 from ..model import Finding
 from ..syntax import NotParsedError, SourcePart, parse, parts_of
+from ._cache import CheckCache, CleanFile
+from ._index import index_of
 from ._program import suspicions
 from .findings import findings
 
@@ -38,6 +40,13 @@ class CheckedFile:
     """The error at a text that is no Python; its ``filename`` is the file's path, or a cell's."""
     commented: tuple[str, ...] = ()
     """The paths of the texts that may hold a comment for unclobber: the file, or cells of a notebook."""
+    read: tuple[str, ...] = ()
+    """Absolute paths of other files on which the result depends, of some only that they aren't there."""
+
+    @property
+    def clean(self) -> CleanFile | None:
+        """The part that a cache keeps; None if there is a finding or a problem."""
+        return None if self.findings or self.problem else CleanFile(self.lines, self.commented, self.read)
 
 
 def python_files(paths: Iterable[str]) -> list[str]:
@@ -80,7 +89,7 @@ def check_file(
     try:
         parts = parts_of(path) if text is None else [SourcePart(path, text, text)]
         lines = sum(part.python.count("\n") + (not part.python.endswith("\n")) for part in parts)
-        findings_here = _check(parts, path, all_rules)
+        findings_here, read = _check(parts, path, all_rules)
         for part in parts if is_named else ():
             if "torch" not in part.python:
                 parse(part.python)
@@ -89,7 +98,7 @@ def check_file(
     except (OSError, SyntaxError, ValueError) as error:
         return _unread(path, lines, error, parts)
     commented = tuple(part.path for part in parts if "unclobber:" in part.text)
-    return CheckedFile(path, lines, tuple(findings_here), commented=commented)
+    return CheckedFile(path, lines, tuple(findings_here), commented=commented, read=read)
 
 
 def _unread(path: str, lines: int, error: Exception, parts: Sequence[SourcePart]) -> CheckedFile:
@@ -123,21 +132,23 @@ def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding
         >>> [(f.code, f.confidence, f.writes[0].site.line) for f in check_text(text, "a.py")]
         [('UC201', 'high', 3)]
     """
-    return _check([SourcePart(os.path.abspath(path), text, text)], path, all_rules)
+    return _check([SourcePart(os.path.abspath(path), text, text)], path, all_rules)[0]
 
 
-def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> list[Finding]:
-    """Return the findings in a file, or in a notebook's cells, which share their names."""
+def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[list[Finding], tuple[str, ...]]:
+    """Return the findings in a file, or in a notebook's cells, which share their names; and the paths of
+    other files on which they depend."""
     text = "\n".join(part.python for part in parts)
     if "torch" not in text:
-        return []
-    with _deep():
+        return [], ()
+    with deep():
         suspected = suspicions(text, path)
-    return findings(parts, text, suspected, all_rules=all_rules)
+    read = tuple(sorted(index_of(text, path).every_source()))
+    return findings(parts, text, suspected, all_rules=all_rules), read
 
 
 @contextmanager
-def _deep() -> Iterator[None]:
+def deep() -> Iterator[None]:
     """Raise the recursion limit, because nested source needs a deep stack."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _DEEP))
@@ -162,6 +173,7 @@ def check_files(
     all_rules: bool = False,
     jobs: int = 0,
     done: Callable[[CheckedFile], None] | None = None,
+    cache: str | None = None,
 ) -> list[CheckedFile]:
     """Check files, on several cores if there are many.
 
@@ -171,12 +183,26 @@ def check_files(
         all_rules: Also apply the rules that are reported only on request.
         jobs: Processes; 0 for as many as there are cores.
         done: Called with each file once it is done, in their order.
+        cache: Absolute path of the folder that keeps which files have no findings; None to check all.
     """
+    kept = None if cache is None else CheckCache(cache, all_rules=all_rules)
+    known: dict[str, CheckedFile] = {}
+    for path in paths:
+        clean = None if kept is None else kept.known(path, is_named=path in named)
+        if clean is not None:
+            known[path] = CheckedFile(path, clean.lines, commented=clean.commented)
+    checked = _checked([path for path in paths if path not in known], named, all_rules, jobs)
     results: list[CheckedFile] = []
-    for result in _checked(paths, named, all_rules, jobs or os.cpu_count() or 1):
+    for path in paths:
+        if (result := known.get(path)) is None:
+            result = next(checked)
+            if kept is not None:
+                kept.keep(path, result.clean, is_named=path in named)
         results.append(result)
         if done is not None:
             done(result)
+    if kept is not None:
+        kept.write()
     return results
 
 
@@ -186,6 +212,7 @@ def _checked(
     """Yield the result of each file, in order."""
     check = partial(check_file, all_rules=all_rules)
     are_named = [path in named for path in paths]
+    jobs = jobs or os.cpu_count() or 1
     if jobs == 1 or len(paths) <= _FEW:
         yield from map(check, paths, are_named)
         return

@@ -38,9 +38,15 @@ def findings(
         all_rules: Also apply the rules that are reported only on request.
     """
     reported = [suspicion for suspicion in suspicions if suspicion.is_reported(all_rules=all_rules)]
+    return [finding_of(suspicion, parts, text) for suspicion in _once(reported)]
+
+
+def finding_of(suspicion: Suspicion, parts: Sequence[SourcePart], text: str) -> Finding:
+    """Return the finding of one suspicion; `parts` and `text` as for `findings`."""
     before = accumulate((part.python.count("\n") + 1 for part in parts), initial=0)
-    source = _Texts(text.split("\n"), tuple(zip(before, (part.path for part in parts), strict=False)))
-    return [_finding(suspicion, source) for suspicion in _once(reported)]
+    return _finding(
+        suspicion, _Texts(text.split("\n"), tuple(zip(before, (p.path for p in parts), strict=False)))
+    )
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:

@@ -51,6 +51,7 @@ def test_every_key(tmp_path):
         exclude = ["old/*"]
         confidence = "high"
         baseline = "known.json"
+        cache-dir = "kept"
     """
     assert settings_for(str(project(tmp_path, text))) == ProjectSettings(
         ("UC1", "UC2"),
@@ -63,6 +64,7 @@ def test_every_key(tmp_path):
         exclude=("old/*",),
         confidence="high",
         baseline=str(tmp_path / "known.json"),
+        cache_dir=str(tmp_path / "kept"),
         given=tuple(SETTINGS),
     )
 

@@ -1,0 +1,123 @@
+"""``unclobber explain --traceback``: candidates for a traceback that a user pastes, without a run."""
+
+from __future__ import annotations
+
+import json
+import linecache
+import os
+import sys
+from collections.abc import Sequence
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from ..model import Report
+from ..repair import with_candidates
+from ..settings import shown_path
+from ._errors import UsageError
+from ._output import write_text
+
+if TYPE_CHECKING:
+    from ..static.traceback import TracebackAnswer, TracebackCause
+
+_WIDTH = 80
+
+
+def explain(file: str, paths: Sequence[str], format_: str) -> int:
+    """Print the candidates; return 1 if there is none.
+
+    Args:
+        file: The file with the pasted text; ``-`` for standard input.
+        paths: Files and folders of the program's sources.
+        format_: ``text`` or ``json``.
+    """
+    from ..static import python_files
+    from ..static.traceback import causes_of
+
+    if format_ not in ("text", "json"):
+        raise UsageError(f"there is no format {format_!r} of a pasted traceback", "It is text or json.")
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else _read(file)
+        sources = python_files(paths or ["."])
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+        raise UsageError(
+            f"{error.filename}: {said}", "Name a file with the text, then the sources."
+        ) from None
+    # Replaced, because people paste what their terminal showed, in any encoding.
+    answer = causes_of(text.decode("utf-8", "replace"), sources)
+    # None for the others: they may be right as they are.
+    edits = [_edit(cause) if cause.is_confident else None for cause in answer.causes]
+    write_text(sys.stdout, (_as_json if format_ == "json" else _as_text)(answer, edits))
+    return int(not answer.causes)
+
+
+def _read(file: str) -> bytes:
+    with open(file, "rb") as stream:
+        return stream.read()
+
+
+def _edit(cause: TracebackCause) -> tuple[str, str | None] | None:
+    """Return the title and diff of an edit that was not run; None if no fixer has one."""
+    # Every one, because a pasted failure is worth the reading of a long file, too.
+    report = with_candidates(Report("suspected", (cause.finding,)), every=True)
+    fixes = [fix for fix in report.findings[0].fixes if fix.code or fix.diff or fix.general]
+    fix = next((fix for fix in fixes if fix.diff), fixes[0] if fixes else None)
+    return None if fix is None else (f"{fix.title}: {fix.code}" if fix.code else fix.title, fix.diff)
+
+
+def _as_json(answer: TracebackAnswer, edits: Sequence[tuple[str, str | None] | None]) -> str:
+    """Return the answer as a JSON document; ``candidates`` has at most three."""
+    candidates = [
+        {
+            "rank": rank,
+            "confident": cause.is_confident,
+            "writes": [_place(place) for place in cause.writes],
+            "saved": _place(cause.saved),
+            "needed": _place(cause.needed),
+            "why": list(cause.why),
+            "edit": None if edit is None else {"title": edit[0], "diff": edit[1]},
+        }
+        for rank, (cause, edit) in enumerate(zip(answer.causes, edits, strict=True), 1)
+    ]
+    document = {"schema": 1, "kind": answer.kind, "candidates": candidates, "unknown": list(answer.unknown)}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _place(place: tuple[str, int] | None) -> dict[str, object] | None:
+    return None if place is None else {"path": place[0], "line": place[1]}
+
+
+def _as_text(answer: TracebackAnswer, edits: Sequence[tuple[str, str | None] | None]) -> str:
+    """Return the candidates and what can't be decided, as lines for a terminal."""
+    # Ranks count from 1, as in JSON.
+    pairs = enumerate(zip(answer.causes, edits, strict=True), 1)
+    said = [_candidate(rank, cause, edit) for rank, (cause, edit) in pairs]
+    if not answer.causes:
+        said.append("no candidate in these sources\n")
+    said += [_wrapped("can't be told", sentence) for sentence in answer.unknown]
+    return "\n".join(said)
+
+
+def _candidate(rank: int, cause: TracebackCause, edit: tuple[str, str | None] | None) -> str:
+    """Return one candidate: where it writes, saves and is needed, and why."""
+    path, line = cause.writes[0]
+    lines = [f"{rank}. {'confident: ' if cause.is_confident else ''}{_line(path, line)}\n"]
+    lines += [_wrapped("or", _line(*place)) for place in cause.writes[1:]]
+    for name, place in (("saved", cause.saved), ("needed", cause.needed)):
+        if place is not None:
+            lines.append(_wrapped(name, _line(*place)))
+    lines += [_wrapped("why", reason) for reason in cause.why]
+    if edit is not None:
+        lines.append(_wrapped("edit", f"{edit[0]} (it was not run)"))
+    return "".join(lines)
+
+
+def _line(path: str, line: int) -> str:
+    """Return a place with its source: ``train.py:7  loss.backward()``."""
+    text = linecache.getline(path, line).strip()
+    return f"{shown_path(os.path.abspath(path))}:{line}  {text}".rstrip()
+
+
+def _wrapped(name: str, text: str) -> str:
+    start = f"   {name:<7} "
+    return fill(text, _WIDTH, initial_indent=start, subsequent_indent=" " * 11, break_on_hyphens=False) + "\n"

@@ -1,0 +1,157 @@
+"""The cache of a check: the files in which nothing was found, by their content.
+
+A file with a finding is checked again each time: findings are few, and a cache of plain facts can be read
+from a project that is not trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Any, NamedTuple
+
+from ..model import PACKAGE, VERSION
+
+
+class CleanFile(NamedTuple):
+    """The result of a file without findings."""
+
+    lines: int
+    commented: tuple[str, ...]
+    """The paths of its texts that may hold a comment for unclobber."""
+    read: tuple[str, ...] = ()
+    """Absolute paths of other files on which the result depends."""
+
+
+_FILES = {
+    ".gitignore": "*\n",
+    "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n# Written by unclobber check.\n",
+}
+"""Files that keep version control and backups out of the folder."""
+
+
+class CheckCache:
+    """The entries of one folder, read at once and written once at the end.
+
+    Several processes may use one folder: each replaces the file as a whole, and keeps what others have added.
+
+    Args:
+        folder: Absolute path; it need not exist, and nothing is kept if it can't be written.
+        all_rules: Whether the rules that need a request are applied.
+    """
+
+    def __init__(self, folder: str, *, all_rules: bool) -> None:
+        """Read the entries that an earlier check with the same rules and the same unclobber has left."""
+        self._folder = folder
+        self._path = os.path.join(folder, "check-all.json" if all_rules else "check.json")
+        self._known = self._read()
+        self._digests: dict[str, str] = {}
+        self._others: dict[str, str] = {}
+        self._new: dict[str, list[Any] | None] = {}
+        """The entries of this check; None for a file that gets none."""
+
+    def known(self, path: str, *, is_named: bool) -> CleanFile | None:
+        """Return the result of a file in which an earlier check found nothing; None if it must be checked."""
+        digest = self._digests[path] = _digest(path, is_named=is_named)
+        match self._known.get(self._name(path)):
+            case [str(then), int(lines), list(commented), dict(others)] if then == digest and digest:
+                if all(self._digest_of(name) == other for name, other in others.items()):
+                    return CleanFile(lines, tuple(f"{path}{part}" for part in commented))
+        return None
+
+    def keep(self, path: str, clean: CleanFile | None, *, is_named: bool) -> None:
+        """Note the result of a file that was checked; None if it is not clean."""
+        digest, name = self._digests.get(path, ""), self._name(path)
+        # Read once more, because the file may have been edited since.
+        if clean is not None and digest and digest == _digest(path, is_named=is_named):
+            commented = [text[len(path) :] for text in clean.commented]
+            self._new[name] = [
+                digest,
+                clean.lines,
+                commented,
+                {self._name(p): _digest(p) for p in clean.read},
+            ]
+        elif name in self._known:
+            self._new[name] = None
+
+    def write(self) -> None:
+        """Write the entries of this check and those of other files that still exist."""
+        if not self._new:
+            return
+        entries = {
+            name: entry
+            for name, entry in (self._read() | self._new).items()
+            if entry is not None and (name in self._new or os.path.exists(self._path_of(name)))
+        }
+        temporary = f"{self._path}.{os.getpid()}.{time.monotonic_ns()}"
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            for name, text in _FILES.items():
+                with suppress(FileExistsError), open(os.path.join(self._folder, name), "x") as stream:
+                    stream.write(text)
+            with open(temporary, "x", encoding="utf-8") as stream:
+                json.dump({"engine": _engine(), "files": entries}, stream)
+            os.replace(temporary, self._path)
+        except OSError:  # a folder that can't be written, a full disk
+            with suppress(OSError):
+                os.remove(temporary)
+
+    def _read(self) -> dict[str, Any]:
+        """Return the entries of the file; none of a broken one, or of another unclobber's."""
+        try:
+            with open(self._path, encoding="utf-8") as stream:
+                match json.load(stream):
+                    case {"engine": str(engine), "files": dict(files)} if engine == _engine():
+                        return files
+        except (OSError, ValueError, RecursionError):
+            pass
+        return {}
+
+    def _digest_of(self, name: str) -> str:
+        """Return the digest of another file, taken once: many files import the same."""
+        if name not in self._others:
+            self._others[name] = _digest(self._path_of(name))
+        return self._others[name]
+
+    def _name(self, path: str) -> str:
+        """Return a path from the cache's folder on, so that the whole project may be moved."""
+        try:
+            return os.path.relpath(path, self._folder)
+        except ValueError:  # on another drive
+            return path
+
+    def _path_of(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+
+def _digest(path: str, *, is_named: bool = False) -> str:
+    """Return a digest of a file's content; empty if it can't be read."""
+    try:
+        with open(path, "rb") as stream:
+            # A file that a user has named is parsed even without torch in it.
+            return hashlib.sha256(stream.read() + (b"\0named" if is_named else b"")).hexdigest()
+    except OSError:
+        return ""
+
+
+@cache
+def _engine() -> str:
+    """Return a digest of what a result depends on besides the file: unclobber's sources and Python."""
+    rows = [VERSION, sys.version, *_sources(["static", "syntax", "model"])]
+    return hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def _sources(rooms: Sequence[str]) -> Iterator[str]:
+    """Yield the name, size and time of each source file of some rooms."""
+    for room in rooms:
+        # By time and size, because a package under development changes without a new version.
+        with suppress(OSError):
+            for entry in sorted(os.scandir(os.path.join(PACKAGE, room)), key=lambda entry: entry.name):
+                if entry.is_file():
+                    yield f"{entry.name} {entry.stat().st_size} {entry.stat().st_mtime_ns}"

@@ -1,0 +1,466 @@
+"""Clues: each scores one place of a tree by a fact of a pasted traceback."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from ..syntax import parse_expression
+from ._engine import NOT_TRAINED
+from ._pasted import Pasted
+from ._rules import CheckRule, Suspicion
+from ._sites import Scope, WriteSite
+from ._tree import FramePlace, SourceTree
+
+UPDATES = frozenset({"step", "load", "broadcast"})
+_REFUSED = {
+    "leaf": {CheckRule.LEAF, CheckRule.PARAMETER_LIKE, CheckRule.EMBEDDED},
+    "leaf_view": {CheckRule.LEAF_VIEW, CheckRule.LEAF},
+    "multi_view": {CheckRule.SEVERAL, CheckRule.FUNCTION_VIEW, CheckRule.NO_GRAD_VIEW},
+}
+_SIDE = re.compile(
+    r"(^|[/_])(tests?|eval\w*|demo|setup|infer\w*|datasets?|data|mixup|augment\w*|transforms?|third.party|"
+    r"external|vendor|metrics?|visual\w*|plot\w*)([/_.]|$)",
+    re.I,
+)
+"""Parts of paths whose code is mostly not the program's own training."""
+_OWN_NODES = {"+=": "Add", "-=": "Sub", "*=": "Mul", "/=": "Div", "[...] =": "CopySlices"}
+_BINARY = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.Pow: "Pow", ast.MatMult: "Mm"}
+_VIEWS = {"AsStrided", "View", "Select", "Slice", "T", "Transpose", "Permute", "ReshapeAlias", "Squeeze"}
+_BY_CONFIDENCE = {3: 3.5, 2: 2.5}
+"""Points for a suspicion by its confidence; 1 for a lower one."""
+
+
+class Clue(NamedTuple):
+    """Points for or against a place, and the reason in words; empty if it needs none."""
+
+    points: float
+    reason: str = ""
+
+
+class Context:
+    """The facts and the tree, with the frames found in it.
+
+    Args:
+        pasted: The facts.
+        tree: The sources.
+    """
+
+    def __init__(self, pasted: Pasted, tree: SourceTree) -> None:
+        """Find the frames in the tree."""
+        self.pasted = pasted
+        self.tree = tree
+        self.needed = [_snapped(place) for place in tree.located(pasted.frames)]
+        self.saved = tree.located(pasted.forward)
+        self.own = [frame for frame in (*pasted.forward, *pasted.frames) if not frame.is_library]
+        """The program's own frames, those of the failure last."""
+        self.words = _without_frames(pasted.text)
+
+    def suspicions(self, site: WriteSite) -> list[Suspicion]:
+        """Return the interpreter's suspicions about a place."""
+        run = self.tree.runs.get(site.path)
+        if run is None:
+            return []
+        return [
+            s
+            for s in run.suspicions.values()
+            if s.span.line == site.line or (s.write and s.write.line == site.line)
+        ]
+
+
+def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """Parameters are changed by steps and loads, activations by everything else."""
+    pasted = context.pasted
+    if pasted.kind != "saved":
+        return
+    is_update = site.kind in UPDATES
+    if pasted.is_parameter is None:
+        yield Clue(1.5 if site.kind == "step" else 0.0)
+    elif pasted.is_parameter:
+        reason = f"version {pasted.expected} when it was saved: a parameter, which steps and loads change"
+        yield Clue(4.0 if is_update else -3.0, reason)
+    else:
+        yield Clue(-6.0 if is_update else 2.0)
+    if site.kind == "load":
+        yield Clue(-1.0)
+    if site.how == "forward":
+        is_norm = "BatchNorm" in pasted.saver
+        is_vector = len(pasted.shape or ()) == 1 and not pasted.node
+        if is_norm or is_vector:
+            yield Clue(
+                2.0 + 2.0 * is_norm,
+                "a buffer of a norm: each forward of data parallel training sends it again",
+            )
+        else:
+            yield Clue(-4.0)
+    elif is_update and "BatchNorm" in pasted.saver:
+        yield Clue(-2.0)
+    elif site.kind == "broadcast":
+        yield Clue(-3.0)
+
+
+def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The write comes between the save and the backward."""
+    if site.kind == "backward":
+        yield from _freed(site, context)
+        return
+    saves = {id(place.scope): place.line for place in context.saved}
+    for depth, (scope, line) in enumerate(reversed(context.needed)):
+        positions = [p for p in context.tree.lines_in(site, scope) if p != line or site.line == line]
+        if not positions:
+            continue
+        yield Clue(*_in_order(positions, line, saves.get(id(scope)), scope, depth, site))
+        return
+    if context.needed:
+        yield Clue(-1.5 if site.kind in UPDATES else 0.0)
+        return
+    for depth, (scope, line) in enumerate(reversed(context.saved)):
+        if site.kind not in UPDATES:
+            return
+        positions = [p for p in context.tree.lines_in(site, scope) if p != line]
+        if positions:
+            after = [p for p in positions if p > line]
+            looped = any(first <= line and positions[0] <= last for first, last in scope.loops)
+            if after:
+                yield Clue(4.0 - 0.5 * depth, f"it follows the save at line {line} of the pasted frames")
+            elif looped:
+                yield Clue(1.5, "it follows the save in a turn of the loop")
+            return
+    if context.saved:
+        yield Clue(-1.0)
+
+
+def _in_order(
+    positions: list[int], needed: int, saved: int | None, scope: Scope, depth: int, site: WriteSite
+) -> tuple[float, str]:
+    """Return the points of a write for its lines in the function of a frame."""
+    looped = any(
+        first <= needed <= last and first <= p <= last for first, last in scope.loops for p in positions
+    )
+    if site.kind not in UPDATES:
+        return (1.5, "in a function that the frames reach") if min(positions) < needed else (0.0, "")
+    before = [p for p in positions if p < needed]
+    if saved is not None and saved < needed:
+        if any(saved < p for p in before):
+            return 5.0, f"it lies between the save in line {saved} and the backward in line {needed}"
+        return (0.5, "") if looped else (-1.0, "")
+    around = [(first, last) for first, last in scope.loops if first <= needed <= last]
+    if site.kind == "load" and not any(first <= p <= last for first, last in scope.loops for p in positions):
+        return 0.0, ""
+    if before and around and not any(first <= p <= last for first, last in around for p in before):
+        return 0.3, ""
+    if before:
+        others = [line for line, name, _ in scope.calls if name == "step" and line < needed]
+        nearest = bool(others) and max(before) >= max(others)
+        backward_between = any(name == "backward" and line < max(before) for line, name, _ in scope.calls)
+        points = 3.0 - 0.4 * depth + 0.8 * nearest + 0.7 * backward_between
+        return points, f"it precedes the backward in line {needed}"
+    return (1.0, "it precedes the backward in the next turn of the loop") if looped else (-1.0, "")
+
+
+def _freed(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """A backward frees a graph for the one that failed: itself in the turn before, or one before it."""
+    if not context.needed:
+        return
+    scope, line = context.needed[-1]
+    if site.path == scope.path and site.line == line:
+        looped = any(first <= line <= last for first, last in scope.loops)
+        yield Clue(5.0 if looped else 3.0, "the backward of the turn before frees the graph")
+    elif site.path == scope.path and scope.line <= site.line < line:
+        yield Clue(4.0, f"it frees the graph before the backward in line {line}")
+
+
+def _refused(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """torch refuses a write to a leaf or view at the line itself."""
+    kind = context.pasted.kind
+    if kind not in _REFUSED:
+        return
+    places = context.needed
+    if places and places[-1].scope.path == site.path and site.line <= places[-1].line <= site.end_line:
+        yield Clue(10.0, "the last frame of the tree is this line")
+    if any(suspicion.rule in _REFUSED[kind] for suspicion in context.suspicions(site)):
+        yield Clue(5.0, "the written tensor is such a leaf or view, by the source")
+    elif any(
+        suspicion.rule in rules for rules in _REFUSED.values() for suspicion in context.suspicions(site)
+    ):
+        yield Clue(2.0)
+    if site.is_off:
+        yield Clue(-5.0)
+
+
+def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The interpreter has followed a save and a write of the same tensor."""
+    pasted = context.pasted
+    if pasted.kind not in ("saved", "second_backward"):
+        return
+    wanted = {CheckRule.SAVED, CheckRule.MODULE, CheckRule.STEP, CheckRule.BACKWARD_SAVED}
+    for suspicion in context.suspicions(site):
+        if pasted.kind == "second_backward":
+            if suspicion.rule is CheckRule.TWICE:
+                yield Clue(2.0, "its graph was freed before, by the source")
+                return
+        elif suspicion.rule in wanted:
+            yield Clue(
+                2.0 + 0.5 * max(suspicion.confidence, 0), "a saved tensor is overwritten, by the source"
+            )
+            if pasted.node and suspicion.rule is not CheckRule.STEP:
+                same = _is_operation(suspicion.operation, pasted.node)
+                if same:
+                    yield Clue(3.0, f"{pasted.node} is what `{suspicion.operation}` makes")
+                elif suspicion.role == "result":
+                    yield Clue(-1.5)
+            needed = suspicion.needed
+            if needed and context.needed and needed.line == context.needed[-1].line:
+                yield Clue(2.0, "the pasted backward needs it, by the source")
+            return
+
+
+def _written(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The interpreter knows whether the target is a tensor."""
+    run = context.tree.runs.get(site.path)
+    if run is None or site.kind in (*UPDATES, "backward", "module"):
+        return
+    value = run.written.get(site.line)
+    if value is None:
+        scope = context.tree.files[site.path].scope(site.line)
+        is_followed = any(scope.line <= line <= scope.end_line for line in run.written)
+        yield Clue(-2.0 if is_followed else -0.5)
+        return
+    is_long = context.pasted.dtype.endswith(("LongTensor", "IntTensor"))
+    if value.integer or re.search(r"(^|_)(idx|index|indices|ids?)$", site.target):
+        yield Clue(4.0 if is_long else -2.0, "an index, as the dtype says")
+    elif is_long:
+        yield Clue(-2.0)
+    yield Clue(1.0 if value.sure else 0.3)
+
+
+def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The number of writes since the save."""
+    bumps = context.pasted.bumps
+    if not bumps or site.kind == "backward":
+        return
+    turns = [loop.turns for loop in site.loops]
+    known = 1
+    for count in turns:
+        known *= count or 1
+    alike = [
+        other for other in context.tree.files[site.path].sites
+        if other.function == site.function and other.target == site.target and other.kind == site.kind
+    ]  # fmt: skip
+    if any(".shape" in loop.over or ".size" in loop.over for loop in site.loops) and bumps < max(
+        context.pasted.shape or (0,)
+    ):
+        yield Clue(-1.5)
+    if bumps == site.bumps * known and all(turns) and turns:
+        yield Clue(2.5, f"{bumps} bumps: as many as its loop has turns")
+    elif bumps > 2 and turns and len(alike) > 1 and bumps % len(alike) == 0:
+        yield Clue(2.5, f"{bumps} bumps: {len(alike)} such writes in loops of {bumps // len(alike)} turns")
+    elif bumps > 2 and turns and re.match(r"\s*\[", _made(site, context)):
+        yield Clue(-1.0)  # each turn writes to another tensor of a list
+    elif bumps > 2 and turns:
+        yield Clue(1.5, f"{bumps} bumps: a {'step' if site.kind == 'step' else 'write'} in a loop")
+    elif bumps == site.bumps:
+        yield Clue(0.7, f"{bumps} bumps: what `{site.how}` counts" if bumps > 1 else "")
+    elif bumps > 1 and bumps == len(alike) * site.bumps:
+        yield Clue(2.5, f"{bumps} bumps: as many such writes as stand here")
+    elif bumps > 2 or (bumps == 1 and site.bumps > 1):
+        yield Clue(-1.0)
+
+
+def _node(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The name of the node that made the tensor: the saver's, or the last writer's."""
+    node = context.pasted.node
+    if not node or context.pasted.kind != "saved" or site.kind in UPDATES:
+        return
+    if _OWN_NODES.get(site.how) == node or (
+        site.kind == "method" and _is_operation(site.how.rstrip("_"), node)
+    ):
+        yield Clue(1.5, f"{node} is what `{site.how}` leaves")
+    if node in _VIEWS and (site.index or site.kind == "item"):
+        yield Clue(1.0, f"{node}: a part is written")
+    made = _made(site, context)
+    if _is_operation(made, node) or _operator(made) == node:
+        yield Clue(2.5, f"{node}: the target comes from `{made.strip()[:40]}`")
+    elif (
+        re.search(r"\b(new_)?(zeros|ones|empty|full|arange|randn?)(_like)?\(", made) and node != "CopySlices"
+    ):
+        yield Clue(-2.5)
+
+
+def _made(site: WriteSite, context: Context) -> str:
+    """Return the text that made the target, the newest before the write; through one attribute of a class."""
+    file = context.tree.files[site.path]
+    scope = file.scope(site.line)
+    name = re.escape(site.target)
+    if not name:
+        return ""
+    pattern = re.compile(
+        rf"(?<![\w.]){name}(?:\s*,[^=]*)?\s*=(?!=)(.*)|{name}\.append\((.*)|F?\.?relu_?\({name}\b"
+    )
+    for line in range(site.line - 1, max(scope.line, site.line - 60), -1):
+        if match := pattern.search(file.lines[line - 1]):
+            text = match[1] or match[2] or match[0]
+            called = re.search(r"self\.(\w+)(\[[^]]*\])?\(", text)
+            if called:
+                text += " " + _defined(called[1], file.lines)
+            return text
+    return ""
+
+
+def _operator(text: str) -> str:
+    """Return the node of an expression's outermost operator: Sub for ``a - b``."""
+    try:
+        parsed = parse_expression(text.strip())
+    except (SyntaxError, ValueError):
+        return ""
+    return _BINARY.get(type(parsed.op), "") if isinstance(parsed, ast.BinOp) else ""
+
+
+def _defined(attribute: str, lines: list[str]) -> str:
+    """Return the last module that an attribute is made of, as far as its first lines say."""
+    for at, line in enumerate(lines):
+        if re.search(rf"self\.{attribute}\s*=", line):
+            text, depth = "", 0
+            for more in lines[at : at + 12]:
+                text += more
+                depth += more.count("(") - more.count(")")
+                if depth <= 0:
+                    break
+            return " ".join(re.findall(r"(?:nn\.)?([A-Z]\w+)\(", text)[-1:])
+    return ""
+
+
+def _near(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """The frames of the save lie near the write."""
+    if not context.saved or site.kind in UPDATES or site.kind == "backward":
+        return
+    scope, line = context.saved[-1]
+    if scope.path != site.path:
+        return
+    if scope.line <= site.line <= scope.end_line:
+        text = context.tree.files[site.path].lines[line - 1]
+        named = re.search(rf"(?<![\w.]){re.escape(site.target)}\b", text) is not None
+        yield Clue(
+            2.0 + 3.0 * named, f"it writes what line {line} of the pasted frames uses" if named else ""
+        )
+    else:
+        yield Clue(1.0)
+
+
+def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """Code that runs outside of training, or without gradients."""
+    bare = site.function.rpartition(".")[2]
+    off = NOT_TRAINED.search(bare) or bare == "__init__" or (bare == "step" and site.kind not in UPDATES)
+    if off and context.pasted.kind == "saved" and site.kind != "module":
+        yield Clue(-3.0)
+    if _SIDE.search(site.path[_root_length(context) :]):
+        yield Clue(-2.0)
+    if site.is_off:
+        yield Clue(-1.5)
+
+
+def _network(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """An activation is written in a module's code, or in that of a Function."""
+    if site.kind in (*UPDATES, "backward"):
+        return
+    owner, _, bare = site.function.rpartition(".")
+    methods = {scope.name for scope in context.tree.files[site.path].scopes}
+    if owner and bare != "__init__" and {f"{owner}.forward", f"{owner}.__call__"} & methods:
+        yield Clue(1.5 + 0.7 * ("self." in _made(site, context)))
+    elif site.kind == "module":
+        yield Clue(0.5)
+    if re.search(r"(^|_)(targets?|labels?|masks?|gts?|ignore)(_|$)", site.target):
+        yield Clue(-1.0)
+
+
+def _module(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """A module in place gets what another operation saved."""
+    if site.kind != "module" or context.pasted.kind != "saved":
+        return
+    lines = context.tree.files[site.path].lines
+    name = re.search(r"self\.(\w+)\s*=", lines[site.line - 1])
+    uses = [line for line in lines if name and f"self.{name[1]}(" in line]
+    node = context.pasted.node
+    for line in uses:
+        inner = line.split(f"self.{name[1]}(", 1)[1] if name else ""
+        called = re.match(r"(?:self\.)?(\w+)\(", inner)
+        if called:
+            made = f"{called[1]} {_defined(called[1], lines)}"
+            is_named = not node or _is_operation(made, node) or "activation" in made
+            yield Clue(3.0 if is_named else 1.0, f"it writes to what `{called[1]}` returned")
+            return
+
+
+def _part(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """Views of several, or of a parameter, by the words around the write."""
+    kind = context.pasted.kind
+    if kind == "multi_view":
+        lines = context.tree.files[site.path].lines
+        target = re.escape(site.target.partition(".")[0])
+        loops = [lines[loop.line - 1] for loop in site.loops]
+        if any(re.search(rf"for .*\b{target}\b.* in ", line) for line in loops):
+            yield Clue(4.0, f"`{site.target.partition('.')[0]}` is one of several views in a loop")
+        elif re.search(r"chunk|split|unbind", _made(site, context)):
+            yield Clue(4.0, "it is one of several views")
+    elif kind in ("leaf", "leaf_view") and re.search(
+        r"\.(weight|bias)\b|\bparam", f"{site.target} {_made(site, context)}"
+    ):
+        yield Clue(3.0, "a parameter is written, by its name")
+
+
+def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """People name the statement in words."""
+    text = context.tree.files[site.path].lines[site.line - 1].strip()
+    if len(text) >= 10 and text in context.words:
+        yield Clue(3.0, "the text quotes this line")
+
+
+def _training(site: WriteSite, context: Context) -> Iterator[Clue]:
+    """Without frames: a step with a backward before and after it in one function."""
+    if site.kind not in UPDATES or context.needed or context.saved or context.pasted.kind != "saved":
+        return
+    file = context.tree.files[site.path]
+    scope = file.scope(site.line)
+    backwards = [line for line, name, _ in scope.calls if name.startswith("backward")]
+    before = any(line < site.line for line in backwards)
+    after = any(line > site.line for line in backwards)
+    if before and after:
+        yield Clue(2.0, "a backward precedes it, and another follows")
+    text = "".join(file.lines[scope.line : scope.end_line])
+    if re.search(r"retain_graph\s*=\s*(?!False)", text):
+        yield Clue(1.0, "the function retains a graph")
+    elif re.search(r"retain_graph\s*=\s*(?!False)", "".join(file.lines)):
+        yield Clue(0.5)
+
+
+CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
+    _kind, _order, _refused, _suspected, _written, _bumps, _node, _near, _unlikely, _said, _training,
+    _network, _module, _part,
+)  # fmt: skip
+"""Each yields points for one place; a new clue is one function here."""
+
+
+def _is_operation(text: str, node: str) -> bool:
+    """Return whether a name or text has an operation by a node's name: ``F.leaky_relu(x)`` has LeakyRelu."""
+    wanted = re.sub(r"_", "", node).lower()
+    return wanted in re.findall(r"[a-z]+", re.sub(r"_", "", text).lower())
+
+
+def _snapped(place: FramePlace) -> FramePlace:
+    """Return a frame, moved to the nearest call of backward if its line has no call any more."""
+    scope, line = place
+    if any(at == line for at, *_ in scope.calls):
+        return place
+    near = [at for at, name, _ in scope.calls if name == "backward" and abs(at - line) <= 12]
+    return FramePlace(scope, min(near, key=lambda at: abs(at - line))) if near else place
+
+
+def _without_frames(text: str) -> str:
+    return re.sub(r'File "[^\n]*\n[^\n]*', "", text)
+
+
+def _root_length(context: Context) -> int:
+    return len(os.path.commonpath(list(context.tree.files))) if context.tree.files else 0

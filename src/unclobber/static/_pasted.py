@@ -1,0 +1,151 @@
+"""The facts in a pasted traceback: torch's sentence, the frames of the failure, and those of the save."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+PastedKind = Literal["saved", "leaf", "leaf_view", "multi_view", "second_backward"]
+"""The kind of refusal."""
+_SENTENCES: tuple[tuple[PastedKind, str], ...] = (
+    ("saved", r"modified by an in-?place operation"),
+    ("leaf_view", r"view of a leaf Variable that requires grad"),
+    ("leaf", r"leaf Variable that requires grad|leaf variable has been moved into the graph interior"),
+    (
+        "multi_view",
+        r"is a view and (is being|its base or another view)|This view (is the output|was created)",
+    ),
+    ("second_backward", r"backward through the graph a second time"),
+)
+_NUMBERS = re.compile(
+    r"\[?(?P<dtype>torch\.[\w.]*Tensor)?\s*\[(?P<shape>[\d,\s]*)\]\]?,?\s*"
+    r"(?:which is output (?P<output>\d+) of (?P<node>\w+),?\s*)?is at version\s+(?P<version>\d+)[;,]?\s*"
+    r"expected version\s+(?P<expected>\d+)",
+)
+_OUTPUT = re.compile(r"output (?P<output>\d+) of (?P<node>\w+)", re.I)
+_DETECTED = re.compile(r"Error detected in (\w+)")
+_FORWARD = re.compile(r"Traceback of forward\s+call")
+_END_OF_FORWARD = re.compile(r"Traceback \(most recent call last\)|Triggered internally|print_stack")
+_LIBRARY = re.compile(r"(site|dist)-packages|[/\\]torch[/\\]|lib[/\\]python[\d.]+[/\\]|^<frozen|importlib")
+_FRAME = re.compile(
+    r'File "(?P<path>[^"\n]+)", line (?P<line>\d+)(?:, in (?P<function>[\w.<>]+))?[^\n]*'
+    r'(?:\n(?![ \t>]*File "|[ \t>]*\(|\w*Error)[ \t>]*(?P<source>[^\n]*))?'
+    r"|^(?P<pytest>[\w./\\-]+\.py):(?P<row>\d+):(?: in (?P<within>\w+)|(?= \w*Error)|$)"
+    r"|^(?P<cell>[~/\w.\\-]+\.py|<ipython-input-[^>\n]*>) in (?P<called>[\w<>]+)\([^\n]*"
+    r"(?:\n(?!-+>)[^\n]*){0,8}\n-+> *(?P<number>\d+) (?P<code>[^\n]*)",
+    re.M,
+)
+
+
+class PastedFrame(NamedTuple):
+    """A frame of a pasted traceback."""
+
+    path: str
+    line: int
+    function: str = ""
+    source: str = ""
+    """The line as it was pasted; empty if it was not."""
+
+    @property
+    def is_library(self) -> bool:
+        """True if it is in an installed package, or in the interpreter."""
+        return _LIBRARY.search(self.path) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Pasted:
+    """The facts of a pasted text; a field is None or empty if the text doesn't say it."""
+
+    kind: PastedKind | None
+    text: str
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    node: str = ""
+    """The node that made the tensor, as torch names it, without ``Backward`` and its number."""
+    version: int | None = None
+    expected: int | None = None
+    frames: tuple[PastedFrame, ...] = ()
+    """The frames of the failure, the outermost first."""
+    saver: str = ""
+    """The node whose backward failed, by anomaly mode, without ``Backward``."""
+    forward: tuple[PastedFrame, ...] = ()
+    """The frames of the save, by anomaly mode, the outermost first."""
+
+    @property
+    def bumps(self) -> int | None:
+        """The number of writes that torch counted since the save."""
+        if self.version is None or self.expected is None:
+            return None
+        return self.version - self.expected
+
+    @property
+    def is_parameter(self) -> bool | None:
+        """True if the tensor is a parameter; None if the facts don't say."""
+        # Its initialisation has written to a parameter, so its version begins at 1.
+        if self.expected is None:
+            return None
+        if self.expected == 0 or self.dtype.endswith(("LongTensor", "IntTensor", "BoolTensor")):
+            return False
+        views = ("T", "AsStrided", "Broadcast", "Transpose", "Permute")
+        return (
+            not self.node
+            or (self.node in views and len(self.shape or (0, 0)) == 2)
+            or self.node == "Broadcast"
+        )
+
+
+def read_pasted(text: str) -> Pasted:
+    """Return the facts of a text that a user pastes into an issue.
+
+    Example:
+        >>> pasted = read_pasted('''  File "train.py", line 7, in step
+        ...     loss.backward()
+        ... RuntimeError: one of the variables needed for gradient computation has been modified by an inplace
+        ... operation: [torch.FloatTensor [4, 3]], which is output 0 of ReluBackward0, is at version 2;
+        ... expected version 0 instead.''')
+        >>> pasted.kind, pasted.shape, pasted.node, pasted.bumps, pasted.frames[0].line
+        ('saved', (4, 3), 'Relu', 2, 7)
+    """
+    text = text.replace("\r\n", "\n")
+    # Terminals and issues wrap the sentence anywhere.
+    flat = re.sub(r"\s+", " ", text)
+    kind = next((kind for kind, words in _SENTENCES if re.search(words, flat, re.I)), None)
+    numbers = _NUMBERS.search(flat)
+    named = numbers or (_OUTPUT.search(flat) if kind == "multi_view" else None)
+    start = _FORWARD.search(text)
+    end = _END_OF_FORWARD.search(text, start.end()) if start else None
+    inner = slice(start.end() if start else 0, (end.start() if end else len(text)) if start else 0)
+    saver = _DETECTED.search(text)
+    shape = numbers["shape"] if numbers else None
+    return Pasted(
+        kind=kind,
+        text=text,
+        dtype=(numbers["dtype"] or "") if numbers else "",
+        shape=None if shape is None else tuple(map(int, re.findall(r"\d+", shape))),
+        node=_operation(named["node"] or "") if named else "",
+        version=int(numbers["version"]) if numbers else None,
+        expected=int(numbers["expected"]) if numbers else None,
+        frames=_frames(text[: inner.start] + "\n" + text[inner.stop :]),
+        saver=_operation(saver[1]) if saver else "",
+        forward=_frames(text[inner]),
+    )
+
+
+def _operation(node: str) -> str:
+    """Return the name of a node without ``Backward`` and its number: ``Addmm`` for ``AddmmBackward0``."""
+    return re.sub(r"(Backward)+\d*$", "", node)
+
+
+def _frames(text: str) -> tuple[PastedFrame, ...]:
+    """Return the frames in a text, as the interpreter, pytest and notebooks print them."""
+    matches = (match.groupdict() for match in _FRAME.finditer(text))
+    return tuple(
+        PastedFrame(
+            (each["path"] or each["pytest"] or each["cell"]).replace("\\", "/"),
+            int(each["line"] or each["row"] or each["number"]),
+            each["function"] or each["within"] or each["called"] or "",
+            (each["source"] or each["code"] or "").strip(),
+        )
+        for each in matches
+    )

@@ -1,0 +1,244 @@
+"""The places of a tree that may have written to a saved tensor, with what surrounds them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from ..syntax import OPERATORS, dotted, last_name, torch_table
+from ._index import is_off
+from ._values import SourceSpan
+
+SiteKind = Literal["step", "load", "broadcast", "backward", "item", "operator", "method", "module"]
+"""``item`` is ``x[i] = v``, ``operator`` ``x += v``, ``module`` a module or function that writes in place,
+``broadcast`` a call of a module whose buffers data parallel training sends to all ranks, or a collective;
+``backward`` frees a graph."""
+_OPTIMIZER = re.compile(r"opt|adam|sgd|solver|scaler|rmsprop", re.I)
+_NO_OPTIMIZER = re.compile(r"sched|lr_|_lr|env|timer|prof|writer|sim", re.I)
+
+
+class Loop(NamedTuple):
+    """A loop around a place."""
+
+    line: int
+    turns: int | None
+    """Number of turns, if the source says it."""
+    last: int
+    over: str
+    """The source of what it goes over; empty for ``while``."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSite:
+    """A statement or call that may write to a tensor in place."""
+
+    path: str
+    line: int
+    end_line: int
+    kind: SiteKind
+    how: str
+    """The operation: ``add_``, ``+=``, ``step``."""
+    target: str
+    """The written expression without its index, or the optimizer's."""
+    function: str
+    loops: tuple[Loop, ...] = ()
+    bumps: int = 1
+    """Number of times that the version counter goes up."""
+    is_off: bool = False
+    """Whether gradients are off there."""
+    index: str = ""
+    """The index of a part that is written."""
+    span: SourceSpan | None = None
+    """The whole statement or call; None for one that is only counted."""
+
+
+@dataclass(slots=True)
+class Scope:
+    """A function, or a file's own statements, with its calls in order."""
+
+    path: str
+    name: str
+    """The qualified name: ``Net.forward``."""
+    line: int
+    end_line: int
+    calls: list[tuple[int, str, str]] = field(default_factory=list)
+    """The line, last name and dotted name of each call."""
+    loops: list[tuple[int, int]] = field(default_factory=list)
+    """The first and last line of each loop."""
+
+    @property
+    def bare(self) -> str:
+        return self.name.rpartition(".")[2]
+
+
+class FileSites(NamedTuple):
+    """The places of one file."""
+
+    sites: list[WriteSite]
+    scopes: list[Scope]
+    lines: list[str]
+    instances: dict[str, str]
+    """By a name or attribute, the class or function whose result it is bound to."""
+
+    def scope(self, line: int) -> Scope:
+        """Return the innermost function around a line; the file's own statements if there is none."""
+        around = [scope for scope in self.scopes if scope.line <= line <= scope.end_line]
+        return max(around, key=lambda scope: scope.line)
+
+
+def sites_of(tree: ast.Module, text: str, path: str) -> FileSites:
+    """Return the places of a file at which a tensor may be written."""
+    lines = text.split("\n")
+    top = Scope(path, "<module>", 0, len(lines) + 1)
+    file = FileSites([], [top], lines, {})
+    for statement in tree.body:
+        _visit(statement, file, top, "", (), off=False)
+    file.sites.extend(_data_parallel_calls(tree, file))
+    return file
+
+
+def _data_parallel_calls(tree: ast.Module, file: FileSites) -> Iterator[WriteSite]:
+    """Yield the later calls of modules in data parallel training: each sends the buffers of rank 0 to all."""
+    wrapped = {
+        dotted(target)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if last_name(node.value.func) in ("DistributedDataParallel", "DDP")
+        for target in node.targets
+    }
+    for scope in file.scopes if wrapped else ():
+        seen = set[str]()
+        for line, _, name in sorted(scope.calls):
+            if name in wrapped and name in seen:
+                yield WriteSite(scope.path, line, line, "broadcast", "forward", name, scope.name)
+            seen.add(name)
+
+
+def _visit(
+    node: ast.AST, file: FileSites, scope: Scope, prefix: str, loops: tuple[Loop, ...], *, off: bool
+) -> None:
+    """Collect the places in a node, with the loops and modes around them."""
+    match node:
+        case ast.ClassDef():
+            prefix = f"{prefix}{node.name}."
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            scope = Scope(scope.path, prefix + node.name, node.lineno, node.end_lineno or node.lineno)
+            file.scopes.append(scope)
+            off, loops, prefix = is_off(node.decorator_list), (), f"{prefix}{node.name}."
+        case ast.For() | ast.While() | ast.AsyncFor():
+            over = "" if isinstance(node, ast.While) else ast.unparse(node.iter)
+            loops = (*loops, Loop(node.lineno, _turns(node), node.end_lineno or node.lineno, over))
+            scope.loops.append((node.lineno, node.end_lineno or node.lineno))
+        case ast.With() | ast.AsyncWith():
+            off = off or is_off([item.context_expr for item in node.items])
+        case ast.Assign(value=ast.Call(func=func), targets=[target]):
+            file.instances[last_name(target)] = last_name(func)
+        case ast.Call():
+            scope.calls.append((node.lineno, last_name(node.func), dotted(node.func)))
+    for kind, how, name, index, bumps in _writes(node):
+        line, column, end, end_column = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+        span = SourceSpan(line, column, end, end_column, line, end, scope.name)
+        file.sites.append(
+            WriteSite(scope.path, line, end, kind, how, name, scope.name, loops, bumps, off, index, span)
+        )
+    for child in ast.iter_child_nodes(node):
+        _visit(child, file, scope, prefix, loops, off=off)
+
+
+def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
+    """Yield the kind, operation, target, index and bumps of each write of a node itself."""
+    match node:
+        case ast.AugAssign(target=target, op=op) if type(op) in OPERATORS and not isinstance(op, ast.MatMult):
+            counts = isinstance(op, (ast.Add, ast.Sub)) or not isinstance(node.value, ast.Constant)
+            if not (isinstance(target, ast.Name) and counts and _is_count(node.value)):
+                index = ast.unparse(target.slice) if isinstance(target, ast.Subscript) else ""
+                # A part is taken, changed, and put back; one taken by a mask is a copy.
+                masked = any(isinstance(part, ast.Compare) for part in ast.walk(target))
+                bumps = 2 if index and not masked else 1
+                yield "operator", f"{OPERATORS[type(op)].symbol}=", _base(target), index, bumps
+        case ast.Assign(targets=targets):
+            for part in [part for given in targets for part in getattr(given, "elts", [given])]:
+                if isinstance(part, ast.Subscript) and not _is_text(part.slice):
+                    yield "item", "[...] =", _base(part), ast.unparse(part.slice), 1
+        case ast.Call(func=ast.Attribute(attr="step") as func) if _is_optimizer(func, node):
+            yield "step", "step", dotted(func.value) or ast.unparse(func.value), "", 1
+        case ast.Call(func=ast.Attribute(attr="backward") as func):
+            yield "backward", "backward", dotted(func.value) or ast.unparse(func.value), "", 0
+        case ast.Call(func=ast.Attribute(attr="broadcast" | "all_reduce" as name), args=[first, *_]):
+            yield "broadcast", name, _base(first), "", 1
+        case ast.Call(func=ast.Attribute(attr="load_state_dict" as name) as func):
+            yield "load", name, dotted(func.value), "", 1
+        case ast.Call(func=ast.Attribute(attr=name) as func) if name in torch_table().writes_self:
+            held = dotted(func.value)
+            if not held.endswith((".data", "init", ".grad")) and name != "requires_grad_":
+                yield "method", name, _base(func.value), "", 1
+        case ast.Call(func=func, keywords=keywords):
+            for keyword in keywords:
+                if keyword.arg == "inplace" and getattr(keyword.value, "value", None) is True:
+                    yield "module", last_name(func), ast.unparse(node.args[0]) if node.args else "", "", 1
+
+
+def _is_optimizer(func: ast.Attribute, call: ast.Call) -> bool:
+    """Return whether ``x.step(…)`` may update parameters, by the words in its names."""
+    name = ast.unparse(func.value)
+    words = " ".join([name, *map(ast.unparse, call.args)])
+    return not _NO_OPTIMIZER.search(name) and (not call.args or _OPTIMIZER.search(words) is not None)
+
+
+def _base(target: ast.expr) -> str:
+    """Return the expression whose memory is written: ``x`` for ``x[0].view(-1)``."""
+    while isinstance(target, (ast.Subscript, ast.Call)):
+        target = target.value if isinstance(target, ast.Subscript) else target.func
+        if isinstance(target, ast.Attribute) and target.attr in (
+            "view",
+            "t",
+            "transpose",
+            "narrow",
+            "squeeze",
+        ):
+            target = target.value
+    return dotted(target) or ast.unparse(target)
+
+
+def _is_count(node: ast.expr) -> bool:
+    """Return whether a value is a number or text, or a call that surely returns one."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, (int, str)) and not isinstance(value, bool)
+        case ast.List() | ast.Tuple() | ast.JoinedStr() | ast.ListComp():
+            return True
+        case ast.Call(func=func):
+            return last_name(func) in (
+                "item",
+                "len",
+                "size",
+                "float",
+                "int",
+                "time",
+                "numpy",
+                "detach",
+                "sum_",
+                "range",
+            )
+        case ast.BinOp(left=left, right=right):
+            return _is_count(left) or (_is_count(right) and isinstance(left, ast.Constant))
+        case ast.Subscript(value=value):
+            return last_name(value) in ("shape", "size")
+    return False
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _turns(loop: ast.For | ast.While | ast.AsyncFor) -> int | None:
+    """Return the number of turns of a loop over a literal or ``range`` of constants."""
+    match getattr(loop, "iter", None):
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            return len(elements)
+        case ast.Call(func=ast.Name(id="range"), args=args) if all(isinstance(a, ast.Constant) for a in args):
+            return len(range(*(a.value for a in args)))  # type: ignore[attr-defined]
+    return None

@@ -1,0 +1,155 @@
+"""A tree of sources, as a pasted traceback needs it: places, functions, and frames found in them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from ..syntax import NotParsedError, parse, parts_of
+from ._engine import FileRun
+from ._pasted import PastedFrame
+from ._program import followed
+from ._sites import FileSites, Scope, WriteSite, sites_of
+from .files import deep
+
+_REACHED = 3
+"""Calls within one another through which a place is looked for."""
+
+
+class FramePlace(NamedTuple):
+    """A frame found in the tree."""
+
+    scope: Scope
+    line: int
+
+
+class SourceTree:
+    """The places of all files, and the interpretation of each.
+
+    Args:
+        paths: Absolute paths of Python files.
+    """
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        """Read and parse the files that mention torch or call backward."""
+        self.files: dict[str, FileSites] = {}
+        self.lines = 0
+        self._texts: dict[str, str] = {}
+        for path in paths:
+            try:
+                text = "\n".join(part.python for part in parts_of(path))
+                self.lines += text.count("\n")
+                with deep():
+                    tree = parse(text)
+                    self.files[path] = sites_of(tree, text, path)
+            except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
+                continue
+            self._texts[path] = text
+
+    @cached_property
+    def sites(self) -> list[WriteSite]:
+        """The places of all files, and calls of modules of which the interpreter knows that they write."""
+        sites = [site for file in self.files.values() for site in file.sites]
+        known = {(site.path, site.line) for site in sites}
+        for path, run in self.runs.items():
+            for suspicion in run.suspicions.values():
+                span = suspicion.write
+                if span is not None and not span.inner and (path, span.line) not in known:
+                    how, name = suspicion.how, suspicion.name
+                    line, end = span.line, span.end_line
+                    sites.append(WriteSite(path, line, end, "module", how, name, span.function, span=span))
+        return sites
+
+    @cached_property
+    def runs(self) -> dict[str, FileRun]:
+        """The interpretation of each file with a write, by path; without those that can't be followed."""
+        runs = {}
+        for path, file in self.files.items():
+            if file.sites:
+                try:
+                    with deep():
+                        runs[path] = followed(self._texts[path], path, has_failed=True)
+                except RecursionError:
+                    continue
+        return runs
+
+    @cached_property
+    def _callers(self) -> dict[str, list[tuple[Scope, int]]]:
+        """The functions that call a bare name, each with the line."""
+        callers = defaultdict(list)
+        for file in self.files.values():
+            for scope in file.scopes:
+                for line, name, _ in scope.calls:
+                    callers[name].append((scope, line))
+                    # A module is called by its name, and runs its class's `forward`.
+                    callers[f"{file.instances.get(name)}.forward"].append((scope, line))
+        return callers
+
+    def lines_in(self, site: WriteSite, scope: Scope) -> list[int]:
+        """Return the lines of a function at which a place is reached: its own, or calls that lead to it."""
+        file = self.files[site.path]
+        own = file.scope(site.line)
+        if own is scope:
+            return [site.line]
+        reached, wanted = set[int](), {own.name if own.bare == "forward" else own.bare}
+        seen = set(wanted)
+        for _ in range(_REACHED):
+            called_by = [pair for name in wanted for pair in self._callers.get(name, ())]
+            reached |= {line for caller, line in called_by if caller is scope}
+            callers = [caller for caller, _ in called_by]
+            wanted = {each.name if each.bare == "forward" else each.bare for each in callers} - seen
+            seen |= wanted
+        return sorted(reached)
+
+    def located(self, frames: Sequence[PastedFrame]) -> list[FramePlace]:
+        """Return the frames that lie in the tree, the outermost first."""
+        places = []
+        for frame in frames:
+            candidates = self._files_of(frame)
+            places_here = [place for file in candidates if (place := _located(file, frame)) is not None]
+            if len(places_here) == 1 or (
+                places_here and len({place.scope.name for place in places_here}) == 1
+            ):
+                places.append(places_here[0])
+        return places
+
+    def _files_of(self, frame: PastedFrame) -> list[FileSites]:
+        """Return the files whose paths end most like a frame's."""
+        if frame.is_library:
+            return []
+        ends = {path: _common_end(path, frame.path) for path in self.files}
+        most = max(ends.values(), default=0)
+        return [self.files[path] for path, end in ends.items() if end == most > 0]
+
+
+def _common_end(path: str, other: str) -> int:
+    """Return the number of last parts that two paths share."""
+    pairs = zip(reversed(path.split(os.sep)), reversed(re.split(r"[/\\]", other)), strict=False)
+    count = 0
+    for mine, theirs in pairs:
+        if mine != theirs:
+            break
+        count += 1
+    return count
+
+
+def _located(file: FileSites, frame: PastedFrame) -> FramePlace | None:
+    """Return where a frame is now: at its line, or near it where the pasted text stands."""
+    function = frame.function.rpartition(".")[2]
+    named = [scope for scope in file.scopes if not function or scope.bare in (function, frame.function)]
+    if not named:
+        return None
+    line = frame.line
+    if frame.source:
+        same = [at for at, text in enumerate(file.lines, 1) if text.strip() == frame.source.strip()]
+        line = min(same, key=lambda at: abs(at - frame.line), default=line)
+    inside = [scope for scope in named if scope.line <= line <= scope.end_line]
+    if inside:
+        return FramePlace(max(inside, key=lambda scope: scope.line), line)
+    if len(named) > 1:
+        return None
+    return FramePlace(named[0], min(max(line, named[0].line), named[0].end_line))

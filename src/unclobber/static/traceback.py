@@ -1,0 +1,90 @@
+"""Candidates for a pasted traceback, from its text and the sources, without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from ..model import Finding
+from ..syntax import SourcePart
+from ._pasted import PastedKind, read_pasted
+from ._ranking import TracebackCandidate, ranked
+from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
+from ._tree import SourceTree
+from .findings import finding_of
+
+_RULES: dict[PastedKind, CheckRule] = {
+    "saved": CheckRule.SAVED,
+    "leaf": CheckRule.LEAF,
+    "leaf_view": CheckRule.LEAF_VIEW,
+    "multi_view": CheckRule.SEVERAL,
+    "second_backward": CheckRule.TWICE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TracebackCause:
+    """A write that may have caused a failure, with its places: path and line."""
+
+    writes: tuple[tuple[str, int], ...]
+    """The first is the likeliest; the facts don't distinguish the others from it."""
+    saved: tuple[str, int] | None
+    needed: tuple[str, int] | None
+    why: tuple[str, ...]
+    """The facts that speak for it, the strongest first; no full stops."""
+    is_confident: bool
+    finding: Finding
+    """The finding that a check would report there, for the fixers."""
+
+
+@dataclass(frozen=True, slots=True)
+class TracebackAnswer:
+    """The causes that a pasted traceback may have."""
+
+    kind: PastedKind | None
+    """None if the text has none of torch's sentences."""
+    causes: tuple[TracebackCause, ...]
+    unknown: tuple[str, ...]
+    """Sentences about what stays unknown; no full stops."""
+    lines: int
+    """Lines of the sources."""
+
+
+def causes_of(text: str, paths: Iterable[str]) -> TracebackAnswer:
+    """Return at most three causes of a pasted failure, the likeliest first.
+
+    Args:
+        text: The text that a user pastes into an issue.
+        paths: Absolute paths of the Python files of the program.
+    """
+    tree = SourceTree(paths)
+    pasted = read_pasted(text)
+    candidates, unknown = ranked(pasted, tree)
+    causes = tuple(_cause(candidate, pasted.kind or "saved", tree) for candidate in candidates)
+    return TracebackAnswer(pasted.kind, causes, tuple(unknown), tree.lines)
+
+
+def _cause(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> TracebackCause:
+    """Return a candidate as the cause that users see."""
+    return TracebackCause(
+        tuple((site.path, site.line) for site in candidate.writes),
+        candidate.saved,
+        candidate.needed,
+        tuple(candidate.why),
+        candidate.is_confident,
+        _finding(candidate, kind, tree),
+    )
+
+
+def _finding(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> Finding:
+    """Return the finding of the interpreter's suspicion, or one of what is known of the write."""
+    site = candidate.writes[0]
+    text = "\n".join(tree.files[site.path].lines)
+    suspicion = candidate.suspicion
+    if suspicion is None:
+        rule = CheckRule.STEP if site.kind == "step" else _RULES[kind]
+        suspicion = Suspicion(rule, MEDIUM, site.span, how=site.how, name=site.target)
+        if rule is CheckRule.TWICE:
+            suspicion = replace(suspicion, write=None, needed=site.span)
+    confidence = HIGH if candidate.is_confident else MEDIUM
+    return finding_of(replace(suspicion, confidence=confidence), [SourcePart(site.path, text, text)], text)

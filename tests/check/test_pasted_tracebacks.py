@@ -1,0 +1,231 @@
+"""``unclobber explain --traceback``: what it reads from a pasted text, what it blames, what it admits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from textwrap import dedent
+
+import pytest
+
+from unclobber.cli import main
+from unclobber.static._pasted import read_pasted
+
+SENTENCE = (
+    "RuntimeError: one of the variables needed for gradient computation has been modified by an inplace "
+    "operation"
+)
+STEPS = """\
+import torch
+from torch import nn
+
+
+def train(net, other, data):
+    opt_a = torch.optim.Adam(net.parameters())
+    opt_b = torch.optim.Adam(other.parameters())
+    for x in data:
+        y = net(x)
+        loss_a = other(y).mean()
+        loss_b = (y - x).pow(2).mean() + other(y).sum()
+        loss_a.backward(retain_graph=True)
+        opt_b.step()
+        loss_b.backward()
+        opt_a.step()
+"""
+RESIDUAL = """\
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 3, 1)
+        self.relu = nn.ReLU()
+        self.tanh = nn.Tanh()
+
+    def forward(self, x):
+        gate = self.tanh(x)
+        gate *= 2
+        out = self.relu(self.conv(gate))
+        out += x
+        return out
+
+
+class Levels(nn.Module):
+    def forward(self, x, parts):
+        total = self.first(x)
+        for i in range(1, 4):
+            total += parts[i]
+        return total
+"""
+
+
+def pasted(kind="FloatTensor", shape="[8, 3]", node="", version=2, expected=1, frames=""):
+    """A text as torch prints it."""
+    of = f", which is output 0 of {node}," if node else ""
+    versions = f" is at version {version}; expected version {expected} instead."
+    return f"{frames}{SENTENCE}: [torch.{kind} {shape}]{of}{versions}"
+
+
+@pytest.fixture
+def answer(tmp_path, monkeypatch, capsys):
+    """``answer(text, name=source, …)``: the JSON for a pasted text and these files."""
+    monkeypatch.chdir(tmp_path)
+
+    def asked(text, **sources):
+        for name, source in sources.items():
+            (tmp_path / f"{name}.py").write_text(source)
+        (tmp_path / "pasted.txt").write_text(text)
+        code = main(["explain", "--traceback", "pasted.txt", "--format", "json", "."])
+        document = json.loads(capsys.readouterr().out)
+        assert code == (not document["candidates"])
+        return document
+
+    return asked
+
+
+def test_the_facts_of_a_message_are_read():
+    """The sentence may be wrapped anywhere."""
+    text = pasted("cuda.HalfTensor", "[4, 96, 256]", "ReluBackward0", 20, 0).replace(" ", "\n  ")
+    facts = read_pasted(text)
+    assert (facts.kind, facts.shape, facts.node) == ("saved", (4, 96, 256), "Relu")
+    assert (facts.dtype, facts.bumps, facts.is_parameter) == ("torch.cuda.HalfTensor", 20, False)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "kind"),
+    [
+        (SENTENCE, "saved"),
+        ("a view of a leaf Variable that requires grad is being used in an in-place operation.", "leaf_view"),
+        ("a leaf Variable that requires grad is being used in an in-place operation.", "leaf"),
+        ("Output 0 of UnbindBackward0 is a view and is being modified inplace.", "multi_view"),
+        ("Trying to backward through the graph a second time", "second_backward"),
+        ("CUDA out of memory", None),
+    ],
+)
+def test_each_of_torchs_sentences_is_known(sentence, kind):
+    """A text without one has no kind."""
+    assert read_pasted(sentence).kind == kind
+
+
+def test_frames_of_the_save_and_of_the_failure_are_kept_apart():
+    """Anomaly mode prints those of the save first."""
+    facts = read_pasted(
+        dedent("""\
+        [W python_anomaly_mode.cpp:104] Warning: Error detected in AddmmBackward. Traceback of forward
+        call that caused the error:
+          File "train.py", line 5, in main
+            y = net(x)
+          File "/usr/lib/python3.8/site-packages/torch/nn/modules/module.py", line 1, in _call_impl
+         (function _print_stack)
+        Traceback (most recent call last):
+          File "train.py", line 9, in main
+            loss.backward()
+        """)
+    )
+    assert [(frame.line, frame.source) for frame in facts.forward] == [(5, "y = net(x)"), (1, "")]
+    assert [(frame.line, frame.function, frame.source) for frame in facts.frames] == [
+        (9, "main", "loss.backward()")
+    ]
+    assert (facts.saver, facts.forward[1].is_library) == ("Addmm", True)
+
+
+def test_frames_of_notebooks_and_pytest_are_read():
+    """Both print other lines than the interpreter."""
+    facts = read_pasted(
+        "/home/u/model.py in train(loader)\n     18     loss = f(y)\n---> 19     loss.backward()\n     20\n"
+        "tests/test_net.py:7: in test_it\n    step()\n"
+    )
+    assert [(frame.path, frame.line, frame.function) for frame in facts.frames] == [
+        ("/home/u/model.py", 19, "train"), ("tests/test_net.py", 7, "test_it"),
+    ]  # fmt: skip
+
+
+def test_a_step_between_two_backwards_is_blamed(answer):
+    """A parameter's version says that a step has changed it, and the frame which backward failed."""
+    frames = '  File "/home/u/train.py", line 14, in train\n    loss_b.backward()\n'
+    document = answer(pasted(node="TBackward", frames=frames), train=STEPS)
+    (first, *_) = document["candidates"]
+    assert first["writes"][0]["line"] == 13
+    assert first["confident"]
+    assert (first["rank"], first["needed"]["line"]) == (1, 14)
+    assert any("parameter" in reason for reason in first["why"])
+
+
+def test_lines_that_have_moved_are_found_by_their_text(answer):
+    """People paste lines of their own copy."""
+    frames = '  File "/home/u/train.py", line 20, in train\n    loss_b.backward()\n'
+    document = answer(pasted(node="TBackward", frames=frames), train=STEPS)
+    assert document["candidates"][0]["needed"]["line"] == 14
+
+
+def test_the_node_names_the_save(answer):
+    """Of two writes over results that were saved, the node decides."""
+    for node, line in (("ReluBackward0", 15), ("TanhBackward0", 13)):
+        document = answer(pasted(node=node, version=1, expected=0), model=RESIDUAL)
+        assert document["candidates"][0]["writes"][0]["line"] == line
+
+
+def test_the_number_of_bumps_names_a_loop(answer):
+    """Three bumps are a loop of three turns."""
+    (first, *_) = answer(pasted(node="SomeBackward0", version=3, expected=0), model=RESIDUAL)["candidates"]
+    assert first["writes"][0]["line"] == 23
+    assert "3 bumps: as many as its loop has turns" in first["why"]
+
+
+def test_a_refused_write_is_the_last_frame(answer):
+    """Torch refuses leaves and views at the write itself."""
+    source = "def mean(image):\n    for t in image.unbind(0):\n        t.sub_(1)\n"
+    refusal = "RuntimeError: Output 0 of UnbindBackward0 is a view and is being modified inplace."
+    text = f'  File "t.py", line 3, in mean\n    t.sub_(1)\n{refusal}'
+    (first, *_) = answer(text, t=source)["candidates"]
+    assert (first["writes"][0]["line"], first["confident"]) == (3, True)
+
+
+def test_a_second_backward_names_the_one_that_freed(answer):
+    """In a loop it is the same line, a turn before."""
+    source = "def f(s, net, data):\n    for x in data:\n        s = net(x, s)\n        s.sum().backward()\n"
+    text = '  File "t.py", line 4, in f\nRuntimeError: Trying to backward through the graph a second time'
+    (first, *_) = answer(text, t=source)["candidates"]
+    assert first["writes"][0]["line"] == 4
+
+
+def test_what_cannot_be_told_is_said(answer):
+    """Frames of another tree, a sentence without numbers, a text without a sentence."""
+    document = answer(f'  File "/x/elsewhere.py", line 3, in run\n{SENTENCE}', train=STEPS)
+    said = " | ".join(document["unknown"])
+    assert "elsewhere.py, line 3" in said
+    assert "no versions" in said
+    assert "set_detect_anomaly" in said
+    assert not any(candidate["confident"] for candidate in document["candidates"])
+    document = answer("RuntimeError: CUDA out of memory", train=STEPS)
+    assert document["candidates"] == []
+    assert "none of torch's sentences" in document["unknown"][0]
+
+
+def test_the_text_reads_standard_input_without_torch(tmp_path):
+    """It is three candidates at most, with the reasons and the edit of a confident one."""
+    (tmp_path / "train.py").write_text(STEPS)
+    frames = '  File "train.py", line 14, in train\n    loss_b.backward()\n'
+    program = (
+        "import sys; from unclobber.cli import main\n"
+        "code = main(['explain', '--traceback', '-', 'train.py'])\n"
+        "assert 'torch' not in sys.modules\nsys.exit(code)"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], input=pasted(node="TBackward", frames=frames), cwd=tmp_path,
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("1. confident: train.py:13  opt_b.step()\n")
+    assert "   edit    call step() after the backward of every loss" in run.stdout
+
+
+def test_wrong_use_is_told(tmp_path, capsys):
+    """A file that isn't there, and a format of reports."""
+    assert main(["explain", "--traceback", str(tmp_path / "none.txt"), str(tmp_path)]) == 2
+    assert "no such file" in capsys.readouterr().err
+    (tmp_path / "t.txt").write_text(SENTENCE)
+    assert main(["explain", "--traceback", str(tmp_path / "t.txt"), "--format", "html", str(tmp_path)]) == 2
+    assert "It is text or json" in capsys.readouterr().err
