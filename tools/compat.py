@@ -280,7 +280,7 @@ def given(torch: str, folder: Path) -> Environment:
         "missing, ours and ours.origin]))"
     )
     needed = (
-        "pytest", "xdist", "pytest_timeout", "hypothesis", "jsonschema", "click", "rich", "libcst",
+        "pytest", "xdist", "pytest_timeout", "hypothesis", "jsonschema", "click", "rich",
         "pre_commit",
     )  # fmt: skip
     if not python.exists():

@@ -19,7 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = {
-    "torch": "torch", "rich": "rich", "click": "click", "libcst": "libcst", "jinja2": "jinja2",
+    "torch": "torch", "rich": "rich", "click": "click", "jinja2": "jinja2",
     "yaml": "PyYAML", "platformdirs": "platformdirs", "pytest": "pytest", "hypothesis": "hypothesis",
 }  # fmt: skip
 """Modules, and what they are called on an index."""

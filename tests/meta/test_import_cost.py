@@ -8,7 +8,7 @@ import sys
 import pytest
 
 TRAINERS = {"lightning", "pytorch_lightning", "transformers", "accelerate"}
-HEAVY = {*TRAINERS, "torch", "numpy", "rich", "click", "libcst", "jinja2", "yaml", "executing", "asttokens"}
+HEAVY = {*TRAINERS, "torch", "numpy", "rich", "click", "jinja2", "yaml", "executing", "asttokens"}
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -45,7 +45,6 @@ STATE = {
     },
     "a cache": {
         "source.sites._known", "source.owners._settled",
-        "repair._syntax._field_names",
     },
     "what was warned of, as in Python's own registries": {
         "session._warning._first_texts", "session._warning._registries",

@@ -19,8 +19,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-from repair.scripts import scripts
-
+from grammar.training import scripts
 from programs.running import PROGRAMS
 from unclobber.repair import _plan, _search
 from unclobber.repair.fixers import FIXERS

@@ -14,7 +14,7 @@ from ..settings import SettingsError, pyproject, shown_path
 from ._terminal import COMMAND
 from ._torch import require_torch
 
-_PACKAGES = ("click", "rich", "libcst", "jinja2", "PyYAML", "platformdirs")
+_PACKAGES = ("click", "rich", "jinja2", "PyYAML", "platformdirs")
 _BESIDES = ("numpy", "pytest", "ipython", "lightning", "transformers", "accelerate")
 _VARIABLES = ("UNCLOBBER_", "PYTORCH_", "TORCH_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS")
 

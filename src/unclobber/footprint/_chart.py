@@ -50,7 +50,7 @@ class Chart:
         return [(sort, label) for sort, label in _LAYERS if any(getattr(m, sort) for m in self._moments)]
 
     def path(self, sort: str) -> str:
-        """Return the outline of a layer, which lies on the layers below it."""
+        """Return the outline of a layer, drawn above the layers below it."""
         below = [name for name, _ in _LAYERS]
         below = below[: below.index(sort)]
         floor = [sum(getattr(moment, name) for name in below) for moment in self._moments]

@@ -18,7 +18,7 @@ from ._analysis import analyse
 from ._facts import short
 from ._recorder import EnoughError, MemoryRecorder
 from ._shown import StepMemory
-from ._trace import FailedOperation, Trace
+from ._trace import FailedOperation
 from .savings import advise
 from .savings._attempts import Attempts
 
@@ -101,14 +101,11 @@ def record_step(
         A function that returns the report, to be called afterwards.
     """
     recorder = MemoryRecorder(stop=False, names=True)
+    trace = recorder.trace
     recorder.learn(model)
     recorder.look_at(state)
     with recorder:
-        yield lambda: _predicted(recorder.trace)
-
-
-def _predicted(trace: Trace) -> StepMemory:
-    return advise.predicted(trace, analyse(trace, command=(), fake=False, step=1))
+        yield lambda: advise.predicted(trace, analyse(trace, command=(), fake=False, step=1))
 
 
 def record_program(

@@ -6,10 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ._trace import Trace
 
 LASTING = ("parameter", "buffer", "input")
 
@@ -69,38 +65,3 @@ class BytesOverTime:
             else:
                 merged.append((storage, since, until, size))
         return max(self.step) - self.highest(self.step, merged, sign=-1)
-
-
-def timeline(trace: Trace) -> BytesOverTime:
-    """Add up the recorded step, tick by tick.
-
-    A storage lives from the operation that made it to the one during which it was freed; memory that
-    a kernel takes and gives back inside one operation isn't seen.
-    """
-    first, last = trace.start, trace.tick
-    steps: dict[str, list[int]] = {
-        sort: [0] * (last - first + 2) for sort in ("kept", "other", "gradients", "temporaries", "lasting")
-    }
-
-    def add(sort: str, since: int, until: int, size: int) -> None:
-        since, until = max(since, first), min(until, last)
-        if since <= until:
-            steps[sort][since - first] += size
-            steps[sort][until - first + 1] -= size
-
-    for storage in trace.storages:
-        until = trace.end(storage)
-        if storage.kind in LASTING:
-            add("lasting", storage.born, until, storage.bytes)
-        elif storage.kind == "gradient":
-            add("gradients", storage.born, until, storage.bytes)
-        elif storage.kind == "temporary":
-            add("temporaries", storage.born, until, storage.bytes)
-        else:
-            add("other", storage.born, until, storage.bytes)
-            for since, end in trace.kept_spans.get(storage.number, ()):
-                # Moved from "other" to "kept" and not added, because each byte counts once.
-                add("other", since, min(end, until), -storage.bytes)
-                add("kept", since, min(end, until), storage.bytes)
-    # One element more than ticks, for spans that end at the last tick.
-    return BytesOverTime(first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()})

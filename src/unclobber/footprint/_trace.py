@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any, Protocol, TypeVar
 
 from ..source import Stack
 from . import _places
 from ._facts import Kind
 from ._names import HeldName, ModuleName
-from ._timeline import BytesOverTime, timeline
+from ._timeline import LASTING, BytesOverTime
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -240,8 +241,41 @@ class Trace:
 
     @cached_property
     def bytes(self) -> BytesOverTime:
-        """The live bytes of every kind at every tick."""
-        return timeline(self)
+        """The live bytes of the recorded step, tick by tick.
+
+        A storage lives from the operation that made it to the one during which it was freed; memory that
+        a kernel takes and gives back inside one operation isn't seen.
+        """
+        first, last = self.start, self.tick
+        steps: dict[str, list[int]] = {
+            sort: [0] * (last - first + 2)
+            for sort in ("kept", "other", "gradients", "temporaries", "lasting")
+        }
+
+        def add(sort: str, since: int, until: int, size: int) -> None:
+            since, until = max(since, first), min(until, last)
+            if since <= until:
+                steps[sort][since - first] += size
+                steps[sort][until - first + 1] -= size
+
+        for storage in self.storages:
+            until = self.end(storage)
+            if storage.kind in LASTING:
+                add("lasting", storage.born, until, storage.bytes)
+            elif storage.kind == "gradient":
+                add("gradients", storage.born, until, storage.bytes)
+            elif storage.kind == "temporary":
+                add("temporaries", storage.born, until, storage.bytes)
+            else:
+                add("other", storage.born, until, storage.bytes)
+                for since, end in self.kept_spans.get(storage.number, ()):
+                    # Moved from "other" to "kept" and not added, because each byte counts once.
+                    add("other", since, min(end, until), -storage.bytes)
+                    add("kept", since, min(end, until), storage.bytes)
+        # One element more than ticks, for spans that end at the last tick.
+        return BytesOverTime(
+            first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()}
+        )
 
     @cached_property
     def saves_of(self) -> dict[int, list[PackedSave]]:

@@ -27,8 +27,9 @@ class Help(Enum):
     COPY = "write into a new tensor instead of this memory, or clone it before it is saved"
     COPY_GRADIENT = "save a copy: use `{name}.clone()` where it is read"
     STEP_LATER = (
-        "call `{step}` after the backward that still needs these weights, or run the forward again after "
-        "the step (its gradients are then those of the new weights)"
+        "call `{step}` after the backward that still needs these weights (it then uses what that backward "
+        "adds to their gradients, too), or run the forward again after the step (its gradients are then "
+        "those of the new weights)"
     )
     # No order of step and backward helps here, only a detached state
     # (test_a_state_that_is_carried_over in tests/unit/explain/test_carried_state.py).

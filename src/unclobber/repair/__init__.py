@@ -2,7 +2,7 @@
 
 ``_plan`` collects candidates from the ``fixers``. ``_trial`` runs the program with each in a process of its
 own and compares its gradients with those of the original under ``guard``; ``_search`` joins the two.
-``import unclobber`` imports nothing here, and importing this room loads no LibCST: its names do, when used.
+``import unclobber`` imports nothing here, and importing this room loads no fixer: its names do, when used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def with_candidates(report: Report, script: str | None = None, *, every: bool = 
         every: Whether each finding may get one, however many there are and however long their files.
     """
     if all(finding.repaired for finding in report.findings):
-        return report  # before LibCST is loaded
+        return report  # before the fixers are loaded
     from .candidates import with_candidates
 
     return with_candidates(report, script, every=every)

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import libcst as cst
-
 from ..model import Finding, Site
 from ._candidate import Candidate
 from ._diff import changes
@@ -80,9 +78,9 @@ def hidden(
             if name in bound:
                 continue
             # Any code may read an attribute or an item.
-            if not name.isidentifier() or read_later(source, statement, cst.Name(name)):
+            if not name.isidentifier() or read_later(source, statement, ast.Name(name, ast.Load())):
                 return Hidden(f"`{name}` is left without the write")
-            if source.above(statement, cst.FunctionDef) is None:
+            if source.function(statement) is None:
                 never_read_again.add(name)
     if not measured and candidate.shared_name:
         return Hidden(f"whoever else holds the tensor `{candidate.shared_name}` no longer sees this write")
@@ -92,8 +90,7 @@ def hidden(
 def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str]]:
     """Return whether the new text changes the statement, or binds one of ``names`` just before it, and the
     names bound there."""
-    place = source.positions[statement]
-    first, last = place.start.line - 1, place.end.line
+    first, last = statement.lineno - 1, statement.end_lineno
     old_lines = [line.strip() for line in source.text.splitlines()]
     full = new.splitlines()
     new_lines = [line.strip() for line in full]

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from ..syntax import is_in_place, torch_table
+from ..syntax import is_in_place, last_name, parse_expression, torch_table
+from ._syntax import is_constant, parse, root_name
+from ._text import decode
 
 PLACE = "__unclobber_place__"
 PASSED = "__unclobber_passed__"
@@ -41,34 +43,20 @@ def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement
         name: The file name of the code.
         writes: Statements of this file; those that aren't found are skipped.
     """
-    tree = ast.parse(source, name)
-    text = source if isinstance(source, str) else ast.unparse(tree)
-    lines = text.splitlines() if isinstance(source, str) else source.decode("utf-8", "replace").splitlines()
+    encoded = decode(source) if isinstance(source, bytes) else None
+    text = source if isinstance(source, str) else encoded.text if encoded is not None else ""
+    parsed = parse(text)
+    if parsed is None:
+        return compile(source, name, "exec", dont_inherit=True)
+    statements = [node for node in parsed.nodes if isinstance(node, ast.stmt)]
     for write in writes:
-        statement = _statement(tree, write.line, _bytes_before(lines, write))
-        if statement is not None:
-            _look(tree, statement, (write.path, write.line, write.column))
-    ast.fix_missing_locations(tree)
-    code: CodeType = compile(tree, name, "exec", dont_inherit=True)
+        at = parsed.at(write.line, write.column)
+        covering = [node for node in statements if parsed.start(node) <= at < parsed.end(node)]
+        if covering:
+            _look(parsed.tree, covering[-1], (write.path, write.line, write.column))
+    ast.fix_missing_locations(parsed.tree)
+    code: CodeType = compile(parsed.tree, name, "exec", dont_inherit=True)
     return code
-
-
-def _bytes_before(lines: list[str], write: WriteStatement) -> int:
-    line = lines[write.line - 1] if write.line <= len(lines) else ""
-    # `ast` counts columns in bytes of UTF-8, a site in characters.
-    return len(line[: write.column - 1].encode())
-
-
-def _statement(tree: ast.Module, line: int, column: int) -> ast.stmt | None:
-    """Return the innermost statement that covers a position; column in bytes."""
-    inner: ast.stmt | None = None
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.stmt) or node.end_lineno is None or node.end_col_offset is None:
-            continue
-        start, end = (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
-        if start <= (line, column) < end and (inner is None or start >= (inner.lineno, inner.col_offset)):
-            inner = node
-    return inner
 
 
 def _look(tree: ast.Module, statement: ast.stmt, key: tuple[str, int, int]) -> None:
@@ -95,20 +83,18 @@ def _written(statement: ast.stmt) -> Iterator[ast.expr]:
         yield statement.target
     if isinstance(statement, ast.Assign):
         yield from (
-            target for target in statement.targets if isinstance(target, (ast.Subscript, ast.Attribute))
+            target for target in statement.targets if isinstance(target, ast.Subscript | ast.Attribute)
         )
     for node in _own_nodes(statement):
         if not isinstance(node, ast.Call):
             continue
-        if any(_is_true(keyword, "inplace") for keyword in node.keywords) and node.args:
+        if any(k.arg == "inplace" and is_constant(k.value, True) for k in node.keywords) and node.args:
             yield node.args[0]
         yield from (keyword.value for keyword in node.keywords if keyword.arg == "out")
-        if isinstance(node.func, ast.Attribute) and _is_inplace(node.func.attr):
+        if _is_inplace(last_name(node.func)):
             # `torch.relu_(x)` writes its argument, `x.relu_()` its receiver
-            yield from ([node.args[0]] if node.args and _is_path(node.func.value) else [])
-            yield node.func.value
-        elif isinstance(node.func, ast.Name) and _is_inplace(node.func.id) and node.args:
-            yield node.args[0]
+            yield from node.args[:1] if root_name(node.func) is not None else ()
+            yield from [node.func.value] if isinstance(node.func, ast.Attribute) else ()
 
 
 def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
@@ -124,18 +110,8 @@ def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
         )
 
 
-def _is_true(keyword: ast.keyword, name: str) -> bool:
-    return keyword.arg == name and isinstance(keyword.value, ast.Constant) and keyword.value.value is True
-
-
 def _is_inplace(name: str) -> bool:
     return is_in_place(name) and not name.startswith("_")
-
-
-def _is_path(node: ast.expr) -> bool:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)
 
 
 def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
@@ -173,14 +149,8 @@ def _call(function: str, key: tuple[str, int, int], value: ast.expr, *, named: b
     constants: list[ast.expr] = [ast.Constant(part) for part in key]
     if named:
         constants.append(ast.Constant(ast.unparse(value)))
-        value = _loaded(value)
+        value = parse_expression(ast.unparse(value))  # a copy for reading, not for assignment
     return ast.Call(ast.Name(function, ast.Load()), [*constants, value], [])
-
-
-def _loaded(value: ast.expr) -> ast.expr:
-    """Return a copy of an expression for reading, not for assignment."""
-    new: ast.expr = ast.parse(ast.unparse(value), mode="eval").body
-    return new
 
 
 class _Changed(ast.NodeTransformer):

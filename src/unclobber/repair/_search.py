@@ -9,7 +9,6 @@ disk, never a half-edited one.
 from __future__ import annotations
 
 import heapq
-import itertools
 import re
 import time
 import traceback
@@ -21,10 +20,9 @@ from typing import Any
 from ..model import Finding, Site
 from . import _hiding, _plan
 from ._candidate import CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, interpretation_of
-from ._job import Against, CommandLine, Ended, HeldBy, Ran
+from ._job import CommandLine, Ended, HeldBy, Ran
 from ._probes import WriteStatement
 from ._trial import Trial
-from .fixers._sites import sites
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from .project import Project
 from .proof import Runner
@@ -66,6 +64,11 @@ class _SearchState:
         return any(step.late and step.interpretation == NOT_RECORDED for step in self.steps)
 
     @property
+    def comparable(self) -> bool:
+        """Whether there is a program that it can be compared with."""
+        return bool(self.interpretations) and None not in self.interpretations
+
+    @property
     def texts(self) -> dict[str, str]:
         return dict(self.project.overlay)
 
@@ -86,6 +89,10 @@ class Search:
     progress: Callable[[str], None] = lambda _: None
     """Called with the title of each candidate before it runs."""
     _tried: int = 0
+    _queue: list[tuple[tuple[bool, bool, int], int, int, _SearchState]] = field(default_factory=list)
+    """States to be tried, by their order, their number of edits and the turn in which they were found."""
+    _seen: set[frozenset[tuple[str, str]]] = field(default_factory=set)
+    """The texts of all states, because the same edits in another order are the same state."""
     _held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
     """The holders of the tensors that the first finding's statements write, in the program as it is."""
     _proposed_first: list[Candidate] = field(default_factory=list)
@@ -132,7 +139,7 @@ class Search:
             return Proved(finding, tuple(proved), offered, self._tried)
         return Unproved(
             finding,
-            stopped or self._reason(finding, unproved, project),
+            stopped or self._reason(unproved),
             offered + tuple(unproved[:2]),
             self._tried,
         )
@@ -147,12 +154,9 @@ class Search:
         proved: list[tuple[Repair, _SearchState]] = []
         unproved: list[Repair] = []
         stopped = ""
-        order = itertools.count()
-        queue: list[tuple[tuple[bool, bool, int], int, int, _SearchState]] = []
-        seen: set[frozenset[tuple[str, str]]] = set()
-        self._push(queue, order, seen, start, finding, self._proposed_first)
-        while queue:
-            _, _, _, state = heapq.heappop(queue)
+        self._push(start, finding, self._proposed_first)
+        while self._queue:
+            _, _, _, state = heapq.heappop(self._queue)
             enough = self.first_only or len(proved) >= MOST_PROVED
             # States come best first, so no later one beats those that are proved.
             if proved and (enough or state.order > proved[0][1].order):
@@ -171,7 +175,7 @@ class Search:
             if ran.finding is not None and not self._is_beyond(ran):
                 if self._helps(state, ran):
                     state = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
-                    self._push(queue, order, seen, state, ran.finding)
+                    self._push(state, ran.finding)
                 continue
             repair = self._proved(state, ran)
             if repair is not None and repair.proof is not None:
@@ -181,15 +185,7 @@ class Search:
         confirmed = self._confirmed(proved)
         return confirmed, unproved, "" if confirmed else stopped
 
-    def _push(
-        self,
-        queue: Any,
-        order: Any,
-        seen: Any,
-        state: _SearchState,
-        finding: Finding,
-        proposed: list[Candidate] | None = None,
-    ) -> None:
+    def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> None:
         """Add a state's follow-ups to the queue, one for each new candidate of its finding."""
         if len(state.steps) >= DEEPEST:
             return
@@ -200,11 +196,10 @@ class Search:
         held = self._held_in(state, finding) if candidates else {}
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)
-            # By the texts, because the same edits in another order are the same state.
             key = frozenset(project.overlay.items())
-            if key in seen:
+            if key in self._seen:
                 continue
-            seen.add(key)
+            self._seen.add(key)
             hidden = _hiding.hidden(candidate, finding, state.project, held)
             new = _SearchState(
                 project,
@@ -215,8 +210,8 @@ class Search:
                 (*state.blind_holders, *filter(None, [hidden.note])),
                 state.never_read_again | hidden.never_read_again,
             )
-            # The counter decides between equal states, which Python can't compare.
-            heapq.heappush(queue, (new.order, len(new.steps), next(order), new))
+            # The number of texts decides between equal states, which Python can't compare.
+            heapq.heappush(self._queue, (new.order, len(new.steps), len(self._seen), new))
 
     def _held_in(self, state: _SearchState, finding: Finding) -> Mapping[WriteStatement, HeldBy]:
         """Return the holders of the tensors that a finding's statements write, in the program with a state's
@@ -241,7 +236,7 @@ class Search:
         """Return the state as a repair: without proof if none can be made; None if the state is wrong."""
         if ran.ended in (Ended.TIMEOUT, Ended.DIED):
             return None
-        if None in state.interpretations or not state.interpretations:
+        if not state.comparable:
             return None if ran.ended is Ended.ERROR else _repair(state, None)
         reference = self._trial.reference(state.interpretations)
         if ran.ended is Ended.ERROR and ran.error != reference.ran.error:
@@ -302,17 +297,17 @@ class Search:
 
     def _watch(self, state: _SearchState, *, to_end: bool | None = None) -> Ran:
         """Run a state under ``watch``, compared with the reference if it has one."""
-        if None in state.interpretations or not state.interpretations:
+        if not state.comparable:
             return self._trial.watched(state.texts)
         reference = self._trial.reference(state.interpretations)
-        against = Against(
-            reference.file,
+        return self._trial.changed(
+            state.texts,
+            reference,
+            to_end=self._goes_to_end() if to_end is None else to_end,
             never_read_again=state.never_read_again,
             detaches=bool(state.interpretations & {CUT, VIEW_DETACHED}),
             joins=any(step.joins for step in state.steps),
         )
-        to_end = self._goes_to_end() if to_end is None else to_end
-        return self._trial.changed(state.texts, reference, against, to_end=to_end)
 
     def _goes_to_end(self) -> bool:
         """Return whether each candidate runs to its end at once."""
@@ -337,7 +332,7 @@ class Search:
         self._held = reference.ran.held
         return self._trial.why_not_steady(reference, started)
 
-    def _reason(self, finding: Finding, unproved: list[Repair], project: Project) -> str:
+    def _reason(self, unproved: list[Repair]) -> str:
         """Return the reason why nothing was proved, as a clause."""
         if self._rejected:
             only = "" if len(self._rejected) == 1 else f" (and {len(self._rejected) - 1} more like it)"
@@ -345,9 +340,7 @@ class Search:
         if unproved:
             return "a cure runs clean, but there is nothing to compare its gradients with"
         if not self._tried:
-            places = sites(*finding.writes, finding.saved, finding.needed)
-            closed = project.not_edited(site.path for site in places)
-            return closed or "no cure knows what to do at these places"
+            return "no cure knows what to do at these places"
         reference = next(iter(self._trial.references.values()), None)
         if reference is not None and reference.ran.backwards < self._trial.until:
             return f"the program as it is could not be run for comparison ({reference.ran.problem})"

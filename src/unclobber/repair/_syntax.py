@@ -1,195 +1,401 @@
-"""A text as a syntax tree that can be edited without touching anything else.
+"""A text with its syntax tree, whose nodes can be edited without touching anything else.
 
-LibCST keeps every blank and comment, so only a replaced node changes. Positions are 1-based lines and 0-based
-columns in characters, as in LibCST; ``Site`` columns are 1-based.
+An edit replaces the characters of nodes, so every blank and comment round them stays. Positions are offsets
+into the text, in characters; the lines and columns of a ``Site`` are 1-based.
 """
 
 from __future__ import annotations
 
 import ast
-import dataclasses
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence, Set
+import keyword
+import re
+import tokenize
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
-
-import libcst as cst
-from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
+from typing import Any, NamedTuple, TypeGuard
 
 from ..model import Site
-from ..syntax import imported_by
+from ..syntax import ATOMS, imported_by, last_name
+from ..syntax import parse as parse_module
+from ._text import Splice, spliced
 
-N = TypeVar("N", bound=cst.CSTNode)
-New = Any
-"""A node, a ``FlattenSentinel`` or ``RemoveFromParent()``."""
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+For = ast.For | ast.AsyncFor
+Loop = ast.For | ast.AsyncFor | ast.While
+With = ast.With | ast.AsyncWith
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+_COMPOUND = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.If, ast.For, ast.AsyncFor, ast.While,
+    ast.With, ast.AsyncWith, ast.Try, ast.TryStar, ast.Match,
+)  # fmt: skip
+_WITHOUT_PLACE = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+"""Nodes of which the parser has one for a whole text, so that they have no parent of their own."""
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_IDLE = re.compile(r"[ \t\f]*(#|\r|\n)")
+"""A line without code."""
 
 
-@dataclasses.dataclass(frozen=True)
+class Line(NamedTuple):
+    """The simple statements of one line, or one compound statement."""
+
+    statements: list[ast.stmt]
+    above: int
+    """Offset at which the blank lines and comments above it begin."""
+    start: int
+    """Offset of its first line's first character."""
+    end: int
+    """Offset behind its line end."""
+    indent: str
+    in_header: bool
+    """Whether it stands behind the colon of a compound statement."""
+
+
+@dataclass(frozen=True)
 class Source:
     """A version of a text, with its tree."""
 
     text: str
-    module: cst.Module
-    positions: Mapping[cst.CSTNode, CodeRange]
-    parents: Mapping[cst.CSTNode, cst.CSTNode]
-    smalls: tuple[cst.BaseSmallStatement, ...] = ()
+    tree: ast.Module
+    parents: Mapping[ast.AST, ast.AST]
 
     # --- find -----------------------------------------------------------------------------------
 
-    def statement(self, line: int, column: int | None = None) -> cst.BaseSmallStatement | None:
+    @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All nodes of the tree, in source order."""
+        return tuple(walk(self.tree))
+
+    @cached_property
+    def smalls(self) -> tuple[ast.stmt, ...]:
+        """The simple statements."""
+        return tuple(filter(is_small, self.nodes))
+
+    def statement(self, line: int, column: int | None = None) -> ast.stmt | None:
         """Return the simple statement at a line (and 1-based column); None if there isn't exactly one."""
-        covering = [node for node in self.smalls if _covers(self.positions[node], line, column)]
+        covering = [small for small in self.smalls if small.lineno <= line <= _end_line(small)]
+        if column is not None:
+            at = self.at(line, column)
+            covering = [small for small in covering if self.start(small) <= at < self.end(small)]
         return covering[0] if len(covering) == 1 else None
 
-    def statement_of(self, site: Site) -> cst.BaseSmallStatement | None:
+    def statement_of(self, site: Site) -> ast.stmt | None:
         """Return the simple statement that contains a site, or None."""
         return self.statement(site.line, site.column) or self.statement(site.line)
 
-    def in_header(self, line: int) -> cst.BaseExpression | None:
+    def in_header(self, line: int) -> ast.expr | None:
         """Return the expression in the header of an ``if``, ``while`` or ``for`` on a line; None if there is
         none."""
-        for node, place in self.positions.items():
-            if isinstance(node, (cst.If, cst.While, cst.For)) and place.start.line <= line:
-                value = node.iter if isinstance(node, cst.For) else node.test
-                if line <= self.positions[value].end.line:
+        for node in self.nodes:
+            if isinstance(node, ast.If | Loop) and node.lineno <= line:
+                value = node.iter if isinstance(node, For) else node.test
+                if line <= _end_line(value):
                     return value
         return None
 
-    def expressions(self, site: Site) -> list[cst.BaseExpression]:
+    def expressions(self, site: Site) -> list[ast.expr]:
         """Return all expressions inside a site's span, outermost first."""
-        start, end = (site.line, site.column - 1), (site.end_line, site.end_column - 1)
-        ordered: list[tuple[tuple[int, int], tuple[int, int], int, cst.BaseExpression]] = []
-        for node, place in self.positions.items():
-            if isinstance(node, cst.BaseExpression):
-                begin, stop = (place.start.line, place.start.column), (place.end.line, place.end.column)
-                if start <= begin and stop <= end:
-                    ordered.append((begin, (-stop[0], -stop[1]), len(ordered), node))
-        return [node for *_, node in sorted(ordered, key=lambda item: item[:3])]
+        first, last = self.at(site.line, site.column), self.at(site.end_line, site.end_column)
+        inside = [
+            node
+            for node in self.nodes
+            if isinstance(node, ast.expr)
+            and site.line <= node.lineno
+            and _end_line(node) <= site.end_line
+            and first <= self.start(node)
+            and self.end(node) <= last
+        ]
+        return sorted(inside, key=lambda node: (self.start(node), -self.end(node)))
 
-    def code(self, node: cst.CSTNode) -> str:
-        """Return the text of a node."""
-        return self.module.code_for_node(node)
+    def above(self, node: ast.AST, *kinds: type[ast.AST]) -> Any:
+        """Return the nearest node of some kinds around ``node``, or None."""
+        return next((above for above in self.all_above(node) if isinstance(above, kinds)), None)
 
-    def above(self, node: cst.CSTNode, kind: type[N]) -> N | None:
-        """Return the nearest node of a kind around ``node``, or None."""
-        at: cst.CSTNode | None = self.parents.get(node)
-        while at is not None and not isinstance(at, kind):
-            at = self.parents.get(at)
-        return at
+    def function(self, node: ast.AST) -> Function | None:
+        """Return the nearest ``def`` around ``node``, or None."""
+        function: Function | None = self.above(node, ast.FunctionDef, ast.AsyncFunctionDef)
+        return function
 
-    def loop_round(self, node: cst.CSTNode) -> cst.For | cst.While | None:
+    def loop_round(self, node: ast.AST) -> Loop | None:
         """Return the nearest ``for`` around ``node``, else the nearest ``while``, or None."""
-        return self.above(node, cst.For) or self.above(node, cst.While)
+        loop: Loop | None = self.above(node, ast.For, ast.AsyncFor) or self.above(node, ast.While)
+        return loop
 
-    def start(self, node: cst.CSTNode) -> tuple[int, int]:
-        """Return the line, 1-based, and the column, 0-based, of a node's first character."""
-        start = self.positions[node].start
-        return start.line, start.column
-
-    def all_above(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    def all_above(self, node: ast.AST) -> Iterator[ast.AST]:
         """Yield the nodes around ``node``, nearest first."""
         at = self.parents.get(node)
         while at is not None:
             yield at
             at = self.parents.get(at)
 
-    # --- edit -----------------------------------------------------------------------------------
+    def block(self, statement: ast.AST) -> list[ast.stmt]:
+        """Return the block that a statement is in."""
+        above = self.parents[statement]
+        blocks = (getattr(above, name, []) for name in ("body", "orelse", "finalbody"))
+        return next(block for block in blocks if statement in block)
 
-    def replaced(self, changes: Mapping[cst.CSTNode, New]) -> str:
-        """Return the text with the nodes in `changes` replaced.
+    def line(self, statement: ast.stmt) -> Line:
+        """Return the line of a statement."""
+        block = self.block(statement)
+        first = last = block.index(statement)
+        while first and _end_line(block[first - 1]) == block[first].lineno:
+            first -= 1
+        while last + 1 < len(block) and block[last + 1].lineno == _end_line(block[last]):
+            last += 1
+        decorators = getattr(block[first], "decorator_list", [])
+        number = min(node.lineno for node in (block[first], *decorators))
+        start = self._starts[number - 1]
+        lead = self.text[start : self.start(block[first])]
+        indent = self.text[start : start + len(lead) - len(lead.lstrip())]
+        top = number
+        lowest = _end_line(block[first - 1]) if first else getattr(self.parents[statement], "lineno", 0)
+        while top - 1 > lowest and self._is_idle(top - 1, indent):
+            top -= 1
+        end = self.line_end(block[last])
+        in_header = bool(lead.strip()) and not decorators
+        return Line(block[first : last + 1], self._starts[top - 1], start, end, indent, in_header)
 
-        Only the nodes above a change and the text of its top-level statement are made again, because a visit
-        of the tree makes every node again: that took 12 s for the candidates of one file of 300 lines.
-        """
-        news = {id(node): new for node, new in changes.items()}
-        above = {id(node) for changed in changes for node in (changed, *self.all_above(changed))}
-        module: cst.Module = _rebuilt(self.module, news, above)
-        # A statement's own code ends in a newline, which the module's then lacks.
-        if not module.has_trailing_newline:
-            return module.code
-        parts = (*module.header, *module.body, *module.footer)
-        return "".join(self._codes.get(id(part)) or self.code(part) for part in parts) or module.code
+    def small(self, node: ast.AST) -> ast.AST | None:
+        """Return the simple statement that a node is in, or None."""
+        return next((above for above in self.all_above(node) if is_small(above)), None)
+
+    def own_line(self, small: ast.AST) -> Line | None:
+        """Return the line with this statement alone; None if it shares its line."""
+        line = self.line(small) if is_small(small) else None
+        return line if line is not None and len(line.statements) == 1 and not line.in_header else None
+
+    def _is_idle(self, number: int, indent: str) -> bool:
+        """Return whether a line has no code; a comment further in belongs to the block before."""
+        line = self._lines[number - 1]
+        return _IDLE.match(line) is not None and not line.startswith((f"{indent} ", f"{indent}\t"))
+
+    # --- places ---------------------------------------------------------------------------------
 
     @cached_property
-    def _codes(self) -> dict[int, str]:
-        """The texts of the module's top-level statements by the `id` of the node."""
-        return {id(statement): self.code(statement) for statement in self.module.body}
+    def _lines(self) -> list[str]:
+        """The lines as Python counts them; `str.splitlines` knows more separators."""
+        return _LINE.findall(self.text)
 
-    def with_statement(self, old: cst.CSTNode, code: cst.BaseSmallStatement) -> str:
-        """Return the text with one simple statement replaced by another."""
-        return self.replaced({old: code.with_changes(semicolon=getattr(old, "semicolon", None))})
+    @cached_property
+    def _starts(self) -> list[int]:
+        """The offset of each line, and that of the text's end."""
+        starts = [0]
+        for line in self._lines:
+            starts.append(starts[-1] + len(line))
+        return starts
 
-    def own_line(self, small: cst.CSTNode) -> cst.SimpleStatementLine | None:
-        """Return the line with this statement alone; None if it shares its line."""
-        line = self.parents[small]
-        if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1:
-            return line
-        return None
+    @cached_property
+    def _is_ascii(self) -> bool:
+        return self.text.isascii()
+
+    def _offset(self, line: int, column: int) -> int:
+        """Return the offset of a line and a column in bytes, as ``ast`` counts them."""
+        if not self._is_ascii:
+            text = self._lines[line - 1].encode("utf-8", "surrogatepass")
+            column = len(text[:column].decode("utf-8", "surrogatepass"))
+        return self._starts[line - 1] + column
+
+    def at(self, line: int, column: int) -> int:
+        """Return the offset of a line and a column as a ``Site`` counts them; the text's end beyond it."""
+        return self._starts[min(line, len(self._starts)) - 1] + column - 1
+
+    def start(self, node: ast.AST) -> int:
+        """Return the offset of a node's first character."""
+        at: Any = node
+        return self._offset(at.lineno, at.col_offset)
+
+    def end(self, node: ast.AST) -> int:
+        """Return the offset behind a node's last character."""
+        at: Any = node
+        return self._offset(at.end_lineno, at.end_col_offset)
+
+    def line_end(self, node: ast.stmt | ast.expr) -> int:
+        """Return the offset behind the end of a node's last line."""
+        return self._starts[_end_line(node)]
+
+    def span(self, node: ast.AST) -> tuple[int, int]:
+        """Return the offsets of a node's start and end, with the parentheses round it alone."""
+        span = self.start(node), self.end(node)
+        while isinstance(node, ast.expr) and span in self._parentheses:
+            span = self._parentheses[span]
+        return span
+
+    @cached_property
+    def _parentheses(self) -> dict[tuple[int, int], tuple[int, int]]:
+        """The span of each pair of parentheses that only groups, by the span of what it holds."""
+        pairs: dict[tuple[int, int], tuple[int, int]] = {}
+        opened: list[tuple[int, bool, int]] = []
+        calls, last, fresh = False, 0, False
+        for token in tokenize.generate_tokens(iter(self._lines).__next__):
+            if token.type in (tokenize.COMMENT, tokenize.NL):
+                continue
+            start, end = (self._starts[line - 1] + column for line, column in (token.start, token.end))
+            if fresh:
+                opened[-1] = (*opened[-1][:2], start)
+            fresh = token.string in ("(", "[", "{") and token.type == tokenize.OP
+            if fresh:
+                opened.append((start, token.string == "(" and not calls, start))
+            elif token.string in (")", "]", "}") and token.type == tokenize.OP:
+                begin, groups, first = opened.pop()
+                if groups:
+                    pairs[first, last] = begin, end
+            name = token.type == tokenize.NAME and not keyword.iskeyword(token.string)
+            calls = name or token.string in (")", "]", "}") or token.type == tokenize.STRING
+            last = end
+        return pairs
+
+    # --- edit -----------------------------------------------------------------------------------
+
+    def change(self, node: ast.AST, code: str) -> Splice:
+        """Return the change that puts code in the place of a node."""
+        return Splice(*self.span(node), code)
+
+    def renamed(self, node: ast.AST, name: str) -> Splice:
+        """Return the change of a name, or of an attribute's last name."""
+        end = self.end(node)
+        return Splice(end - len(last_name(node)), end, name)
+
+    def edited(self, *changes: Splice) -> str:
+        """Return the text with some changes."""
+        return spliced(self.text, changes)
+
+    def replaced(self, changes: Mapping[ast.AST, str]) -> str:
+        """Return the text with code in the place of some nodes."""
+        return self.edited(*(self.change(node, code) for node, code in changes.items()))
+
+    def code(self, node: ast.AST, *changes: Splice) -> str:
+        """Return the text of a node, with the parentheses round it, and with changes inside of it."""
+        start, end = self.span(node)
+        inside = (Splice(first - start, last - start, code) for first, last, code in changes)
+        return spliced(self.text[start:end], inside)
+
+    def in_brackets(self, node: ast.expr) -> str:
+        """Return the text of a node, in brackets if a following dot needs them."""
+        code = self.code(node)
+        enclosed = self.span(node)[0] < self.start(node)
+        return code if isinstance(node, ATOMS) or enclosed else f"({code})"
 
     def inserted(
-        self, small: cst.CSTNode, before: Sequence[str] = (), after: Sequence[str] = ()
+        self, small: ast.AST, before: tuple[str, ...] = (), after: tuple[str, ...] = ()
     ) -> str | None:
-        """Return the text with lines inserted directly before or after a statement.
+        """Return the text with statements inserted directly before or after a simple one.
 
-        If the statement shares its line, they go on that line. None if they don't fit there, or if it is part
-        of a header.
+        If that shares its line, they go on that line. None if they don't fit there, or if it is part of a
+        header.
         """
-        if not isinstance(small, cst.BaseSmallStatement):
+        if not is_small(small):
             return None
         line = self.own_line(small)
         if line is not None:
-            return self.replaced({line: self.surrounded(line, before, after)})
-        new = [self.parsed(code) for code in (*before, *after)]
-        if not all(isinstance(added, cst.SimpleStatementLine) for added in new):
+            return self.edited(
+                Splice(line.start, line.start, self.lines_of(before, line.indent)),
+                self.behind(line, self.lines_of(after, line.indent)),
+            )
+        if any("\n" in code for code in (*before, *after)):
             return None
-        smalls = [inner for added in new for inner in added.body]
-        # The last statement of a line has no semicolon, which it needs before further ones (test_clones.py,
-        # test_a_line_that_is_shared).
-        alone = small.with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
-        own = small if not after else alone
-        return self.replaced(
-            {small: cst.FlattenSentinel([*smalls[: len(before)], own, *smalls[len(before) :]])}
+        start, end = self.start(small), self.end(small)
+        return self.edited(
+            Splice(start, start, "".join(f"{code}; " for code in before)),
+            Splice(end, end, "".join(f"; {code}" for code in after)),
         )
 
-    def put_round(self, small: cst.CSTNode, make: Callable[[Any], Any]) -> Iterator[str]:
-        """Yield texts with a statement inside a block of its own.
+    def lines_of(self, statements: tuple[str, ...], indent: str) -> str:
+        """Return statements as lines with an indentation."""
+        lines = (line for code in statements for line in code.split("\n"))
+        return "".join(f"{indent}{line}{self.newline}" for line in lines)
+
+    def behind(self, line: Line, lines: str) -> Splice:
+        """Return the change that inserts whole lines after a line."""
+        if lines and not self.text[: line.end].endswith(("\n", "\r")):  # the text's last line
+            lines = self.newline + lines.removesuffix(self.newline)
+        return Splice(line.end, line.end, lines)
+
+    def removed(self, line: Line) -> Splice:
+        """Return the change that removes a line with the comments above it."""
+        return Splice(line.above, line.end, "")
+
+    def first_in(self, function: Function, code: str) -> Splice | None:
+        """Return the change that puts a statement first in a function, after the docstring; None if its body
+        is on its header's line."""
+        first = self.line(function.body[0])
+        if first.in_header:
+            return None
+        lines = self.lines_of((code,), first.indent)
+        documented = ast.get_docstring(function, clean=False) is not None
+        return self.behind(first, lines) if documented else Splice(first.above, first.above, lines)
+
+    def put_under(self, small: ast.AST, header: str) -> Iterator[str]:
+        """Yield texts with a simple statement in a block of its own.
 
         If it shares its line, first with the whole line inside, then with the line taken apart.
 
         Args:
-            make: Makes the block from the line that goes into it.
+            header: The header of the block.
         """
-        above = self.parents[small]
-        if isinstance(above, cst.SimpleStatementLine):
-            yield self.replaced({above: _framed(above, make(above.with_changes(leading_lines=())))})
+        if not is_small(small):
+            return
+        line, newline = self.line(small), self.newline
+        opened = f"{line.indent}{header}{newline}"
+        inner = line.indent + self.unit
         # A body on its header's line has no line to put a block on (test_structural_fixers.py,
         # test_a_body_on_its_headers_line_under_no_grad).
-        elif isinstance(above, cst.SimpleStatementSuite):
-            line = cst.SimpleStatementLine(above.body, trailing_whitespace=above.trailing_whitespace)
-            yield self.replaced({above: cst.IndentedBlock([make(line)])})
-        if isinstance(above, cst.SimpleStatementLine) and len(above.body) > 1:
-            at = next(n for n, statement in enumerate(above.body) if statement is small)
-            yield self.replaced({above: _apart(above, at, make)})
+        if line.in_header:
+            start = self.start(line.statements[0])
+            colon = len(self.text[:start].rstrip())
+            lead = f"{newline}{self.unit}{opened}{inner}{self.unit}"
+            yield self.edited(Splice(colon, start, lead))
+            return
+        yield self.edited(Splice(line.start, line.end, opened + self.moved(line.start, line.end, inner)))
+        if len(line.statements) > 1:
+            start, end = self.start(small), self.end(small)
+            after = self.text[end : line.end].lstrip("; \t") if small is not line.statements[-1] else ""
+            left = self.text[line.start : start].rstrip("; \t")
+            block = f"{opened}{inner}{self.text[start:end]}"
+            block += f"{newline}{line.indent}{after}" if after else self.text[end : line.end]
+            yield self.edited(Splice(line.start, line.end, (left and f"{left}{newline}") + block))
 
-    def surrounded(
-        self, line: cst.SimpleStatementLine, before: Sequence[str] = (), after: Sequence[str] = ()
-    ) -> New:
-        """Return the replacement of a line by itself and further lines; comments above stay above
-        them all."""
-        new = [self.parsed(code) for code in before]
-        if new:
-            new[0] = new[0].with_changes(leading_lines=line.leading_lines)
-            line = line.with_changes(leading_lines=())
-        return cst.FlattenSentinel([*new, line, *(self.parsed(code) for code in after)])
+    def moved(self, start: int, end: int, indent: str) -> str:
+        """Return the whole lines between two offsets with another indentation; the inside of strings
+        stays."""
+        first, last = self._starts.index(start), self._starts.index(end)
+        numbers = range(first, last)
+        codes = [self._lines[n] for n in numbers if self._lines[n].strip()]
+        first_code = next((line for line in codes if _IDLE.match(line) is None), "".join(codes[:1]))
+        old = first_code[: len(first_code) - len(first_code.lstrip())]
+        return "".join(
+            indent + self._lines[n].removeprefix(old)
+            if self._lines[n].strip() and n + 1 not in self._lines_in_strings
+            else self._lines[n]
+            for n in numbers
+        )
 
-    def parsed(self, code: str) -> Any:
-        """Return a statement from text, in the style of this module."""
-        return cst.parse_statement(code, config=self.module.config_for_parsing)
+    @cached_property
+    def _lines_in_strings(self) -> frozenset[int]:
+        """The numbers of the lines that begin inside of a string."""
+        strings = (node for node in self.nodes if isinstance(node, ast.Constant | ast.JoinedStr))
+        return frozenset(n for node in strings for n in range(node.lineno + 1, _end_line(node) + 1))
+
+    @cached_property
+    def newline(self) -> str:
+        """The line end of the text's first line."""
+        return next((end for end in ("\r\n", "\n", "\r") if self._lines[0].endswith(end)), "\n")
+
+    @cached_property
+    def unit(self) -> str:
+        """The indentation of a block, as that of the text's first one."""
+        for node in self.nodes:
+            if isinstance(node, ast.If | Loop | Function | With):
+                inner, outer = self.line(node.body[0]), self.line(node)
+                if not inner.in_header and inner.indent.startswith(outer.indent):
+                    return inner.indent[len(outer.indent) :] or "    "
+        return "    "
+
+    # --- imports --------------------------------------------------------------------------------
 
     @cached_property
     def _imports(self) -> dict[str, str]:
         """The names that imports anywhere in the text bind, with their full names."""
-        nodes = ast.walk(ast.parse(self.text))
-        imports = (node for node in nodes if isinstance(node, (ast.Import, ast.ImportFrom)))
+        imports = (node for node in self.nodes if isinstance(node, ast.Import | ast.ImportFrom))
         return {name: full for node in imports for name, full in imported_by(node).items()}
 
     @cached_property
@@ -209,119 +415,15 @@ class Source:
 
 
 def parse(text: str) -> Source | None:
-    """Return the tree of a text; None if LibCST can't parse it or would not reproduce it exactly."""
+    """Return the tree of a text; None if it is no Python."""
     try:
-        module = cst.parse_module(text)
-        if module.code != text:
-            return None
-        # No copy, because fixers compare nodes by identity.
-        wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-        positions = wrapper.resolve(PositionProvider)
-        parents = {child: node for node in walk(module) for child in _children(node)}
-    except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError, UnicodeError, ValueError):
+        tree = parse_module(text)
+    except (SyntaxError, ValueError):
         return None
-    smalls = tuple(node for node in positions if isinstance(node, cst.BaseSmallStatement))
-    return Source(text, module, positions, parents, smalls)
+    return Source(text, tree, {child: node for node in walk(tree) for child in _children(node)})
 
 
-def why_not_parsed(text: str) -> str:
-    """Return why ``parse`` returns None for a text that Python can run, as a clause."""
-    lines = text.split("\n")
-    number = next((n for n, line in enumerate(lines, 1) if line.lstrip(" \t").startswith("\f")), None)
-    if number is not None:
-        return f"LibCST, which would rewrite it, would not give back the form feed of line {number}"
-    return "LibCST, which would rewrite it, does not give it back as it is"
-
-
-def expression(code: str) -> cst.BaseExpression:
-    """Return an expression from text."""
-    return cst.parse_expression(code)
-
-
-def assignment(target: cst.BaseExpression, value: cst.BaseExpression) -> cst.Assign:
-    """Return the statement ``target = value``."""
-    return cst.Assign([cst.AssignTarget(target.deep_clone())], value)  # type: ignore[arg-type]
-
-
-def in_brackets(node: cst.BaseExpression) -> cst.BaseExpression:
-    """Return ``node``, in brackets if a following dot needs them."""
-    if node.lpar or isinstance(node, (cst.Name, cst.Attribute, cst.Subscript, cst.Call)):
-        return node
-    return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-
-
-def is_place(node: cst.CSTNode) -> bool:
-    """Return whether ``node`` is a name or a dotted path of names, which can be assigned, and read without
-    effect."""
-    while isinstance(node, cst.Attribute):
-        # These give a view, or a tensor other than their owner's, so the path is no place to bind a result
-        # to.
-        if node.attr.value in ("data", "grad", "T", "mT", "H", "mH", "real", "imag"):
-            return False
-        node = node.value
-    return isinstance(node, cst.Name)
-
-
-def root_place(node: cst.BaseExpression) -> cst.BaseExpression | None:
-    """Return the name or path that holds the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``.
-    None if there is none."""
-    while not is_place(node):
-        if isinstance(node, (cst.Subscript, cst.Attribute)):
-            node = node.value
-        elif isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute):
-            node = node.func.value
-        else:
-            return None
-    return node
-
-
-def root_name(node: cst.CSTNode) -> str | None:
-    """Return the first name of a dotted path, or None."""
-    while isinstance(node, cst.Attribute):
-        node = node.value
-    return node.value if isinstance(node, cst.Name) else None
-
-
-def called_name(func: cst.BaseExpression) -> str:
-    """Return the last name of a called path, ``relu`` of ``torch.relu``; empty for any other expression."""
-    if isinstance(func, cst.Attribute):
-        return func.attr.value
-    return func.value if isinstance(func, cst.Name) else ""
-
-
-def calls(node: cst.CSTNode, names: Container[str]) -> Iterator[cst.Call]:
-    """Yield the calls of methods or functions of some names anywhere in ``node``."""
-    return (inner for inner in walk(node) if isinstance(inner, cst.Call) and called_name(inner.func) in names)
-
-
-def single_target(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return the target of an assignment that has one, else None."""
-    return node.targets[0].target if isinstance(node, cst.Assign) and len(node.targets) == 1 else None
-
-
-def flat(node: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
-    """Yield the elements of a tuple or list that is written out, and of those in it; else the node itself."""
-    if isinstance(node, (cst.Tuple, cst.List)):
-        for element in node.elements:
-            yield from flat(element.value)
-    else:
-        yield node
-
-
-def with_argument(call: cst.Call, code: str) -> cst.Call:
-    """Return the call with one more argument at its end, which is given as code."""
-    new = cst.ensure_type(cst.parse_expression(f"f({code})"), cst.Call).args
-    # The whitespace of a trailing comma would go before the new argument; LibCST writes a plain one.
-    last = [argument.with_changes(comma=cst.MaybeSentinel.DEFAULT) for argument in call.args[-1:]]
-    return call.with_changes(args=[*call.args[:-1], *last, *new])
-
-
-def is_name(node: cst.CSTNode | None, *names: str) -> bool:
-    """Return whether a node is one of these plain names."""
-    return isinstance(node, cst.Name) and node.value in names
-
-
-def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def walk(node: ast.AST) -> Iterator[ast.AST]:
     """Yield a node and all nodes below it, in source order."""
     stack = [node]
     while stack:
@@ -330,127 +432,119 @@ def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
         stack.extend(reversed(_children(node)))
 
 
-def _children(node: cst.CSTNode) -> list[cst.CSTNode]:
-    """Return the direct children of `node`, because `node.children` makes `node` again: ten times as long."""
-    children: list[cst.CSTNode] = []
-    for name in _fields(type(node)) or _noted_fields(node):
-        value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            children.append(value)
-        elif isinstance(value, (list, tuple)):
-            children += [child for child in value if isinstance(child, cst.CSTNode)]
-    return children
+def _children(node: ast.AST) -> list[ast.AST]:
+    return [child for child in ast.iter_child_nodes(node) if not isinstance(child, _WITHOUT_PLACE)]
 
 
-_field_names: dict[type[cst.CSTNode], tuple[str, ...]] = {}
-_fields = _field_names.get
+def _end_line(node: ast.stmt | ast.expr) -> int:
+    return node.end_lineno or node.lineno
 
 
-def _noted_fields(node: cst.CSTNode) -> tuple[str, ...]:
-    """Note and return the fields of the class of `node` in the order in which LibCST visits them."""
-    visited = _FieldOrder(node)
-    node.visit(visited)
-    names = dict.fromkeys([*visited.names, *(field.name for field in dataclasses.fields(node))])
-    return _field_names.setdefault(type(node), tuple(names))
+def is_small(node: ast.AST) -> TypeGuard[ast.stmt]:
+    """Return whether a node is a simple statement."""
+    return isinstance(node, ast.stmt) and not isinstance(node, _COMPOUND)
 
 
-class _FieldOrder(cst.CSTVisitor):
-    def __init__(self, node: cst.CSTNode) -> None:
-        super().__init__()
-        self._node = node
-        self.names: list[str] = []
+def is_place(node: ast.AST) -> bool:
+    """Return whether ``node`` is a name or a dotted path of names, which can be assigned, and read without
+    effect."""
+    while isinstance(node, ast.Attribute):
+        # These give a view, or a tensor other than their owner's, so the path is no place to bind a result
+        # to.
+        if node.attr in ("data", "grad", "T", "mT", "H", "mH", "real", "imag"):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name)
 
-    def on_visit(self, node: cst.CSTNode) -> bool:
-        return node is self._node
 
-    def on_visit_attribute(self, node: cst.CSTNode, attribute: str) -> None:
-        self.names.append(attribute)
-
-
-def names_in(node: cst.CSTNode) -> set[str]:
-    """Return all names that are read or written in ``node``, without attribute names."""
-    names: set[str] = set()
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        if isinstance(at, cst.Name):
-            names.add(at.value)
-        elif isinstance(at, (cst.Attribute, cst.Arg)):
-            stack.append(at.value)
+def root_place(node: ast.expr) -> ast.expr | None:
+    """Return the name or path that holds the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``.
+    None if there is none."""
+    while not is_place(node):
+        if isinstance(node, ast.Subscript | ast.Attribute):
+            node = node.value
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
         else:
-            stack.extend(_children(at))
-    return names
+            return None
+    return node
 
 
-def _framed(line: cst.SimpleStatementLine, block: Any) -> Any:
-    return block.with_changes(leading_lines=line.leading_lines)
+def root_name(node: ast.AST) -> str | None:
+    """Return the first name of a dotted path, or None."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else None
 
 
-def _apart(line: cst.SimpleStatementLine, at: int, make: Callable[[Any], Any]) -> New:
-    """Return a line of several statements as up to three parts: those before, a block of the one at ``at``,
-    those after.
-
-    The comment at its end stays with the last part.
-    """
-    parts: list[Any] = []
-    for smalls in (line.body[:at], line.body[at : at + 1], line.body[at + 1 :]):
-        if not smalls:
-            continue
-        last = smalls[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
-        part: Any = cst.SimpleStatementLine([*smalls[:-1], last])
-        if smalls[-1] is line.body[-1]:
-            part = part.with_changes(trailing_whitespace=line.trailing_whitespace)
-        parts.append(make(part) if smalls[0] is line.body[at] else part)
-    parts[0] = _framed(line, parts[0])
-    return cst.FlattenSentinel(parts)
+def calls(node: ast.AST, names: Container[str]) -> Iterator[ast.Call]:
+    """Yield the calls of methods or functions of some names anywhere in ``node``."""
+    return (inner for inner in walk(node) if isinstance(inner, ast.Call) and last_name(inner.func) in names)
 
 
-def _rebuilt(node: Any, changes: Mapping[int, New], above: Set[int]) -> Any:
-    """Return `node` with `changes` (by `id`) made in it; a node that is not in `above` has none below it."""
-    if id(node) not in above:
-        return node
-    fields: dict[str, Any] = {}
-    for field_ in dataclasses.fields(node):
-        value = getattr(node, field_.name)
-        if isinstance(value, (list, tuple)):
-            if any(id(child) in above for child in value):
-                fields[field_.name] = list(_spread(_rebuilt(child, changes, above) for child in value))
-        elif id(value) in above:
-            fields[field_.name] = _rebuilt(value, changes, above)
-    updated = node.with_changes(**fields) if fields else node
-    new = changes.get(id(node), updated)
-    return new(updated) if isinstance(new, _Late) else new
+def method_call(node: ast.AST | None, *methods: str) -> ast.expr | None:
+    """Return the receiver of a call of one of some methods, ``h`` of ``h.append(x)``, else None."""
+    func = node.func if isinstance(node, ast.Call) else None
+    return func.value if isinstance(func, ast.Attribute) and func.attr in methods else None
 
 
-def _spread(children: Iterable[New]) -> Iterator[cst.CSTNode]:
-    """The nodes of a sequence of which some were removed or replaced by several."""
-    for child in children:
-        if isinstance(child, cst.FlattenSentinel):
-            yield from child
-        elif not isinstance(child, cst.RemovalSentinel):
-            yield child
+def arguments_of(call: ast.Call) -> list[ast.expr]:
+    """Return the values of a call's arguments, by position and by name."""
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
-class _Late:
-    """A replacement made from the node after its children were replaced."""
-
-    def __init__(self, make: Callable[[Any], New]) -> None:
-        self._make = make
-
-    def __call__(self, updated: Any) -> New:
-        return self._make(updated)
+def parameters_of(function: Function) -> list[str]:
+    """Return the names of a function's plain parameters."""
+    return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
 
 
-def late(make: Callable[[Any], New]) -> New:
-    """Return a change for ``Source.replaced`` that builds on the changes below the node."""
-    return _Late(make)
+def methods_of(owner: ast.ClassDef) -> dict[str, Function]:
+    """Return the functions of a class by name."""
+    return {node.name: node for node in owner.body if isinstance(node, Function)}
 
 
-def _covers(place: CodeRange, line: int, column: int | None) -> bool:
-    """Return whether a range covers a 1-based line and column, or the line if ``column`` is None."""
-    if not place.start.line <= line <= place.end.line:
-        return False
-    if column is None:
-        return True
-    at = (line, column - 1)
-    return (place.start.line, place.start.column) <= at < (place.end.line, place.end.column)
+def targets_of(node: ast.AST) -> list[ast.expr]:
+    """Return what an assignment, plain or augmented, assigns."""
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
+
+
+def single_target(node: ast.AST) -> ast.expr | None:
+    """Return the target of an assignment that has one, else None."""
+    return node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+
+
+def flat(node: ast.expr) -> Iterator[ast.expr]:
+    """Yield the elements of a tuple or list that is written out, and of those in it; else the node itself."""
+    if isinstance(node, ast.Tuple | ast.List):
+        for element in node.elts:
+            yield from flat(element.value if isinstance(element, ast.Starred) else element)
+    else:
+        yield node
+
+
+def with_argument(source: Source, call: ast.Call, code: str) -> Splice:
+    """Return the change of a call that adds an argument, which is given as code, at its end."""
+    arguments = [*call.args, *call.keywords]
+    if not arguments:
+        end = source.end(call) - 1
+        return Splice(end, end, code)
+    end = max(source.span(argument)[1] for argument in arguments)
+    comma = re.match(r", *(?=\))", source.text[end : source.end(call)])
+    return Splice(end, end + (comma.end() if comma else 0), f", {code}")
+
+
+def is_name(node: ast.AST | None, *names: str) -> bool:
+    """Return whether a node is one of these plain names."""
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def is_constant(node: ast.AST | None, value: object) -> bool:
+    """Return whether a node is ``None``, ``True`` or ``False``."""
+    return isinstance(node, ast.Constant) and node.value is value
+
+
+def names_in(node: ast.AST) -> set[str]:
+    """Return all names that are read or written in ``node``, without attribute names."""
+    return {inner.id for inner in walk(node) if isinstance(inner, ast.Name)}

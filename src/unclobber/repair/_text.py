@@ -1,11 +1,14 @@
-"""A source file as text and back, byte for byte: encoding, byte order mark and newlines stay."""
+"""A source file as text and back, byte for byte: encoding, byte order mark and newlines stay. Changes of a
+text."""
 
 from __future__ import annotations
 
 import codecs
 import io
 import tokenize
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +44,26 @@ def decode(data: bytes) -> Encoded | None:
     except (SyntaxError, UnicodeDecodeError, LookupError):
         return None
     return Encoded(text, name, mark)
+
+
+class Splice(NamedTuple):
+    """A stretch of a text, by offsets in characters, and what replaces it."""
+
+    start: int
+    end: int
+    code: str
+
+
+def spliced(text: str, changes: Iterable[Splice]) -> str:
+    """Return a text with changes made in it.
+
+    Raises:
+        ValueError: Two of them overlap.
+    """
+    parts, at = [], 0
+    for start, end, code in sorted(changes, key=lambda change: change[:2]):
+        if start < at:
+            raise ValueError("two edits overlap")
+        parts += [text[at:start], code]
+        at = end
+    return "".join([*parts, text[at:]])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from . import _leftovers
 from ._candidate import AS_WRITTEN
@@ -86,20 +87,17 @@ class Trial:
         return self.runner.run(replace(self._guarded(texts, interpretations), probes=probes)).held
 
     def changed(
-        self, texts: Mapping[str, str], reference: Reference, against: Against, *, to_end: bool = False
+        self, texts: Mapping[str, str], reference: Reference, *, to_end: bool = False, **meant: Any
     ) -> Ran:
         """Run the program with a change, compared with a reference.
 
         Args:
-            against: What the comparison leaves out; its file is the reference's.
+            texts: Real path of a file to the text that runs in its place.
+            reference: A result of ``reference``.
             to_end: Whether to go on to the end, and compare that as well.
+            meant: What the change is meant to do, see ``Against``.
         """
-        against = replace(
-            against,
-            file=reference.file,
-            nondeterministic=self._nondeterministic,
-            unsteady=self._unsteady,
-        )
+        against = Against(reference.file, self._nondeterministic, self._unsteady, **meant)
         return self.runner.run(replace(self._job(texts), against=against, to_end=to_end))
 
     def _guarded(self, texts: Mapping[str, str], interpretations: frozenset[str]) -> Job:

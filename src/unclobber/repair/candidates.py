@@ -25,7 +25,7 @@ MOST_READ = 240_000
 """Number of characters parsed after which no further finding gets a candidate. It stands for two seconds;
 a limit of time would let the same report differ between two runs."""
 LONGEST = 60_000
-"""Size limit of a file that is parsed for a report, in characters: LibCST takes half a second for it."""
+"""Size limit of a file that is parsed for a report, in characters."""
 
 
 def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:

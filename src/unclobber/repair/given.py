@@ -6,12 +6,14 @@ reference is the script as written.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..model import SpanEdit
 from ._candidate import AS_WRITTEN
-from ._job import Against, CommandLine
+from ._job import CommandLine
+from ._text import Splice, spliced
 from ._trial import Trial
 from .outcome import Proof
 from .project import Project
@@ -21,32 +23,27 @@ from .proof import Runner
 def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None:
     """Return whole new texts of the files, by their real paths; None if a file isn't the project's, or two
     edits overlap."""
-    by_path: dict[str, list[SpanEdit]] = {}
+    by_path: dict[str, set[SpanEdit]] = {}
     for edit in edits:
-        by_path.setdefault(os.path.realpath(edit.path), []).append(edit)
+        by_path.setdefault(os.path.realpath(edit.path), set()).add(edit)
     texts = {}
     for path, places in by_path.items():
         text = project.text(path)
-        new = None if text is None else _replaced(text, places)
-        if new is None:
+        if text is None:
             return None
-        texts[path] = new
+        starts = [0, *itertools.accumulate(map(len, text.splitlines(keepends=True)))]
+        try:
+            texts[path] = spliced(text, (_change(edit, starts) for edit in places))
+        except ValueError:
+            return None
     return texts
 
 
-def _replaced(text: str, edits: Iterable[SpanEdit]) -> str | None:
-    """Return a file's text with edits made in it; None if two of them overlap."""
-    starts = [0]
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    last = len(text) + 1
-    for edit in sorted(set(edits), reverse=True):
-        begin = starts[edit.line - 1] + edit.column - 1
-        end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, len(text))
-        if end > last:
-            return None
-        text, last = f"{text[:begin]}{edit.text}{text[end:]}", begin
-    return text
+def _change(edit: SpanEdit, starts: Sequence[int]) -> Splice:
+    """Return an edit as a change of a text whose lines start at some offsets; its last line may have no
+    end."""
+    end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, starts[-1])
+    return Splice(starts[edit.line - 1] + edit.column - 1, end, edit.text)
 
 
 class Prover:
@@ -98,7 +95,7 @@ class Prover:
         reference = self._reference
         if reference.ran.backwards < self._trial.until:
             return f"the script as it is could not be run for comparison ({reference.ran.problem})"
-        ran = self._trial.changed(texts, reference, Against(reference.file))
+        ran = self._trial.changed(texts, reference)
         if ran.finding is not None or not ran.ended.well:
             return f"with it the script fails ({ran.problem})"
         return self._trial.proof(ran, reference)

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..model import PACKAGE, Edit
 from . import _diff
-from ._syntax import Source, parse, why_not_parsed
+from ._syntax import Source, parse
 from ._text import Encoded, decode
 from ._writing import ApplyError, write_all
 
@@ -91,17 +91,9 @@ class Project:
         return None if encoded is None else encoded.text
 
     def source(self, path: str) -> Source | None:
-        """Return the parsed text; None if the file may not be edited or LibCST can't rewrite it."""
+        """Return the parsed text; None if the file may not be edited or is no Python."""
         text = self.text(path)
         return None if text is None else _parsed(text)
-
-    def not_edited(self, paths: Iterable[str]) -> str:
-        """Return why one of the project's files can't be edited, as a clause; empty if all can."""
-        for path in dict.fromkeys(paths):
-            text = self.text(path)
-            if text is not None and self.source(path) is None:
-                return f"{os.path.relpath(path)} is not edited: {why_not_parsed(text)}"
-        return ""
 
     def sources(self, near: Iterable[str], word: str) -> Iterator[tuple[str, Source]]:
         """Yield the files that contain a word: those of the paths first, then all others that the program has

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
-from ._index import FileIndex, is_property, method_of
+from ._index import FileIndex, has_decorator, method_of
 from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
@@ -76,7 +76,7 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
         return _renamed(known, value.name)
     method = method_of(cls, name)
     if method is not None:
-        if is_property(method):
+        if has_decorator(method, "property"):
             return inline(run, method, state, [], {}, value)
         return Value("function", grad=Grad.NO, data=(method, value))
     return _class_constant(run, cls, name, state) if value.kind == "class" else _remembered(run, state, key)

@@ -185,9 +185,11 @@ def _is_text(node: ast.expr) -> bool:
 
 def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
     """Return a list or dictionary after one item was set."""
-    keyed = isinstance(base.data, tuple) or (base.data == "dict" and not base.items)
-    if keyed and isinstance(index, ast.Constant) and isinstance(index.value, str):
-        keys = base.data if isinstance(base.data, tuple) else ()
-        items = dict(zip(keys, base.items, strict=True)) | {index.value: value}
+    if isinstance(index, ast.Constant) and isinstance(index.value, str):
+        # A dictionary of other keys than the known ones keeps what they have under None.
+        either = shared(base.items)
+        others = {} if either is None else {None: either}
+        known = dict(zip(base.data, base.items, strict=True)) if isinstance(base.data, tuple) else others
+        items = {**known, index.value: value}
         return sequence(tuple(items.values()), tuple(items))
     return sequence((join(shared(base.items) or value, value),), "list")

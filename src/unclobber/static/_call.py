@@ -74,4 +74,5 @@ def call_of(
             run.evaluate(packed.value, state)
     # Behind a starred argument the positions are unknown, so no expression is blamed as an operand.
     nodes = [] if starred else list(node.args)
+    run.call = node
     return FollowedCall(node, name, values, keywords, nodes, starred, receiver, full)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ._binding import elements
 from ._call import FollowedCall
 from ._engine import FileRun
-from ._index import FunctionNode, is_static, method_of
+from ._index import FunctionNode, has_decorator, method_of
 from ._inlining import inline
 from ._modules import apply
 from ._operations import operation, unknown_result
@@ -47,7 +47,8 @@ def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     callee = call.receiver.data
     if isinstance(callee, tuple):
         method, owner = callee
-        return inline(run, method, state, call.values, call.keywords, None if is_static(method) else owner)
+        given = None if has_decorator(method, "staticmethod") else owner
+        return inline(run, method, state, call.values, call.keywords, given)
     if isinstance(callee, FunctionNode):
         return inline(run, callee, state, call.values, call.keywords)
     return unknown_result(run, state, call.every)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import Any, cast
 
 from ..syntax import OPERATORS, dotted, torch_table
 from ._engine import FileRun
@@ -31,7 +30,7 @@ class FunctionRules:
         names = [argument.arg for argument in node.args.args]
         self.ctx = names[0] if names else "ctx"
         self.given = frozenset(names[1:])
-        self.rebound = frozenset(_rebound(node))
+        self.rebound = frozenset(_assigned(node, from_saved=False))
         self.tensors = frozenset(
             n.value.id
             for n in ast.walk(node)
@@ -89,7 +88,7 @@ class FunctionRules:
 
     def _backward(self) -> None:
         """Suspect writes to saved tensors and to incoming gradients."""
-        saved = frozenset(_saved(self.node))
+        saved = frozenset(_assigned(self.node, from_saved=True))
         for statement, name, how, surely in self._writes():
             if name in saved and name not in self.rebound:
                 self._suspect(CheckRule.BACKWARD_SAVED, HIGH, statement, name, how)
@@ -100,17 +99,20 @@ class FunctionRules:
         """Yield each write: the statement, the written name, the operation, whether only a tensor can be
         written so."""
         for statement in ast.walk(self.node):
-            if not isinstance(statement, ast.stmt):
-                continue
-            target: ast.expr | None = None
             how, surely = "", False
-            if isinstance(statement, ast.AugAssign) and not isinstance(statement.op, ast.MatMult):
-                target, how = statement.target, f"{OPERATORS[type(statement.op)].symbol}="
-            elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
-                target, how = statement.targets[0], "[...] ="
-            elif (call := _write_call(statement)) is not None:
-                assert isinstance(call.func, ast.Attribute)
-                target, how, surely = call.func.value, call.func.attr, True
+            match statement:
+                case ast.AugAssign(target=ast.expr() as target, op=op) if not isinstance(op, ast.MatMult):
+                    how = f"{OPERATORS[type(op)].symbol}="
+                case ast.Assign(targets=[ast.Subscript() as target, *_]):
+                    how = "[...] ="
+                case (
+                    ast.Expr(ast.Call(ast.Attribute(target, how)))
+                    | ast.Assign(value=ast.Call(ast.Attribute(target, how)))
+                    | ast.Return(ast.Call(ast.Attribute(target, how)))
+                ) if how in torch_table().writes_self:
+                    surely = True
+                case _:
+                    continue
             while isinstance(target, ast.Subscript):
                 target = target.value
             if isinstance(target, ast.Name):
@@ -120,16 +122,6 @@ class FunctionRules:
         with self.run.within(statement=statement):
             span = self.run.span(statement)
         self.run.suspect(FlowState(), Suspicion(rule, confidence, span, name=name, how=how))
-
-
-def _write_call(statement: ast.stmt) -> ast.Call | None:
-    """Return the call of ``x.mul_(2)`` as a statement, or as an assigned or returned value; None for other
-    statements."""
-    value: Any = getattr(statement, "value", None)
-    method = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
-    if method and value.func.attr in torch_table().writes_self:
-        return cast(ast.Call, value)
-    return None
 
 
 def _marked(node: FunctionNode) -> frozenset[str]:
@@ -154,25 +146,13 @@ def _itself(node: ast.expr | None) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def _unpacks_saved(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "saved_tensors"
-
-
-def _saved(node: FunctionNode) -> Iterator[str]:
-    """Yield the names that ``ctx.saved_tensors`` is unpacked into."""
+def _assigned(node: FunctionNode, *, from_saved: bool) -> Iterator[str]:
+    """Yield the names that get a saved tensor, or those that get another value; writes to the latter
+    afterwards reach the method's own tensors."""
     for assignment in ast.walk(node):
-        if isinstance(assignment, ast.Assign) and _unpacks_saved(assignment.value):
-            for target in assignment.targets:
-                for part in target.elts if isinstance(target, ast.Tuple) else [target]:
-                    if isinstance(part, ast.Name):
-                        yield part.id
-
-
-def _rebound(node: FunctionNode) -> Iterator[str]:
-    """Yield the names that get another value; writes to them afterwards reach the method's own tensors."""
-    for assignment in ast.walk(node):
-        if isinstance(assignment, ast.Assign) and not _unpacks_saved(assignment.value):
-            for target in assignment.targets:
-                for part in ast.walk(target):
-                    if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                        yield part.id
+        if isinstance(assignment, ast.Assign):
+            value = assignment.value
+            is_saved = isinstance(value, ast.Attribute) and value.attr == "saved_tensors"
+            for part in [part for target in assignment.targets for part in ast.walk(target)]:
+                if is_saved == from_saved and isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    yield part.id

@@ -45,14 +45,9 @@ def _other(run: FileRun, node: ast.expr, state: FlowState) -> Value:
     return unknown_result(run, state, [run.evaluate(part, state) for part in parts])
 
 
-@follows(ast.Constant)
-def _constant(run: FileRun, node: ast.Constant, state: FlowState) -> Value:
-    return constant(node.value)
-
-
-@follows(ast.JoinedStr)
-def _text(run: FileRun, node: ast.JoinedStr, state: FlowState) -> Value:
-    return PLAIN
+@follows(ast.Constant, ast.JoinedStr)
+def _constant(run: FileRun, node: ast.Constant | ast.JoinedStr, state: FlowState) -> Value:
+    return constant(node.value) if isinstance(node, ast.Constant) else PLAIN
 
 
 @follows(ast.Lambda)
@@ -272,9 +267,12 @@ def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
             at = None
     if base.data == "tuple" and isinstance(at, int) and -len(base.items) <= at < len(base.items):
         return base.items[at]
-    if isinstance(at, str) and isinstance(base.data, tuple) and at in base.data:
-        return base.items[base.data.index(at)]
-    return shared(base.items) or Value(places=run.new_place())
+    if isinstance(at, str) and isinstance(base.data, tuple) and (at in base.data or None in base.data):
+        return base.items[base.data.index(at if at in base.data else None)]
+    value = shared(base.items) or Value(places=run.new_place())
+    if isinstance(base.data, tuple) and base.items:  # any one of unlike things
+        value = replace(value, uses=frozenset.intersection(*(item.uses for item in base.items)))
+    return value
 
 
 def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
@@ -319,11 +317,6 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
         return unknown_result(run, state, call.every, strong=True) if full.startswith("einops.") else PLAIN
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
-        if receiver.kind != "library" or defined_as(run.index, dotted(function)) is None:
-            call = call_of(run, node, state, function.attr, receiver)
-            run.call = node
-            return method_call(run, call, state)
+        return method_call(run, call_of(run, node, state, function.attr, receiver), state)
     callee = run.evaluate(function, state)
-    call = call_of(run, node, state, dotted(function))
-    run.call = node
-    return call_value(run, callee, call, state)
+    return call_value(run, callee, call_of(run, node, state, dotted(function)), state)

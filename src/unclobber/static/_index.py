@@ -12,12 +12,10 @@ from ..syntax import NotParsedError, dotted, imported_by, parse, parts_of
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
-_HIGHEST = 5
+_HIGHEST = 4
 """Folders above a file in which an absolute import is looked for."""
 _LONGEST = 150
 """Syntax nodes of a function of another file that is followed."""
-_ROOTS = (".git", "pyproject.toml", "setup.py", "requirements.txt")
-"""What the folder at the top of a project holds."""
 
 
 class FileIndex:
@@ -27,8 +25,7 @@ class FileIndex:
         """Collect functions and classes of the file's top, and imports and assignments anywhere in it."""
         self.tree = tree
         self.path = path
-        self.functions: dict[str, FunctionNode] = {}
-        self.classes: dict[str, ast.ClassDef] = {}
+        self.defined: dict[str, Definition] = {}
         self.imports: dict[str, str] = {}
         self.assigned: Counter[str] = Counter()
         """The number of assignments of each name in the file."""
@@ -56,10 +53,8 @@ class FileIndex:
                 if "*" in self.imports:
                     self._stars.append(self.imports.pop("*")[:-1])
         for statement in _top(tree.body):
-            if isinstance(statement, FunctionNode):
-                self.functions[statement.name] = statement
-            elif isinstance(statement, ast.ClassDef):
-                self.classes[statement.name] = statement
+            if isinstance(statement, Definition):
+                self.defined[statement.name] = statement
 
     def full(self, node: ast.AST) -> str:
         """Return the dotted name with its head replaced by the imported name:
@@ -69,22 +64,19 @@ class FileIndex:
         head = self.imports.get(head, head)
         return f"{head}.{tail}" if tail else head
 
-    def definition(self, text: str, depth: int = 0) -> Definition | None:
+    def definition(self, text: str) -> Definition | None:
         """Return the function or class that a dotted name means: the file's own, or that of the file from
         which it is imported; None for any other."""
-        own = self.functions.get(text) or self.classes.get(text)
-        if own is not None or not self.path or depth > 4:
-            return own
+        if text in self.defined or not self.path:
+            return self.defined.get(text)
         if text not in self.imported:
-            self.imported[text] = None
-            head, _, tail = text.partition(".")
+            self.imported[text] = None  # the answer for files that import one another
+            head, dot, tail = text.partition(".")
             known = self.imports.get(head)
-            for full in [f"{star}{text}" for star in self._stars] if known is None else [known]:
-                full = f"{full}.{tail}" if tail and known else full
-                module, _, name = full.rpartition(".")
-                source = _imported_file(module if module.strip(".") else f"{module}.", self.path)
+            for full in [star + text for star in self._stars] if known is None else [known + dot + tail]:
+                source = _imported_file(full, self.path)
                 if source is not None and self.imported[text] is None:
-                    self.imported[text] = source.definition(name, depth + 1)
+                    self.imported[text] = source.definition(full.rpartition(".")[2])
         return self.imported[text]
 
     @cached_property
@@ -112,28 +104,26 @@ def index_of(text: str, path: str) -> FileIndex:
     return FileIndex(parse(text), path)
 
 
-def _imported_file(module: str, importer: str) -> FileIndex | None:
-    """Return the index of a module's file, looked for around the file that imports it; None if none is there.
+def _imported_file(full: str, importer: str) -> FileIndex | None:
+    """Return the index of the file that defines an imported name, looked for around the file that imports it;
+    None if none is there.
 
     Args:
-        module: The module's name, with a dot for each level of a relative import.
+        full: The full name, which begins with a dot for each level of a relative import.
         importer: The path of the importing file.
     """
-    parts = module.lstrip(".").split(".")
-    level = len(module) - len(module.lstrip("."))
+    parts = full.lstrip(".").split(".")[:-1]
+    level = len(full) - len(full.lstrip("."))
     folder = os.path.dirname(importer)
-    for up in range(1, _HIGHEST + 1):
-        if level in (0, up):
-            stem = os.path.join(folder, *parts)
-            for path in (f"{stem}.py", os.path.join(stem, "__init__.py")):
-                if os.path.isfile(path):
-                    try:
-                        text = parts_of(path)[0].python
-                        return index_of(text, path) if "torch" in text else None
-                    except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
-                        return None
-        if level == up or (not level and any(os.path.exists(os.path.join(folder, root)) for root in _ROOTS)):
-            return None
+    for up in range(1, _HIGHEST + 1 if parts or level else 1):
+        stem = os.path.join(folder, *parts)
+        for path in (f"{stem}.py", os.path.join(stem, "__init__.py")) if level in (0, up) else ():
+            if os.path.isfile(path):
+                try:
+                    text = parts_of(path)[0].python
+                    return index_of(text, path) if "torch" in text or path.endswith("__init__.py") else None
+                except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
+                    return None
         folder = os.path.dirname(folder)
     return None
 
@@ -172,13 +162,11 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements of a file's top, including those in its ``if`` and ``try``."""
     for statement in body:
         yield statement
-        if isinstance(statement, ast.If):
+        if isinstance(statement, (ast.If, ast.Try)):
             yield from _top(statement.body)
             yield from _top(statement.orelse)
-        elif isinstance(statement, ast.Try):
-            yield from _top(statement.body)
-            for handler in statement.handlers:
-                yield from _top(handler.body)
+        for handler in getattr(statement, "handlers", ()):
+            yield from _top(handler.body)
 
 
 def _calls(node: ast.AST, caller: str, *, off: bool) -> Iterator[tuple[str, str, bool]]:
@@ -214,33 +202,18 @@ def mode_of(node: ast.expr) -> int | None:
             if not isinstance(given[0], ast.Constant):
                 return 0 if name in ("enable_grad", "set_grad_enabled") else None
             switch = bool(given[0].value)
-    if name == "no_grad":
-        return 1
-    if name == "inference_mode":
-        return 2 if switch else None
-    if name == "enable_grad":
-        return 0
-    if name == "set_grad_enabled":
-        return 0 if switch else 1
-    return None
+    if name == "inference_mode" and not switch:
+        return None
+    modes = {"no_grad": 1, "inference_mode": 2, "enable_grad": 0, "set_grad_enabled": int(not switch)}
+    return modes.get(name)
 
 
+@lru_cache
 def is_short(function: FunctionNode) -> bool:
     """Return whether a function of another file is followed: a whole network would cost too much."""
-    if "short" not in vars(function):
-        vars(function)["short"] = sum(1 for _ in ast.walk(function)) <= _LONGEST
-    short: bool = vars(function)["short"]
-    return short
+    return sum(1 for _ in ast.walk(function)) <= _LONGEST
 
 
-def is_static(function: FunctionNode) -> bool:
-    """Return whether a method gets no object."""
-    return any(
-        isinstance(decorator, ast.Name) and decorator.id == "staticmethod"
-        for decorator in function.decorator_list
-    )
-
-
-def is_property(function: FunctionNode) -> bool:
-    """Return whether a method is read as an attribute."""
-    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+def has_decorator(function: FunctionNode, word: str) -> bool:
+    """Return whether a decorator's text holds a word: ``staticmethod``, ``property``."""
+    return any(word in ast.unparse(decorator) for decorator in function.decorator_list)

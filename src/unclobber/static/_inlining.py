@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
-from ._index import FunctionNode, is_static, lineage, method_of, mode_of
+from ._index import FunctionNode, has_decorator, lineage, method_of, mode_of
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -33,7 +33,7 @@ def follow(run: FileRun, node: FunctionNode, owner: Value | None, name: str) -> 
         return
     state = FlowState()
     run.function, run.stack, run.depth, run.evaluated, run.returned = name, [node], 0, 0, []
-    _bind_arguments(run, node, state, None if is_static(node) else owner, None, {})
+    _bind_arguments(run, node, state, None if has_decorator(node, "staticmethod") else owner, None, {})
     state = run.execute(node.body, state)
     if not state.dead:
         leaves(run, state, PLAIN)
@@ -54,8 +54,11 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
     init = method_of(cls, "__init__")
     if init is None:
         return attributes
-    owner = Value("object", grad=Grad.NO, data=cls, name="self")
-    for key, value in _constructed(run, init, owner, f"{cls.name}.__init__").attributes.items():
+    made, state = Value("object", grad=Grad.NO, data=cls, name="self"), FlowState()
+    # Below depth 0, because there a `return` counts as a result from which the caller runs backward.
+    with run.within(depth=min(run.depth, 1), stack=[], at_top=False):
+        inline(run, init, state, None, {}, made)
+    for key, value in state.attributes.items():
         if key.startswith("self."):
             attribute = key[5:]
             # Another method may put a tensor in the place of the number or None.
@@ -65,37 +68,22 @@ def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
     return attributes
 
 
-def _constructed(run: FileRun, init: FunctionNode, owner: Value, name: str) -> FlowState:
-    """Return the state after a constructor with unknown arguments."""
-    state = FlowState()
-    # At depth 0 a `return` would count as a result from which the caller runs backward.
-    depth = max(run.depth, 1)
-    inside = run.entered(init) | {"at_top": False}
-    with run.within(function=name, stack=[*run.stack, init], returned=[], depth=depth, **inside):
-        _bind_arguments(run, init, state, owner, None, {})
-        state = run.execute(init.body, state)
-        for _, ended in run.returned:
-            ended.dead = False
-            state = merge(state, ended) if not state.dead else ended
-    return state
-
-
 def inline(
     run: FileRun,
     function: FunctionNode,
     state: FlowState,
-    values: Sequence[Value],
+    values: Sequence[Value] | None,
     keywords: dict[str, Value],
     owner: Value | None = None,
 ) -> Value:
-    """Interpret a function of the file with these arguments; its result is unknown if it is recursive,
-    nested too deeply or a generator."""
-    if run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET or not run.follows(function):
-        return unknown_result(run, state, [*values, *keywords.values()])
-    if _yields(run, function):
-        return unknown_result(run, state, [*values, *keywords.values()])
+    """Interpret a function with these arguments, or with unknown ones for None; its result is unknown if it
+    is recursive, nested too deeply or a generator."""
+    too_deep = run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET
+    too_long = values is not None and not run.follows(function)
+    if too_deep or too_long or _yields(run, function):
+        return unknown_result(run, state, [*(values or ()), *keywords.values()])
     inside = run.entered(function)
-    is_global = bool(inside) or function in run.index.functions.values()
+    is_global = bool(inside) or run.index.defined.get(function.name) is function
     inner = state.copy()
     # A nested function sees the variables around it. A global counts at its present value only while the
     # file's own statements are followed.
@@ -137,7 +125,7 @@ def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]]) -> Val
 def _qualified(run: FileRun, function: FunctionNode, owner: Value | None) -> str:
     if owner is not None and owner.data:
         return f"{owner.data.name}.{function.name}"
-    if function in run.index.functions.values() or run.function == "<module>":
+    if run.index.defined.get(function.name) is function or run.function == "<module>":
         return function.name
     return f"{run.function}.<locals>.{function.name}"
 

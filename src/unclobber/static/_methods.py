@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import replace
 
-from ..syntax import torch_table
-from ._attributes import attribute
+from ..syntax import dotted, torch_table
+from ._attributes import attribute, defined_as
 from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall
 from ._calls import call_value
@@ -58,9 +57,11 @@ def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return PLAIN
 
 
-@transfers("optimizer", "step")
-def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Record an update of the parameters that the optimizer was given."""
+@transfers("optimizer unknown", "step")
+def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Record an update of the parameters that the optimizer was given; the class of one may be unknown."""
+    if call.receiver.kind == "unknown" and "opt" not in call.receiver.name.lower():
+        return None
     if call.receiver.owners:
         # A fused optimizer changes no version counter, so torch does not notice
         # (tests/torch_facts/test_version_check.py).
@@ -68,12 +69,6 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         rule = CheckRule.DATA if fused else CheckRule.STEP
         updated(run, state, call.receiver.owners, call.node, rule, HIGH - fused)
     return PLAIN
-
-
-@transfers("unknown", "step")
-def _step_by_name(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Record the step of what was made of parameters by a class from elsewhere."""
-    return _step(run, call, state) if re.search("opt", call.receiver.name, re.I) else None
 
 
 @transfers("any", "parameters named_parameters")
@@ -131,14 +126,12 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 # --- objects and modules -----------------------------------------------------------------------------
-@transfers("object class", _KEEPS_MODULE)
-def _kept_object(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    return None if method_of(call.receiver.data, call.name) else call.receiver
-
-
-@transfers("object class", "zero_grad state_dict")
-def _plain_of_object(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    return None if method_of(call.receiver.data, call.name) else PLAIN
+@transfers("object class", f"{_KEEPS_MODULE} zero_grad state_dict")
+def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return the result of a method that torch's modules have; None if the class has one of its own."""
+    if method_of(call.receiver.data, call.name):
+        return None
+    return PLAIN if call.name in ("zero_grad", "state_dict") else call.receiver
 
 
 @transfers("object class", "")
@@ -240,6 +233,9 @@ def _requires_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("library", "")
 def _of_library(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    known = defined_as(run.index, dotted(call.node.func))
+    if known is not None:
+        return call_value(run, known, call, state)
     return unknown_result(run, state, call.values, strong=call.name == "apply", more=call.every)
 
 

@@ -40,10 +40,11 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
     run = FileRun(index_of(text, path))
     run.index.imported.clear()  # another file may have changed since
     _follow_top(run)
-    for function in run.index.functions.values():
-        follow(run, function, None, function.name)
-    for cls in run.index.classes.values():
-        _follow_class(run, cls)
+    for node in run.index.defined.values():
+        if isinstance(node, ast.ClassDef):
+            _follow_class(run, node)
+        else:
+            follow(run, node, None, node.name)
     by_line = sorted(run.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule.name))
     return tuple(by_line)
 

@@ -44,7 +44,10 @@ class RuleFacts:
     """Whether it is less likely a fault in folders of such functions, too."""
 
 
-_OUT_OF_PLACE = "write into a new tensor, or write before the operation that saves"
+_OUT_OF_PLACE = (
+    "write into a new tensor, or write before the operation that saves (its gradient is then that of the new "
+    "values)"
+)
 
 
 class CheckRule(Enum):
@@ -87,7 +90,8 @@ class CheckRule(Enum):
         "UC101",
         "the optimizer's step changes the parameters of {name} between their use and the backward that "
         "needs them",
-        "call step() after the backward of every loss that was computed with these parameters",
+        "call step() after the backward of every loss that was computed with these parameters (it then uses "
+        "what all of them add to the gradients)",
         saved="{name} is used here",
         write="changed here by the optimizer",
     )
@@ -248,8 +252,11 @@ class Suspicion:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether it is a matter of other files alone."""
-        return all(span is None or span.inner for span in (self.write, self.saved, self.needed, self.freed))
+        """Whether it is a matter of other files alone, or of one call in another file."""
+        write, saved = self.write, self.saved
+        within = write and saved and write.inner and saved.inner and write[:4] == saved[:4]
+        spans = (write, saved, self.needed, self.freed)
+        return bool(within) or all(span is None or span.inner for span in spans)
 
     def is_reported(self, *, all_rules: bool) -> bool:
         """Return whether the confidence suffices, with or without the rules that need a request."""

@@ -104,14 +104,9 @@ def _overlap(run: FileRun, node: ast.AugAssign, how: str, current: Value, state:
 
 
 # --- plain statements --------------------------------------------------------------------------------
-@follows(ast.Expr)
-def _expression(run: FileRun, node: ast.Expr, state: FlowState) -> None:
-    run.evaluate(node.value, state)
-
-
-@follows(ast.Assert)
-def _assert(run: FileRun, node: ast.Assert, state: FlowState) -> None:
-    run.evaluate(node.test, state)
+@follows(ast.Expr, ast.Assert)
+def _expression(run: FileRun, node: ast.Expr | ast.Assert, state: FlowState) -> None:
+    run.evaluate(node.value if isinstance(node, ast.Expr) else node.test, state)
 
 
 @follows(ast.Delete)

@@ -13,8 +13,6 @@ from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Held, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value
 
-_INERT = frozenset({"plain", "module", "object", "function", "class", "optimizer", "library", "sequence"})
-
 
 class SaveEffect(NamedTuple):
     """A tensor that an operation saves for backward."""
@@ -97,7 +95,7 @@ def save(state: FlowState, saved: SaveEffect) -> None:
 def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     """Record a write to a tensor; return the tensor as it is afterwards."""
     value, target = made.value, made.target
-    if value.kind in _INERT:
+    if not value.may_be_tensor:
         return value
     blamed = Suspicion(CheckRule.SAVED, HIGH, write=run.span(made.node), how=made.how, name=made.name)
     sure = made.method or state.is_sure(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -48,7 +49,8 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
     called = {each.how for each in suspicions if each.rule is CheckRule.SAVED and each.write == each.saved}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
     return [
-        each
+        # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
+        replace(each, rule=CheckRule.MODULE) if each.how in called and each.write == each.saved else each
         for each in suspicions
         if not (each.rule is CheckRule.MODULE and each.how in called)
         and not (each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice)

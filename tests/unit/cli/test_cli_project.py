@@ -102,7 +102,7 @@ def test_what_an_issue_needs(here, capsys, monkeypatch):
     assert main(["doctor"]) == 0
     lines = dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines()[1:])
     assert list(lines) == ["needs", "besides", "settings", "environment", "torch", "core", "self-tests"]
-    assert "libcst " in lines["needs"]
+    assert "jinja2 " in lines["needs"]
     assert "UNCLOBBER_X=1" in lines["environment"]
     assert lines["core"].startswith("saves are seen by the ")
     assert (lines["settings"], lines["self-tests"]) == ("the defaults", "all pass")

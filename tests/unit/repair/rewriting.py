@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable
 from textwrap import dedent
 from typing import Any
-
-import libcst as cst
 
 from unclobber.repair._syntax import Source, parse
 
 MARK = "  # <-"
 
 
-def marked(text: str, mark: str = MARK) -> tuple[Source, cst.BaseSmallStatement]:
+def marked(text: str, mark: str = MARK) -> tuple[Source, ast.stmt]:
     """The parsed text and its statement on the line that ends in the mark; the mark is taken out."""
     text = dedent(text).lstrip("\n")
     line = next(number for number, code in enumerate(text.splitlines(), 1) if code.endswith(mark))

@@ -156,7 +156,7 @@ def test_a_file_that_has_changed(tmp_path):
 
 
 def test_a_long_file_is_not_parsed(tmp_path):
-    """LibCST takes too long for a report."""
+    """It would hold up a report."""
     path = tmp_path / "script.py"
     report = reported(path, REFUSED + "#" * module.LONGEST)
     assert with_candidates(report, str(path)) == report

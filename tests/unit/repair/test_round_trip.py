@@ -33,14 +33,13 @@ def _check(path: Path) -> None:
     source = parse(encoded.text)
     if source is None:
         return
-    assert source.module.code == encoded.text
     statements = random.Random(0).sample(source.smalls, min(MOST_STATEMENTS, len(source.smalls)))
     for statement in statements:
         texts = [text for text, *_ in out_of_place.rewrites(source, statement)]
         texts += [text for text, *_ in scatter.rewrites(source, statement)]
         for place in clone_target.targets(source, statement):
             name = source.code(place)
-            text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
+            text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
             texts += [] if text is None else [text]
         for text in texts:
             assert text != encoded.text

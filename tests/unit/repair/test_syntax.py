@@ -1,68 +1,75 @@
-"""Walking and editing a tree without making all of it again gives what LibCST's own way gives."""
+"""Edits of nodes: what stands round them stays, in whatever style a file is written."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import ast
 
-import libcst as cst
 import pytest
-from libcst.metadata import MetadataWrapper, ParentNodeProvider
 
-from unclobber.repair import _syntax
-from unclobber.repair._syntax import late, parse, walk
-
-TEXT = Path(_syntax.__file__).read_text(encoding="utf-8")
+from unclobber.repair._syntax import parse
+from unclobber.repair._text import Splice, spliced
 
 
-def by_children(node):
-    """The nodes in the order of LibCST's own ``children``."""
-    yield node
-    for child in node.children:
-        yield from by_children(child)
+def node_of(source, code):
+    """The first node with this text, the outermost one."""
+    return next(node for node in source.nodes if hasattr(node, "lineno") and source.code(node) == code)
 
 
-def test_walk_goes_where_libcst_goes():
-    """Node for node, in its order; the parents are those that LibCST tells."""
-    source = parse(TEXT)
-    assert list(map(id, walk(source.module))) == list(map(id, by_children(source.module)))
-    told = MetadataWrapper(source.module, unsafe_skip_copy=True).resolve(ParentNodeProvider)
-    assert {id(node): id(above) for node, above in source.parents.items()} == {
-        id(node): id(above) for node, above in told.items()
-    }
-
-
-class Renamed(cst.CSTTransformer):
-    """LibCST's own way: a visit that makes the whole tree again."""
-
-    def __init__(self, changes):
-        super().__init__()
-        self.changes = changes
-
-    def on_leave(self, original_node, updated_node):
-        return self.changes.get(original_node, updated_node)
-
-
-@pytest.mark.parametrize("end", ["", "\n", "\n# the end\n"])
-def test_a_replacement_is_that_of_a_visit(end):
-    """Of nodes in several statements, removed lines and lines put in; whatever the text ends in."""
-    body = "    y = x  # one\n    if y:\n        z = y\n    return z\n"
-    text = f"# head\nimport a\n\ndef f(x):\n{body}\nb = f(a)\nc = b{end}"
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("y = (x + 1) * 2\n", "(x + 1)"),
+        ("y = ((x))\n", "((x))"),
+        ("y = f(x)\n", "x"),
+        ("y = f((x))\n", "(x)"),
+        ("y = (  # why\n    x\n)\n", "(  # why\n    x\n)"),
+        ("y = (x, z)\n", "x"),
+        ("y = 'ü', (x)\n", "(x)"),
+        ("s = ')('\ny = (x)\n", "(x)"),
+    ],
+)
+def test_parentheses_belong_to_what_they_group(text, code):
+    """Those of a call or a tuple do not; a comment in them and characters of several bytes are counted."""
     source = parse(text)
-    names = [node for node in walk(source.module) if isinstance(node, cst.Name) and node.value == "y"]
-    line = next(node for node in walk(source.module) if isinstance(node, cst.SimpleStatementLine))
-    last = source.module.body[-1]
-    changes = {
-        **{name: cst.Name("why") for name in names},
-        line: cst.RemoveFromParent(),
-        last: cst.FlattenSentinel([last, source.parsed("d = c")]),
-    }
-    assert source.replaced(changes) == source.module.visit(Renamed(changes)).code
+    name = next(node for node in source.nodes if isinstance(node, ast.Name) and node.id == "x")
+    node = source.parents[name] if "+" in code else name
+    assert source.code(node) == code
+    assert source.replaced({node: "new"}) == text.replace(code, "new")
 
 
-def test_a_late_change_sees_those_below_it():
-    """A statement that is put behind another is behind the one that was edited."""
-    source = parse("a = b\n")
-    (line,) = source.module.body
-    name = next(node for node in walk(line) if isinstance(node, cst.Name) and node.value == "b")
-    doubled = late(lambda updated: cst.FlattenSentinel([updated, updated]))
-    assert source.replaced({name: cst.Name("c"), line: doubled}) == "a = c\na = c\n"
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("end", ["", "\n", "\n# the end\n", "\n\f\n"])
+def test_lines_keep_their_ends(newline, end):
+    """A line that is put in has the file's own; the last line may have none, and a form feed is no line."""
+    text = f'def f(x):\n  """Two.\n  """\n  # it\n  x += 1{end}'.replace("\n", newline)
+    source = parse(text)
+    write = node_of(source, "x += 1")
+    before, after = source.inserted(write, before=("a = 1",)), source.inserted(write, after=("b = 2",))
+    assert before == text.replace("  x += 1", f"  a = 1{newline}  x += 1")
+    assert after == text.replace("  x += 1", f"  x += 1{newline}  b = 2")
+    first = source.first_in(source.tree.body[0], "c = 3")
+    assert source.edited(first) == text.replace("  # it", f"  c = 3{newline}  # it")
+
+
+def test_a_string_of_several_lines_is_not_indented():
+    """Its lines are its content; the file's own indentation is that of a new block."""
+    text = "if a:\n  x.f_('''\n  b\n  ''', [\n    1,\n  ])  # end\n"
+    source = parse(text)
+    (new,) = source.put_under(source.tree.body[0].body[0], "with c():")
+    assert new == "if a:\n  with c():\n    x.f_('''\n  b\n  ''', [\n      1,\n    ])  # end\n"
+
+
+def test_comments_above_a_line_go_with_it():
+    """Those that are further in belong to the block before."""
+    text = "if a:\n    b = 1\n    # of b\n\n# of c\nc = 2\nd = 3\n"
+    source = parse(text)
+    assert source.edited(source.removed(source.line(source.tree.body[1]))) == (
+        "if a:\n    b = 1\n    # of b\nd = 3\n"
+    )
+
+
+def test_changes_may_touch_and_not_overlap():
+    """One that puts something in comes before one that replaces what follows."""
+    assert spliced("abc", [Splice(1, 2, "x"), Splice(1, 1, "y"), Splice(2, 3, "")]) == "ayx"
+    with pytest.raises(ValueError, match="overlap"):
+        spliced("abc", [Splice(0, 2, "x"), Splice(1, 3, "y")])

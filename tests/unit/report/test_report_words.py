@@ -81,7 +81,7 @@ def test_a_clipped_path_keeps_its_end(path, room):
     assert path.endswith(shown.lstrip("… "))
 
 
-HEAVY = ("torch", "rich", "click", "libcst", "jinja2")
+HEAVY = ("torch", "rich", "click", "jinja2")
 
 
 def _loaded_after(code: str) -> list[str]:

@@ -21,7 +21,7 @@ from ._sites import SitesMode
 
 
 @dataclass(frozen=True)
-class _Call:
+class _Maker:
     """A call that made a tensor, so that it can be made again."""
 
     function: Any
@@ -35,7 +35,7 @@ class _Call:
 class _Made:
     """The call that made a live storage."""
 
-    call: _Call
+    call: _Maker
     given: list[Tensor]
     """The tensors among its arguments."""
     version: int
@@ -59,7 +59,7 @@ class _NothingKept:
 class _Recipe:
     """Stand-in for a saved tensor: the call that makes it again."""
 
-    call: _Call
+    call: _Maker
     sources: tuple[Any, ...]
     """Recipes, or what the hooks below returned."""
     size: tuple[int, ...]
@@ -136,7 +136,7 @@ class KeepLess(SitesMode):
         with self.unseen():
             given = [tensor.detach() for tensor in tensors]
         self._made[key] = _Made(
-            _Call(func, compat.compilers.tree_map(_hole, arguments), versions),
+            _Maker(func, compat.compilers.tree_map(_hole, arguments), versions),
             given,
             out._version,
             weakref.ref(out.untyped_storage(), lambda _: self._made.pop(key, None)),

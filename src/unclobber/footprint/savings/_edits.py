@@ -51,7 +51,7 @@ def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> Edits:
     for key, call in {_places.key(call.stack): call for call in calls}.items():
         here = [other.number for other in trace.calls if not other.again and _places.key(other.stack) == key]
         place = _expression(call.stack)
-        node = None if place is None else place.call_beside_torch
+        node = None if place is None else place.call_with_torch
         # Not if another module is called at this line: nn.Sequential calls its children from the line that
         # calls it.
         if place is None or node is None or not set(here) <= numbers:
@@ -74,7 +74,7 @@ def of_sequential(trace: Trace, parent: ModuleCall, row: Sequence[ModuleCall], p
     if len(inside) != len(row) or len(here) != 1:
         return ()
     place = _expression(parent.stack)
-    node = None if place is None else place.call_beside_torch
+    node = None if place is None else place.call_with_torch
     if place is None or node is None or len(node.args) != 1 or node.keywords:
         return ()
     given = f"{place.text_at(node.func)}, {pieces}, {place.text_at(node.args[0])}, use_reentrant=False"
@@ -117,7 +117,7 @@ class _Expression:
         return {name for node in imports for name in imported_by(node)}
 
     @property
-    def call_beside_torch(self) -> ast.Call | None:
+    def call_with_torch(self) -> ast.Call | None:
         """The expression, if it is a call in a file that imports torch: an edit adds no import."""
         return self.node if isinstance(self.node, ast.Call) and "torch" in self.modules else None
 

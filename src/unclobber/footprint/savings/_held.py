@@ -5,6 +5,7 @@ runs in which the name gives it up.
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,20 +20,9 @@ from .._facts import Change
 from .._names import HeldName
 from .._recorder import MemoryRecorder
 from .._timeline import Span
-from .._trace import Site, SiteCall, Storage, Trace, grouped
-from ._option import Option, change_of
+from .._trace import Site, Storage, Trace, grouped
+from ._option import Option, Release, change_of
 from ._sites import SitesMode
-
-
-@dataclass(frozen=True)
-class Release:
-    """A tensor whose name gives it up in a run."""
-
-    made: SiteCall
-    after: SiteCall
-    """The last call that reads it."""
-    graph: bool
-    """Whether only its graph is given up, and the value stays."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +94,7 @@ def _by_name(trace: Trace, group: _Group) -> Option:
     is_, it, keeps = ("is", "it", "keeps") if len(group.variables) == 1 else ("are", "them", "keep")
     if group.graph:
         title = f"{names}{several} {keeps} the graph that made it, which this backward doesn't free"
-        write = f"keep x.detach() in {names}, or a number (x.item())"
+        write = f"keep x.detach() in {names}, or a number (x.item()), unless a later backward needs the graph"
     else:
         title = f"{names}{several} {is_} held across backward, which does not read {it}"
         write = _without(group.variables)
@@ -180,13 +170,14 @@ class ReleaseMode(SitesMode):
         self._made = grouped(every, lambda release: release.made)
         self._after = grouped(every, lambda release: release.after)
         super().__init__((site for site, _ in (*self._made, *self._after)), recorder)
-        self._counts: dict[Site, int] = {}
+        self._counts: Counter[Site | None] = Counter()
         self._tensors: dict[int, tuple[Release, list[weakref.ref[Tensor]]]] = {}
         """The tensors that share a released storage, by its key."""
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call, collect tensors to release, and release those for which it is the last reader."""
-        call = None if site is None else self._counted(site)
+        self._counts[site] += 1
+        call = None if site is None else (site, self._counts[site])
         out = func(*args, **kwargs)
         results = compat.compilers.tensors_in(out)
         if call is not None and call in self._made:
@@ -203,10 +194,6 @@ class ReleaseMode(SitesMode):
         if call is not None and call in self._after:
             self._give_up(self._after[call])
         return out
-
-    def _counted(self, site: Site) -> SiteCall:
-        self._counts[site] = self._counts.get(site, 0) + 1
-        return site, self._counts[site]
 
     def _give_up(self, releases: Sequence[Release]) -> None:
         with self.unseen(), torch.no_grad():

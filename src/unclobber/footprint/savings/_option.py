@@ -12,11 +12,10 @@ from .. import _places
 from .._facts import Change, Edits, Sort
 from .._names import Named
 from .._timeline import Span
-from .._trace import KnowsModule, Site, modules_of
+from .._trace import KnowsModule, Site, SiteCall, modules_of
 
 if TYPE_CHECKING:
     from ._formulas import Formula
-    from ._held import Release
 
 LEAST = 0.01
 """Share of the step's peak; changes that save less are not reported."""
@@ -24,6 +23,17 @@ LEAST = 0.01
 
 SavesAt = tuple[tuple[object, ...], tuple[int, ...]]
 """Line and shape of saves."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """A tensor whose name gives it up in a run."""
+
+    made: SiteCall
+    after: SiteCall
+    """The last call that reads it."""
+    graph: bool
+    """Whether only its graph is given up, and the value stays."""
 
 
 @dataclass(eq=False)

@@ -83,11 +83,15 @@ def _runs(
     trace: Trace, calls: Sequence[ModuleCall], times: Counter[Named]
 ) -> Iterator[tuple[ModuleCall, ...]]:
     """Yield the longest runs of calls in which each goes on from the one before, three or more."""
+
+    def row_of(call: ModuleCall) -> tuple[str, str]:
+        return pattern(call.path), call.path.rpartition(".")[0]
+
     run: list[ModuleCall] = []
     for call in calls:
         # A module that runs twice has no single place in a row.
         once = times[call.key] == 1 and "*" in pattern(call.path)
-        if run and once and _in_same_row(run[-1], call) and _goes_on(trace, run[-1], call):
+        if run and once and row_of(run[-1]) == row_of(call) and _goes_on(trace, run[-1], call):
             run.append(call)
             continue
         if len(run) > 2:
@@ -95,10 +99,6 @@ def _runs(
         run = [call] if once else []
     if len(run) > 2:
         yield tuple(run)
-
-
-def _in_same_row(a: ModuleCall, b: ModuleCall) -> bool:
-    return pattern(a.path) == pattern(b.path) and a.path.rpartition(".")[0] == b.path.rpartition(".")[0]
 
 
 def _goes_on(trace: Trace, before: ModuleCall, call: ModuleCall) -> bool:

@@ -37,7 +37,6 @@ class FormulaMode(SitesMode):
         """Inputs of each formula that have come in so far, by its identity."""
         self._busy = False
         """Whether it runs a replaced call: entered twice, it must not see that."""
-        self.replaced = 0
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call, replaced if it belongs to a formula."""
@@ -55,7 +54,6 @@ class FormulaMode(SitesMode):
         """Return the stand-in for a call of a formula; at the last one, the result of torch's function."""
         # A formula of one call takes its arguments as they are.
         if len(formula.sites) == 1:
-            self.replaced += 1
             return formula.new(*args, **kwargs)
         tensors = compat.compilers.tensors_in((args, kwargs))
         held = self._inputs.setdefault(id(formula), {})
@@ -71,7 +69,6 @@ class FormulaMode(SitesMode):
         result = formula.new(*inputs)
         if result.shape != expected.shape:
             raise RuntimeError(f"{formula.name} gives another shape: {result.shape}, not {expected.shape}")
-        self.replaced += 1
         return result if result.dtype == expected.dtype else result.to(expected.dtype)
 
     def _without_memory(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

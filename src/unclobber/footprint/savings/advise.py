@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from .._facts import CurvePoint, Tried
+from .._facts import CurvePoint
 from .._shown import StepMemory
 from .._timeline import BytesOverTime
 from .._trace import Trace
@@ -30,23 +30,19 @@ def tried(report: StepMemory, attempts: Attempts) -> StepMemory:
     """Return the report with the changes that could be run, and their measured savings."""
     trace = attempts.before
     chosen = _worth_reporting(options(trace, report))
-    run = [option for option in chosen if option.runs]
-    for option in run[:MOST_TRIED]:
+    runnable = [option for option in chosen if option.runs]
+    for option in runnable[:MOST_TRIED]:
         option.change = replace(option.change, tried=attempts.run((option,)))
-    for option in run[MOST_TRIED:]:
+    for option in runnable[MOST_TRIED:]:
         option.change = replace(option.change, why_untried=f"{MOST_TRIED} others come first")
     # A change that lowers nothing when it is run is none.
-    useful = [option for option in chosen if not _in_vain(option.change.tried)]
+    useful = [o for o in chosen if (run := o.change.tried) is None or not run.proved or run.saved > 0]
     useful.sort(key=lambda option: -option.change.saved)
     return _with(report, useful, _curve(trace, useful, attempts))
 
 
 def _with(report: StepMemory, chosen: Sequence[Option], curve: tuple[CurvePoint, ...]) -> StepMemory:
     return replace(report, changes=tuple(option.change for option in chosen), curve=curve)
-
-
-def _in_vain(tried: Tried | None) -> bool:
-    return tried is not None and tried.proved and tried.saved <= 0
 
 
 def _worth_reporting(candidates: Sequence[Option]) -> list[Option]:
@@ -86,7 +82,7 @@ def _compatible(free: tuple[Option, ...], attempts: Attempts) -> tuple[Option, .
     for option in free[1:]:
         more = (*together, option)
         result = attempts.run(more)
-        best = max(attempts.run(members).saved for members in (together, *((one,) for one in more)))
+        best = max(attempts.run(members).saved for members in (together, *((single,) for single in more)))
         if result.proved and result.saved >= best:
             together = more
     return together

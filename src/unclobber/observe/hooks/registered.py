@@ -50,7 +50,8 @@ def _register_hooks(original: Callable[..., None]) -> Callable[..., None]:
             _failed.discard(raw)
             return
         saved.__class__ = UncheckedSave  # hooks take the place of torch's check
-        entry = RegisteredHooks(None, pair[1])  # torch has the pair, too, if its pack hook raises or writes
+        # torch has the pair, too, if its pack hook raises or writes
+        entry = RegisteredHooks(None, _refuse if compat.behaviour.refuses_unpacked else pair[1])
         try:
             _pack(saved, entry, pair, hooks)
         finally:
@@ -86,10 +87,16 @@ def _pack(
         raise RuntimeError(compat.Sentence.PACK_WRITES)
 
 
+def _refuse() -> torch.Tensor:
+    raise RuntimeError(compat.Sentence.NOTHING_PACKED)
+
+
 def _data(raw: Any) -> Any:
     kept = compat.kept.packed(raw)
     if isinstance(kept, SavedTensor):
         if type(kept.entry) is not RegisteredHooks:
             return kept.alias if kept.held is None else kept.held
+        if kept.entry.unpack is _refuse:
+            _refuse()
         kept = kept.entry.kept
     return kept.kept if type(kept) is saves.PackedWithRecords else kept

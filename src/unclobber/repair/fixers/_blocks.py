@@ -2,49 +2,37 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import libcst as cst
-
-from .._syntax import New, Source, calls, late, names_in, walk
-
-Line = cst.SimpleStatementLine | cst.BaseCompoundStatement
+from .._syntax import Source, calls, is_small, names_in, targets_of, walk
 
 
-def body_of(source: Source, node: cst.CSTNode) -> Sequence[cst.CSTNode] | None:
-    """Return the block of a line or compound statement; None for a body on its header's line."""
-    parent = source.parents.get(node)
-    return parent.body if isinstance(parent, (cst.IndentedBlock, cst.Module)) else None
-
-
-def line_in(source: Source, node: cst.CSTNode, body: Sequence[cst.CSTNode]) -> int | None:
+def line_in(source: Source, node: ast.AST, body: Sequence[ast.stmt]) -> int | None:
     """Return the index of the statement in ``body`` that holds ``node``, or None."""
-    holders = [node, *source.all_above(node)]
-    return next((i for i, line in enumerate(body) if any(line is holder for holder in holders)), None)
+    return next((body.index(above) for above in (node, *source.all_above(node)) if above in body), None)
 
 
 def in_order(
-    source: Source, first: cst.CSTNode, second: cst.CSTNode | None
-) -> tuple[Sequence[cst.CSTNode], int, int] | None:
+    source: Source, first: ast.AST, second: ast.stmt | None
+) -> tuple[Sequence[ast.stmt], int, int] | None:
     """Return the block of ``second`` with the indices of the statements that hold both nodes.
 
     Returns:
         None unless ``first`` is in that block and stands before ``second``.
     """
-    body = None if second is None else body_of(source, second)
-    if second is None or body is None:
+    if second is None:
         return None
-    start, stop = line_in(source, first, body), line_in(source, second, body)
-    return None if start is None or stop is None or start >= stop else (body, start, stop)
+    body = source.block(second)
+    start, stop = line_in(source, first, body), body.index(second)
+    return None if start is None or start >= stop else (body, start, stop)
 
 
-def assigned_to(source: Source, place: str) -> Iterator[cst.BaseExpression]:
+def assigned_to(source: Source, place: str) -> Iterator[ast.expr]:
     """Yield every value that the file assigns to a place, which is given as code."""
-    assigns = (small for small in source.smalls if isinstance(small, cst.Assign))
-    for assign in assigns:
-        if any(source.code(target.target) == place for target in assign.targets):
-            yield assign.value
+    for small in source.smalls:
+        if isinstance(small, ast.Assign) and place in map(source.code, small.targets):
+            yield small.value
 
 
 def shortened(code: str, most: int = 50) -> str:
@@ -53,59 +41,33 @@ def shortened(code: str, most: int = 50) -> str:
     return code if len(code) <= most else f"{code[: most - 3]}..."
 
 
-def under(context: str, line: Any, leading_lines: Sequence[cst.EmptyLine] = ()) -> cst.With:
-    """Return a line in a ``with`` block of a context, which is given as code."""
-    items = [cst.WithItem(cst.parse_expression(context))]
-    return cst.With(items=items, body=cst.IndentedBlock([line]), leading_lines=leading_lines)
-
-
-def starting_with(function: cst.FunctionDef, line: cst.CSTNode) -> New:
-    """Return the change of a function's block that puts a line first, after the docstring."""
-
-    def put(block: cst.IndentedBlock) -> cst.IndentedBlock:
-        documented = function.get_docstring(clean=False) is not None
-        return block.with_changes(body=[*block.body[:documented], line, *block.body[documented:]])
-
-    return late(put)
-
-
-def reads(node: cst.CSTNode) -> set[str]:
+def reads(node: ast.AST) -> set[str]:
     """Return the names that a statement may read: all but plain targets of its assignment."""
-    names: set[str] = set()
-    for small in getattr(node, "body", [node]) if isinstance(node, cst.SimpleStatementLine) else [node]:
-        if isinstance(small, cst.Assign):
-            names |= names_in(small.value)
-            for target in small.targets:
-                # `x[i] = v` reads x; a plain target is only written.
-                if not isinstance(target.target, (cst.Name, cst.Tuple)):
-                    names |= names_in(target.target)
-        else:
-            names |= names_in(small)
-    return names
+    if not isinstance(node, ast.Assign):
+        return names_in(node)
+    # `x[i] = v` reads x; a plain target is only written.
+    parts = [target for target in node.targets if not isinstance(target, ast.Name | ast.Tuple)]
+    return set().union(*map(names_in, [node.value, *parts]))
 
 
-def binds(node: cst.CSTNode) -> set[str]:
+def binds(node: ast.AST) -> set[str]:
     """Return the names that a statement assigns."""
-    names: set[str] = set()
-    for inner in walk(node):
-        if isinstance(inner, (cst.AssignTarget, cst.AugAssign)):
-            names |= names_in(inner.target)
-    return names
+    return set().union(*(names_in(target) for inner in walk(node) for target in targets_of(inner)))
 
 
-def calls_method(node: cst.CSTNode, names: set[str]) -> bool:
+def calls_method(node: ast.AST, names: set[str]) -> bool:
     """Return whether a method or function of one of these names is called anywhere in ``node``."""
     return next(calls(node, names), None) is not None
 
 
-def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cst.SimpleStatementLine] | None:
+def forward_slice(body: Sequence[ast.stmt], first: int, stop: int) -> list[ast.stmt] | None:
     """Return the assignment at ``first`` and those before ``stop`` that depend on it.
 
     Returns:
         None if one of them does more than compute: a backward, a step, or a compound statement.
     """
     start = body[first]
-    if not isinstance(start, cst.SimpleStatementLine) or not binds(start):
+    if not is_small(start) or not binds(start):
         return None
     tainted = binds(start)
     lines = [start]
@@ -115,7 +77,7 @@ def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cs
         # A backward or step in between is no part of the forward.
         if calls_method(line, {"backward", "step", "zero_grad", "grad"}):
             continue
-        if not isinstance(line, cst.SimpleStatementLine):
+        if not is_small(line):
             return None
         if binds(line):
             tainted |= binds(line)
@@ -123,12 +85,10 @@ def forward_slice(body: Sequence[cst.CSTNode], first: int, stop: int) -> list[cs
     return _used(lines, body[stop:])
 
 
-def _used(
-    lines: list[cst.SimpleStatementLine], later: Sequence[cst.CSTNode]
-) -> list[cst.SimpleStatementLine]:
+def _used(lines: list[ast.stmt], later: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Return the assignments whose values are read later, directly or through another one of them."""
-    wanted = set().union(*(reads(line) for line in later))
-    kept: list[cst.SimpleStatementLine] = []
+    wanted = set().union(*map(reads, later))
+    kept: list[ast.stmt] = []
     for line in reversed(lines):
         if binds(line) & wanted:
             wanted |= reads(line)

@@ -1,20 +1,34 @@
-"""In-place calls, and the same calls out of place."""
+"""In-place writes of statements, and the values that they leave, as code that writes nothing."""
 
 from __future__ import annotations
 
+import ast
 import keyword
+import re
 from typing import NamedTuple
 
-import libcst as cst
-
-from ...syntax import is_in_place, torch_table
-from .._syntax import Source, called_name, expression, is_name, root_name
+from ...syntax import OPERATORS, is_in_place, last_name, parse_expression, torch_table
+from .._syntax import Source, is_constant, root_name
+from .._text import Splice
 
 # Names that end in an underscore but have no out-of-place form.
 _NOT_OURS = frozenset(
     {"requires_grad_", "resize_", "resize_as_", "set_", "share_memory_", "apply_", "map_", "rename_",
      "sparse_resize_", "sparse_resize_and_clear_", "retain_grad_", "load_state_dict_"}
 )  # fmt: skip
+_LOOSE = (ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.Lambda, ast.Await)
+
+
+def binary(source: Source, statement: ast.AugAssign) -> str:
+    """Return ``x + y`` for ``x += y``, the right side in brackets if it needs them."""
+    left, right = source.code(statement.target), source.code(statement.value)
+    symbol = OPERATORS[type(statement.op)].symbol
+    plain = parse_expression(f"({left} {symbol} {right})")
+    # Without brackets, `x -= a - b` would become `(x - a) - b`.
+    same = isinstance(plain, ast.BinOp) and ast.dump(plain.right) == ast.dump(statement.value)
+    enclosed = source.span(statement.value)[0] < source.start(statement.value)
+    needs = not enclosed and (not same or isinstance(statement.value, _LOOSE))
+    return f"{left} {symbol} ({right})" if needs else f"{left} {symbol} {right}"
 
 
 def is_inplace_name(name: str) -> bool:
@@ -26,143 +40,103 @@ def is_inplace_name(name: str) -> bool:
     return name not in _NOT_OURS and not keyword.iskeyword(name[:-1])
 
 
-def method_call(node: cst.CSTNode, imported: frozenset[str]) -> tuple[cst.Call, cst.Attribute] | None:
-    """Return ``x.op_(…)`` with its attribute; None for anything else, such as ``torch.relu_(x)``."""
-    if (
-        isinstance(node, cst.Call)
-        and isinstance(node.func, cst.Attribute)
-        and is_inplace_name(node.func.attr.value)
-    ):
-        if root_name(node.func.value) in imported:
-            return None
-        return node, node.func
-    return None
+def receiver(node: ast.AST, source: Source) -> ast.expr | None:
+    """Return ``x`` of ``x.op_(…)``; None for anything else, such as ``torch.relu_(x)``."""
+    func = node.func if isinstance(node, ast.Call) else None
+    if not isinstance(func, ast.Attribute) or not is_inplace_name(func.attr):
+        return None
+    return None if root_name(func.value) in source.imported_names else func.value
 
 
-def _is_function_call(node: cst.CSTNode, source: Source) -> bool:
+def _is_function_call(call: ast.Call, source: Source) -> bool:
     """Return whether a call is ``torch.relu_(x)`` or ``F.relu_(x)``; initialisers of ``torch.nn.init`` have
     no other form."""
-    if not isinstance(node, cst.Call) or not node.args or not is_inplace_name(called_name(node.func)):
+    if not call.args or not is_inplace_name(last_name(call.func)):
         return False
-    return root_name(node.func) in source.imported_names and "init" not in source.code(node.func).split(".")
+    return root_name(call.func) in source.imported_names and "init" not in source.code(call.func).split(".")
 
 
 class InPlaceCall(NamedTuple):
     """A call that writes in place."""
 
-    value: cst.BaseExpression
-    """The value that it leaves in its tensor, as an expression that writes nothing."""
-    target: cst.BaseExpression
+    value: str
+    """The value that it leaves in its tensor, as code that writes nothing."""
+    target: ast.expr
     """The expression that gives the tensor."""
 
 
-def in_place(node: cst.CSTNode, source: Source) -> InPlaceCall | None:
+def in_place(node: ast.AST, source: Source) -> InPlaceCall | None:
     """Return a call that writes by its name, by ``inplace=True`` or by ``out=``; None for anything else."""
-    if not isinstance(node, cst.Call):
+    if not isinstance(node, ast.Call):
         return None
     if (written := _by_name(node, source)) is not None:
         return written
-    if (plain := without_inplace(node)) is not None:
-        return InPlaceCall(plain, node.args[0].value) if plain.args else None
-    return _without_out(node)
+    if (change := without_inplace(node, source)) is not None:
+        return InPlaceCall(source.code(node, change), node.args[0]) if node.args else None
+    out = next((argument for argument in node.keywords if argument.arg == "out"), None)
+    return None if out is None else InPlaceCall(source.code(node, _without(node, out, source)), out.value)
 
 
-def _by_name(node: cst.BaseExpression, source: Source) -> InPlaceCall | None:
+def _by_name(node: ast.AST, source: Source) -> InPlaceCall | None:
     """Return ``x.op_(…)`` or ``torch.op_(x)``, else None.
 
     A chain of such calls is taken as a whole: ``x.sub_(a).div_(b)`` writes ``x``, the value is
     ``x.sub(a).div(b)``.
     """
-    if isinstance(node, cst.Call) and _is_function_call(node, source):
-        return InPlaceCall(node.with_changes(func=_renamed(node.func)), node.args[0].value)
-    method = method_call(node, source.imported_names)
-    if method is None:
+    if not isinstance(node, ast.Call):
         return None
-    call, attribute = method
-    receiver, name, torch = attribute.value, attribute.attr.value, source.torch_name
+    name, torch = last_name(node.func), source.torch_name
+    plain = source.renamed(node.func, name.rstrip("_")) if name else None
+    if plain is not None and _is_function_call(node, source):
+        return InPlaceCall(source.code(node, plain), node.args[0])
+    written = receiver(node, source)
+    if written is None or plain is None:
+        return None
+    code = source.code(written)
     # It fills its tensor without reading it, so the out-of-place form starts from a new tensor.
     is_filler = name in torch_table().overwrites_all
-    inner = _by_name(receiver, source)
+    inner = _by_name(written, source)
     if inner is not None:
-        attribute = attribute.with_changes(value=inner.value)
         # `x.mul(2).normal_()` fills the result of `mul`, which is new.
-        func = attribute if is_filler else _renamed(attribute)
-        return InPlaceCall(call.with_changes(func=func), inner.target)
+        changes = [source.change(written, inner.value), *([] if is_filler else [plain])]
+        return InPlaceCall(source.code(node, *changes), inner.target)
     if name == "zero_" and torch is not None:
-        zeros = expression(f"{torch}.zeros_like")
-        return InPlaceCall(call.with_changes(func=zeros, args=[cst.Arg(receiver)]), receiver)
+        return InPlaceCall(f"{torch}.zeros_like({code})", written)
     if not is_filler:
-        return InPlaceCall(call.with_changes(func=_renamed(attribute)), receiver)
-    fresh = cst.Call(cst.Attribute(receiver, cst.Name("clone")))
-    if torch is not None:
-        fresh = cst.Call(expression(f"{torch}.empty_like"), [cst.Arg(receiver)])
-    return InPlaceCall(call.with_changes(func=attribute.with_changes(value=fresh)), receiver)
+        return InPlaceCall(source.code(node, plain), written)
+    fresh = f"{code}.clone()" if torch is None else f"{torch}.empty_like({code})"
+    return InPlaceCall(source.code(node, source.change(written, fresh)), written)
 
 
-def without_inplace(call: cst.Call) -> cst.Call | None:
-    """Return the call without its ``inplace=True``; None if it has none."""
-    position = torch_table().inplace.get(called_name(call.func))
-    for index, argument in enumerate(call.args):
-        named = argument.keyword is not None and argument.keyword.value == "inplace"
-        placed = argument.keyword is None and not argument.star and index == position
-        if not (named or placed) or not is_name(argument.value, "True"):
-            continue
-        # Positional arguments follow, so the position must stay filled.
-        if placed and index + 1 < len(call.args) and call.args[index + 1].keyword is None:
-            return call.with_deep_changes(argument.value, value="False")
-        return _without(call, index)
+def without_inplace(call: ast.Call, source: Source) -> Splice | None:
+    """Return the change that takes the ``inplace=True`` from a call; None if it has none."""
+    for argument in call.keywords:
+        if argument.arg == "inplace" and is_constant(argument.value, True):
+            return _without(call, argument, source)
+    position = torch_table().inplace.get(last_name(call.func))
+    for index, placed in enumerate(call.args):
+        if index == position and is_constant(placed, True):
+            # Positional arguments follow, so the position must stay filled.
+            last = index + 1 == len(call.args)
+            return _without(call, placed, source) if last else source.change(placed, "False")
     return None
 
 
-def _without_out(call: cst.Call) -> InPlaceCall | None:
-    """Return the call without its ``out=``, and what that names; None if it has none."""
-    for index, argument in enumerate(call.args):
-        if argument.keyword is not None and argument.keyword.value == "out":
-            return InPlaceCall(_without(call, index), argument.value)
-    return None
-
-
-def _without(call: cst.Call, index: int) -> cst.Call:
-    """Return the call without one argument, with its layout and comments."""
-    arguments = list(call.args)
-    removed = arguments.pop(index)
-    if index == len(arguments) and arguments:
-        # the last argument's comma and blanks belong to the call's layout, not to the argument
-        commented = _with_own_comment(arguments[-1], removed)
-        arguments[-1] = commented or arguments[-1].with_changes(
-            comma=removed.comma, whitespace_after_arg=removed.whitespace_after_arg
-        )
-    before = call.whitespace_before_args
-    if not arguments and isinstance(before, cst.ParenthesizedWhitespace):
-        before = _closing(before, removed)
-    return call.with_changes(args=arguments, whitespace_before_args=before)
-
-
-def _with_own_comment(last: cst.Arg, removed: cst.Arg) -> cst.Arg | None:
-    """Return the last argument with its own comma if a comment stands behind that; None if there is no
-    comment."""
-    comma = last.comma
-    if not isinstance(comma, cst.Comma) or not isinstance(
-        comma.whitespace_after, cst.ParenthesizedWhitespace
-    ):
-        return None
-    blank = comma.whitespace_after
-    if blank.first_line.comment is None and not any(line.comment for line in blank.empty_lines):
-        return None
-    return last.with_changes(comma=comma.with_changes(whitespace_after=_closing(blank, removed)))
-
-
-def _closing(blank: cst.ParenthesizedWhitespace, removed: cst.Arg) -> cst.ParenthesizedWhitespace:
-    """Return blanks that end where those after the removed argument ended, before the bracket."""
-    after = removed.comma.whitespace_after if isinstance(removed.comma, cst.Comma) else None
-    after = after or removed.whitespace_after_arg
-    if not isinstance(after, cst.ParenthesizedWhitespace):
-        return blank
-    return blank.with_changes(indent=after.indent, last_line=after.last_line)
-
-
-def _renamed(func: cst.BaseExpression) -> cst.BaseExpression:
-    if isinstance(func, cst.Attribute):
-        return func.with_changes(attr=func.attr.with_changes(value=func.attr.value.rstrip("_")))
-    assert isinstance(func, cst.Name)
-    return func.with_changes(value=func.value.rstrip("_"))
+def _without(call: ast.Call, gone: ast.expr | ast.keyword, source: Source) -> Splice:
+    """Return the change that takes an argument from a call, with its own comment and no other."""
+    arguments = sorted([*call.args, *call.keywords], key=source.start)
+    at = arguments.index(gone)
+    start, end = source.span(gone)
+    if at + 1 < len(arguments):
+        return Splice(start, source.span(arguments[at + 1])[0], "")
+    closing = source.end(call) - 1
+    before = source.span(arguments[at - 1])[1] if at else source.text.index("(", source.end(call.func)) + 1
+    if "#" not in source.text[before:start]:
+        # The comma behind the last argument stays for the one before it, as do the blanks.
+        alone = not at and "#" not in source.text[end:closing]
+        return Splice(before, closing if alone else end, "")
+    # A comment above, or behind the argument before: the argument's own line goes, with its comment.
+    behind = re.match(r"\s*,?[ \t]*(#.*)?(?=\n)", source.text[end:closing])
+    if behind is None:
+        return Splice(start, end, "")
+    return Splice(source.text.rindex("\n", before, start), end + behind.end(), "")

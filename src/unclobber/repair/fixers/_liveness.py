@@ -3,63 +3,49 @@ the tensor, and binding the name would lose it."""
 
 from __future__ import annotations
 
-import libcst as cst
+import ast
 
-from .._syntax import Source, names_in, walk
+from .._syntax import For, Loop, Source, names_in, walk
 
 
-def read_later(source: Source, statement: cst.CSTNode, place: cst.BaseExpression) -> bool:
+def read_later(source: Source, statement: ast.AST, place: ast.expr) -> bool:
     """Return whether ``place`` may be read after ``statement`` has bound it.
 
     Any code may read an attribute. A name counts as read if it occurs later in its function, or anywhere
     in a loop round the statement that doesn't bind it itself. At module level any function counts, too.
     """
-    if not isinstance(place, cst.Name):
+    if not isinstance(place, ast.Name):
         return True
-    name = place.value
-    scope: cst.CSTNode = source.above(statement, cst.FunctionDef) or source.module
-    reach: cst.CSTNode = scope
+    name = place.id
+    scope: ast.AST = source.function(statement) or source.tree
+    reach = scope
     for above in source.all_above(statement):
         if above is scope:
             break
-        if isinstance(above, cst.While) and above.test is statement:
+        if isinstance(above, ast.While) and above.test is statement:
             return True  # the condition itself is evaluated in each turn
-        if isinstance(above, cst.For) and name in names_in(above.target):
+        if isinstance(above, For) and name in names_in(above.target):
             reach = above  # the loop binds the name in each turn
             break
-        if isinstance(above, (cst.For, cst.While)) and any(
-            node is not statement and _reads(source, node, name) for node in _outside(above.body, statement)
-        ):
+        if isinstance(above, Loop) and any(_reads(source, block, name, statement) for block in above.body):
             return True
-    after = source.positions[statement].end
-    for node in _outside(reach, statement):
-        if not _reads(source, node, name):
-            continue
-        inner = source.above(node, cst.FunctionDef)
+    after = source.end(statement)
+    for node in _reads(source, reach, name, statement):
+        inner = source.function(node)
         elsewhere = inner is not None and inner is not scope
-        if elsewhere or source.start(node) >= (after.line, after.column):
+        if elsewhere or source.start(node) >= after:
             return True
     return False
 
 
-def _outside(node: cst.CSTNode, statement: cst.CSTNode) -> list[cst.CSTNode]:
+def _reads(source: Source, block: ast.AST, name: str, statement: ast.AST) -> list[ast.Name]:
+    """Return the reads of a name in a block outside of a statement; ``x += 1`` reads ``x``."""
     own = {id(inner) for inner in walk(statement)}
-    return [inner for inner in walk(node) if id(inner) not in own]
-
-
-def _reads(source: Source, node: cst.CSTNode, name: str) -> bool:
-    """Return whether a node reads a name; binding it, or a keyword or attribute of that name, is no read."""
-    if not isinstance(node, cst.Name) or node.value != name:
-        return False
-    parent = source.parents.get(node)
-    if isinstance(parent, cst.Attribute) and parent.attr is node:
-        return False
-    if isinstance(parent, cst.Arg) and parent.keyword is node:
-        return False
-    return not (
-        isinstance(parent, (cst.AssignTarget, cst.Param, cst.For, cst.CompFor)) and _is_target(parent, node)
-    )
-
-
-def _is_target(parent: cst.CSTNode, node: cst.Name) -> bool:
-    return getattr(parent, "target", getattr(parent, "name", None)) is node
+    return [
+        node
+        for node in walk(block)
+        if isinstance(node, ast.Name)
+        and node.id == name
+        and id(node) not in own
+        and (not isinstance(node.ctx, ast.Store) or isinstance(source.parents[node], ast.AugAssign))
+    ]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from ...model import Finding, Need, Save, Site, Write
 from .._syntax import Source, walk
 from ..project import Project
 
-LocatedStatement = tuple[str, Source, cst.CSTNode]
+LocatedStatement = tuple[str, Source, ast.AST]
 """Path of a file, its tree, and one simple statement in it, or the expression in a compound one's header."""
 _MOST_CALLERS = 5
 
@@ -48,9 +47,9 @@ def callers(fact: Save | Write | Need | None, project: Project) -> Iterator[Loca
                 yield path, source, statement
 
 
-def steps_along_gradient(statement: cst.CSTNode) -> bool:
+def steps_along_gradient(statement: ast.AST) -> bool:
     """Return whether a statement reads a ``.grad``: a hand-made step, which changes the parameter itself."""
-    return any(isinstance(node, cst.Attribute) and node.attr.value == "grad" for node in walk(statement))
+    return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in walk(statement))
 
 
 def _located(site: Site, project: Project) -> Iterator[LocatedStatement]:

@@ -7,9 +7,8 @@ costs the module's parameters once more until backward.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
@@ -43,7 +42,7 @@ _FROZEN = (
 )
 
 
-def rewrites(source: Source, statement: cst.CSTNode, *, buffers: bool = False) -> Iterator[tuple[str, str]]:
+def rewrites(source: Source, statement: ast.AST, *, buffers: bool = False) -> Iterator[tuple[str, str]]:
     """Yield ``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn.
 
     Args:
@@ -55,15 +54,15 @@ def rewrites(source: Source, statement: cst.CSTNode, *, buffers: bool = False) -
         return
     imported = source.imported_names
     for node in walk(statement):
-        if not isinstance(node, cst.Call) or not is_place(node.func) or root_name(node.func) in imported:
+        if not isinstance(node, ast.Call) or not is_place(node.func) or root_name(node.func) in imported:
             continue
-        if not node.args or any(argument.star or argument.keyword for argument in node.args):
+        if not node.args or node.keywords or any(isinstance(argument, ast.Starred) for argument in node.args):
             continue
         module = source.code(node.func)
-        arguments = ", ".join(source.code(argument.value) for argument in node.args)
+        arguments = ", ".join(map(source.code, node.args))
         comma = "," if len(node.args) == 1 else ""
         copies = (
             _FROZEN.format(module) if buffers else f"{{n: p.clone() for n, p in {module}.named_parameters()}}"
         )
         code = f"{torch}.func.functional_call({module}, {copies}, ({arguments}{comma}))"
-        yield source.replaced({node: cst.parse_expression(code)}), module
+        yield source.replaced({node: code}), module

@@ -5,13 +5,12 @@ Only the operation has the copy, so no write can reach it. It costs the operand'
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from ...model import Finding, Save
 from .._candidate import Candidate
-from .._syntax import Source, in_brackets, root_name, walk
+from .._syntax import Comprehension, Source, is_name, root_name, walk
 from ..project import Project
 from ._blocks import shortened
 from ._fresh import is_fresh
@@ -26,37 +25,33 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.saved is None or not (finding.entry.stage == "backward" or finding.code == "UC206"):
         return
     for site, (path, source, statement) in saved_statements(finding, project):
-        inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, cst.BaseExpression)]
+        inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]
         for node in operands(source, inside, finding.saved)[:_MOST]:
             title, shared_name = f"clone `{shortened(source.code(node), 40)}` before it is saved", ""
             if _is_result(finding.saved):
                 title = f"keep the result of `{shortened(source.code(node), 40)}` to the derivative alone"
                 shared_name = _kept_uncopied(source, node)
-            text = source.replaced({node: cloned(node)})
             yield Candidate(
                 title,
-                {path: text},
+                {path: source.edited(source.change(node, cloned(source, node)))},
                 shared_name=shared_name,
                 # A checkpoint's second run clones the value at that time, which may be overwritten already.
                 guess=finding.code == "UC105" or not _is_meant(source, node, inside, finding.saved),
             )
 
 
-def _is_meant(
-    source: Source, node: cst.BaseExpression, inside: list[cst.BaseExpression], saved: Save
-) -> bool:
+def _is_meant(source: Source, node: ast.expr, inside: list[ast.expr], saved: Save) -> bool:
     """Return whether an expression, of all those of the operation, is certainly the saved tensor."""
     alike = [part for part in inside if _is_named(source, part, saved)]
     return _is_result(saved) or (len(alike) == 1 and alike[0] is node)
 
 
-def _is_named(source: Source, node: cst.BaseExpression, saved: Save) -> bool:
-    return saved.expression is not None and "".join(source.code(node).split()) == "".join(
-        saved.expression.split()
-    )
+def _is_named(source: Source, node: ast.expr, saved: Save) -> bool:
+    named = saved.expression
+    return named is not None and "".join(source.code(node).split()) == "".join(named.split())
 
 
-def operands(source: Source, inside: list[cst.BaseExpression], saved: Save) -> list[cst.BaseExpression]:
+def operands(source: Source, inside: list[ast.expr], saved: Save) -> list[ast.expr]:
     """Return the expressions that may be the saved tensor, the likeliest first."""
     reads = [node for node in inside if _is_read(source, node)]
     named = [node for node in reads if _is_named(source, node, saved)]
@@ -66,7 +61,7 @@ def operands(source: Source, inside: list[cst.BaseExpression], saved: Save) -> l
     return [*named, *others, *reads[:1]]
 
 
-def _kept_uncopied(source: Source, node: cst.BaseExpression) -> str:
+def _kept_uncopied(source: Source, node: ast.expr) -> str:
     """Return the code of a result that other code may hold uncopied; empty if none may.
 
     A module or a user's function may keep its result; an in-place call returns a tensor that has a name.
@@ -77,45 +72,40 @@ def _kept_uncopied(source: Source, node: cst.BaseExpression) -> str:
     return "" if is_fresh(node, source) else shortened(source.code(node), 40)
 
 
-_NO_TENSORS = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.Dict, cst.BaseComp, cst.Lambda)
-_PLAIN = (cst.Integer, cst.Float, cst.SimpleString, cst.Tuple, cst.List, cst.Comparison, cst.UnaryOperation)
+_NO_TENSORS = (
+    ast.Constant | ast.JoinedStr | ast.FormattedValue | ast.Tuple | ast.Dict | Comprehension | ast.Lambda
+    | ast.Slice | ast.Starred
+)  # fmt: skip
+_PLAIN = ast.List | ast.Compare | ast.UnaryOp
 
 
-def cloned(node: cst.BaseExpression) -> cst.BaseExpression:
+def cloned(source: Source, node: ast.expr) -> str:
     """Return ``node.clone()``, with brackets if ``node`` needs them."""
-    return cst.Call(cst.Attribute(in_brackets(node), cst.Name("clone")))
+    return f"{source.in_brackets(node)}.clone()"
 
 
 def _is_result(saved: Save) -> bool:
     return saved.role is not None and saved.role.startswith("result")
 
 
-def _is_read(source: Source, node: cst.BaseExpression) -> bool:
-    """Return whether a node is a value that is read here: no target, no argument's or attribute's name, no
-    called function, no index."""
+def _is_read(source: Source, node: ast.expr) -> bool:
+    """Return whether a node is a value that is read here: no target, no called function, no index."""
     if isinstance(node, _NO_TENSORS) or root_name(node) in source.imported_names:
         return False
-    parent = source.parents.get(node)
-    if isinstance(parent, (cst.AssignTarget, cst.AugAssign)) and parent.target is node:
+    if not isinstance(getattr(node, "ctx", None), ast.Load | None):
         return False
-    if isinstance(parent, cst.Arg) and parent.keyword is node:
-        return False
-    if isinstance(parent, cst.Attribute):
-        if parent.attr is node:
-            return False
-        call = source.parents.get(parent)
+    parent = source.parents[node]
+    if isinstance(parent, ast.Attribute):
+        call = source.parents[parent]
         # before the dot stands no tensor in `torch.exp(x)` and `self.fc(x)`, but one in `x.exp()`
-        if isinstance(call, cst.Call) and call.func is parent:
-            return not (isinstance(node, cst.Name) and node.value in ({"self"} | source.imported_names))
+        return isinstance(call, ast.Call) and call.func is parent and not is_name(node, "self")
+    if isinstance(parent, ast.Call) and parent.func is node:
         return False
-    if isinstance(parent, cst.Call) and parent.func is node:
-        return False
-    inside = (cst.Index, cst.Slice, cst.BaseComp, cst.Lambda)
-    return not any(isinstance(above, inside) for above in _up_to_statement(source, node))
-
-
-def _up_to_statement(source: Source, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    for above in source.all_above(node):
-        if isinstance(above, cst.BaseSmallStatement):
-            return
-        yield above
+    at: ast.AST = node
+    while not isinstance(at, ast.stmt):
+        above = source.parents[at]
+        index = isinstance(above, ast.Subscript) and above.slice is at
+        if index or isinstance(above, Comprehension | ast.Lambda):
+            return False
+        at = above
+    return True

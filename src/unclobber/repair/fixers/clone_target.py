@@ -7,19 +7,17 @@ name.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, is_place, root_place, walk
+from .._syntax import Source, arguments_of, is_place, root_place, walk
 from ..project import Project
 from ._aliases import shared_name
 from ._inplace import in_place
 from ._liveness import read_later
 from ._sites import LocatedStatement, callers, steps_along_gradient, write_statements
-from .clone_saved import cloned
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -33,7 +31,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if not read_later(source, statement, place):
                 continue
             name = source.code(place)
-            text = source.inserted(statement, before=[f"{name} = {name}.clone()"])
+            text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
             if text is not None:
                 shared = shared_name(source, statement, place)
                 yield Candidate(f"write to a copy of `{name}`", {path: text}, shared_name=shared)
@@ -41,20 +39,18 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield from _copies_for_calls(located)
 
 
-def targets(source: Source, statement: cst.CSTNode) -> list[cst.BaseExpression]:
+def targets(source: Source, statement: ast.AST) -> list[ast.expr]:
     """Return the names that hold the tensors which a statement writes to."""
-    places: list[cst.BaseExpression | None] = []
-    if isinstance(statement, cst.AugAssign):
-        places.append(root_place(statement.target))
-    if isinstance(statement, cst.Assign):
-        places += [root_place(t.target) for t in statement.targets if isinstance(t.target, cst.Subscript)]
-    for node in walk(statement):
-        if (written := in_place(node, source)) is not None:
-            places.append(root_place(written.target))
-    unique: dict[str, cst.BaseExpression] = {}
-    for place in places:
-        if place is not None:
-            unique.setdefault(source.code(place), place)
+    written: list[ast.expr] = []
+    if isinstance(statement, ast.AugAssign):
+        written.append(statement.target)
+    if isinstance(statement, ast.Assign):
+        written += [target for target in statement.targets if isinstance(target, ast.Subscript)]
+    calls = (in_place(node, source) for node in walk(statement))
+    written += [call.target for call in calls if call is not None]
+    unique: dict[str, ast.expr] = {}
+    for place in filter(None, map(root_place, written)):
+        unique.setdefault(source.code(place), place)
     return list(unique.values())
 
 
@@ -62,15 +58,14 @@ def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
     """Yield ``f(x.clone())`` for ``y = f(x)``. A call whose value is dropped is left out, because it
     exists for the write alone."""
     path, source, statement = located
-    if isinstance(statement, cst.Expr):
+    if isinstance(statement, ast.Expr):
         return
     for node in walk(statement):
-        if isinstance(node, cst.Call):
-            for argument in node.args:
-                if is_place(argument.value) and not argument.star:
-                    name = source.code(argument.value)
-                    text = source.replaced({argument.value: cloned(argument.value)})
-                    title = f"hand a copy of `{name}` to `{source.code(node.func)}`"
-                    later = read_later(source, statement, argument.value)
-                    shared = name if later else shared_name(source, statement, argument.value)
-                    yield Candidate(title, {path: text}, shared_name=shared, guess=True)
+        for argument in arguments_of(node) if isinstance(node, ast.Call) else ():
+            if is_place(argument):
+                name = source.code(argument)
+                text = source.replaced({argument: f"{name}.clone()"})
+                title = f"hand a copy of `{name}` to `{source.code(node.func)}`"  # type: ignore[attr-defined]
+                later = read_later(source, statement, argument)
+                shared = name if later else shared_name(source, statement, argument)
+                yield Candidate(title, {path: text}, shared_name=shared, guess=True)

@@ -9,24 +9,20 @@ backward.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TypeGuard
 
-import libcst as cst
-
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import New, Source, flat, is_place, walk
+from .._syntax import Function, Source, flat, is_name, is_place, method_call, methods_of, parameters_of, walk
+from .._text import Splice
 from ..project import Project
-from ._blocks import starting_with
 from ._sites import callers
-from .detach_state import NOTE, appended_to, cuts, detached, form, is_none, is_operand
+from .detach_state import NOTE, cuts, detached, form, is_operand
 from .keep_graph import two_losses
-
-Changes = dict[cst.CSTNode, New]
-"""Nodes with what replaces them."""
 
 _MOST = 40
 """Candidates for classes, of all files together."""
@@ -50,12 +46,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             title = f"detach the hidden state `{place}` after each backward"
             yield Candidate(title, {path: text}, note=NOTE)
     for path, source, changes, title in kept:
-        yield Candidate(title, {path: source.replaced(changes)}, note=NOTE, late=True)
+        yield Candidate(title, {path: source.edited(*changes)}, note=NOTE, late=True)
 
 
 def _cuts(
     near: list[str], project: Project, names: dict[str, HiddenState]
-) -> Iterator[tuple[str, Source, Changes, str]]:
+) -> Iterator[tuple[str, Source, list[Splice], str]]:
     """Yield the edits of the classes themselves, with their titles, before any text is made of them.
 
     Args:
@@ -77,9 +73,9 @@ class HiddenState:
     owner: str
     """Name of the object in the methods: ``self``."""
     name: str
-    stores: list[cst.Assign] = field(default_factory=list)
+    stores: list[ast.Assign] = field(default_factory=list)
     """Assignments to this attribute alone, outside of ``__init__``."""
-    reads: dict[cst.FunctionDef, list[cst.Attribute]] = field(default_factory=dict)
+    reads: dict[Function, list[ast.Attribute]] = field(default_factory=dict)
     """Methods that read it before they set it."""
     forms: set[str] = field(default_factory=set)
     """Kinds of values that it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``."""
@@ -93,11 +89,11 @@ class HiddenState:
 
 def states(source: Source) -> Iterator[HiddenState]:
     """Yield the attributes of each class that keep a value from call to call."""
-    for owner in source.positions:
-        if isinstance(owner, cst.ClassDef):
+    for owner in source.nodes:
+        if isinstance(owner, ast.ClassDef):
             by_name: dict[str, HiddenState] = {}
             set_again: set[str] = set()
-            methods = [n for n in owner.body.body if isinstance(n, cst.FunctionDef) and n.params.params]
+            methods = [method for method in methods_of(owner).values() if parameters_of(method)]
             for method in methods:
                 set_again |= _note_stores(source, method, by_name)
             for method in methods:
@@ -105,88 +101,86 @@ def states(source: Source) -> Iterator[HiddenState]:
             yield from (by_name[name] for name in by_name if name in set_again)
 
 
-def _note_stores(source: Source, method: cst.FunctionDef, by_name: dict[str, HiddenState]) -> set[str]:
+def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenState]) -> set[str]:
     """Note what a method stores in attributes; return the names that it sets after the object was made."""
-    owner = method.params.params[0].name.value
-    making = method.name.value == "__init__"
+    owner = parameters_of(method)[0]
+    making = method.name == "__init__"
     names: set[str] = set()
-    for node in walk(method.body):
-        filled = appended_to(node)
-        if filled is not None and _is_of(filled, owner):
-            state = by_name.setdefault(filled.attr.value, HiddenState(owner, filled.attr.value))
-            names.add(state.name)
+
+    def state_in(place: ast.expr | None) -> HiddenState | None:
+        """Return the state that a place is; None if it is no attribute of the object."""
+        if place is None or not _is_of(place, owner):
+            return None
+        names.add(place.attr)
+        return by_name.setdefault(place.attr, HiddenState(owner, place.attr))
+
+    for node in walk(method):
+        if (state := state_in(method_call(node, "append"))) is not None:
             state.elements.add("[-1]")
-        if not isinstance(node, cst.Assign):
+        if not isinstance(node, ast.Assign):
             continue
-        for target in (part for each in node.targets for part in flat(each.target)):
-            place = target.value if isinstance(target, cst.Subscript) else target
-            if not _is_of(place, owner):
+        for target in (part for each in node.targets for part in flat(each)):
+            place = target.value if isinstance(target, ast.Subscript) else target
+            if (state := state_in(place)) is None:
                 continue
-            state = by_name.setdefault(place.attr.value, HiddenState(owner, place.attr.value))
-            names.add(state.name)
-            if isinstance(target, cst.Subscript):
-                index = source.code(target).removeprefix(source.code(place))
-                if not making and all(isinstance(e.slice, cst.Index) for e in target.slice):
-                    state.elements |= {index} if _is_constant(target) else set()
-            elif len(node.targets) == 1 and node.targets[0].target is target:
+            if isinstance(target, ast.Subscript):
+                varies = any(isinstance(part, ast.Name | ast.Slice) for part in walk(target.slice))
+                if not making and not varies:
+                    state.elements.add(source.code(target).removeprefix(source.code(place)))
+            elif node.targets == [target]:
                 state.forms |= form(node.value)
                 if not making:
                     state.stores.append(node)
     return set() if making else names
 
 
-def _is_constant(target: cst.Subscript) -> bool:
-    return not any(isinstance(node, cst.Name) for element in target.slice for node in walk(element))
-
-
-def _note_reads(source: Source, method: cst.FunctionDef, by_name: dict[str, HiddenState]) -> None:
+def _note_reads(source: Source, method: Function, by_name: dict[str, HiddenState]) -> None:
     """Note which attributes a method reads up to the statement that first sets them."""
-    if method.name.value == "__init__":
+    if method.name == "__init__":
         return
-    owner = method.params.params[0].name.value
-    seen = [node for node in walk(method.body) if _is_of(node, owner) and node.attr.value in by_name]
-    first: dict[str, cst.CSTNode | None] = {}
+    owner = parameters_of(method)[0]
+    seen = [node for node in walk(method) if _is_of(node, owner) and node.attr in by_name]
+    first: dict[str, ast.AST | None] = {}
     for node in seen:
         if _is_target(source, node):
-            first.setdefault(node.attr.value, source.above(node, cst.SimpleStatementLine))
+            first.setdefault(node.attr, source.small(node))
     for node in seen:
-        stop = first.get(node.attr.value)
-        if not _is_target(source, node) and (stop is None or source.start(node) <= _ends(source, stop)):
-            by_name[node.attr.value].reads.setdefault(method, []).append(node)
+        stop = first.get(node.attr)
+        if not _is_target(source, node) and (stop is None or source.start(node) <= source.end(stop)):
+            by_name[node.attr].reads.setdefault(method, []).append(node)
 
 
-def _ends(source: Source, node: cst.CSTNode) -> tuple[int, int]:
-    end = source.positions[node].end
-    return end.line, end.column
-
-
-def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[Changes, str]]:
+def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[list[Splice], str]]:
     """Yield edits by which a class keeps a state without its graph, with the place of the cut in words."""
+
+    def cut(*places: ast.expr) -> list[Splice]:
+        return [source.change(place, detached(source, place)) for place in places]
+
     for store in state.stores:
         parts = list(flat(store.value))
-        if parts and all(is_place(part) and not is_none(part) for part in parts):
-            yield {part: detached(part) for part in parts}, "where it is stored"
+        if parts and all(map(is_place, parts)):
+            yield cut(*parts), "where it is stored"
     for method, reads in state.reads.items():
         operands = [node for node in reads if is_operand(source, node)]
         if len(operands) == len(reads) == 1 and not state.forms:
-            yield {operands[0]: detached(operands[0])}, "where it is read"
-        if isinstance(method.body, cst.IndentedBlock):
-            for code in cuts(state.code, state.forms):
-                first = starting_with(method, source.parsed(code))
-                yield {method.body: first}, f"at the start of `{method.name.value}`"
+            yield cut(*operands), "where it is read"
+        for code in cuts(state.code, state.forms):
+            first = source.first_in(method, code)
+            if first is not None:
+                yield [first], f"at the start of `{method.name}`"
 
 
 def after_backward(
-    source: Source, statement: cst.CSTNode, hidden: Iterable[HiddenState]
+    source: Source, statement: ast.AST, hidden: Iterable[HiddenState]
 ) -> Iterator[tuple[str, str]]:
     """Yield new texts that detach, directly after a backward, the states of the objects called in its loop
     or function."""
     loop = source.loop_round(statement)
-    home = loop or source.above(statement, cst.FunctionDef)
+    home = loop or source.function(statement)
     if home is None:
         return
-    called = [n.func for n in walk(home.body) if isinstance(n, cst.Call)]
-    objects = [func.value if isinstance(func, cst.Attribute) else func for func in called]
+    called = [n.func for line in home.body for n in walk(line) if isinstance(n, ast.Call)]
+    objects = [func.value if isinstance(func, ast.Attribute) else func for func in called]
     parts = [part for pair in zip(called, objects, strict=True) for part in pair]
     names = [source.code(part) for part in parts if is_place(part)]
     imported = source.imported_names
@@ -199,18 +193,15 @@ def after_backward(
             codes = list(cuts(place, state.forms - {"none"}))
             codes += [f"{place}{part} = {place}{part}.detach()" for part in sorted(state.elements)]
             for code in codes:
-                text = source.inserted(statement, after=[code])
+                text = source.inserted(statement, after=(code,))
                 if text is not None:
                     yield text, place
 
 
-def _is_of(node: cst.CSTNode, owner: str) -> TypeGuard[cst.Attribute]:
-    return isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name) and node.value.value == owner
+def _is_of(node: ast.AST, owner: str) -> TypeGuard[ast.Attribute]:
+    return isinstance(node, ast.Attribute) and is_name(node.value, owner)
 
 
-def _is_target(source: Source, node: cst.CSTNode) -> bool:
-    """Return whether an assignment sets an attribute; in ``self.h[i] = v`` it is read."""
-    parent = source.parents.get(node)
-    while isinstance(parent, (cst.Element, cst.Tuple, cst.List)):
-        parent = source.parents.get(parent)
-    return isinstance(parent, cst.AssignTarget)
+def _is_target(source: Source, node: ast.Attribute) -> bool:
+    """Return whether an assignment sets an attribute; in ``self.h += v`` it is read."""
+    return isinstance(node.ctx, ast.Store) and not isinstance(source.parents[node], ast.AugAssign)

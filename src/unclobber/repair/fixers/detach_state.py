@@ -7,13 +7,12 @@ has a backward of its own. States that objects keep are for ``detach_hidden``.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, flat, is_name, names_in, root_name, walk
+from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
 from ..project import Project
 from ._blocks import assigned_to
 from ._sites import callers
@@ -33,7 +32,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         return
     for path, source, statement in callers(finding.needed, project):
         for loop in source.all_above(statement):
-            if isinstance(loop, (cst.For, cst.While)):
+            if isinstance(loop, Loop):
                 for text, names in after(source, statement, loop):
                     title = f"detach the carried state {names} after each backward"
                     yield Candidate(title, {path: text}, note=NOTE)
@@ -55,24 +54,24 @@ def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candida
         yield Candidate(title, {path: text}, note=NOTE, late=True)
 
 
-def after(source: Source, backward: cst.CSTNode, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
+def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, str]]:
     """Yield new texts that detach what a loop carries directly after a backward in it: each place, then
     those of one statement together."""
     together: dict[int, list[str]] = {}
     for node in _carried_reads(source, loop):
-        places = together.setdefault(id(source.above(node, cst.SimpleStatementLine)), [])
+        places = together.setdefault(id(source.small(node)), [])
         if source.code(node) not in places:
             places.append(source.code(node))
     places = list(dict.fromkeys(place for group in together.values() for place in group))
     for place in places:
         for code in cuts(place, _forms(source, place)):
-            text = source.inserted(backward, after=[code])
+            text = source.inserted(backward, after=(code,))
             if text is not None:
                 yield text, f"`{place}`"
     for group in together.values():
         if len(group) > 1:
             values = ", ".join(f"{place}.detach()" for place in group)
-            text = source.inserted(backward, after=[f"{', '.join(group)} = {values}"])
+            text = source.inserted(backward, after=(f"{', '.join(group)} = {values}",))
             if text is not None:
                 yield text, " and ".join(f"`{place}`" for place in group)
 
@@ -94,15 +93,15 @@ def cuts(place: str, forms: set[str]) -> Iterator[str]:
         yield f"if {place} is not None:\n    {code}" if "none" in forms else code
 
 
-def form(value: cst.BaseExpression) -> set[str]:
+def form(value: ast.expr) -> set[str]:
     """Return the kind of a value, for ``cuts``; empty if the source doesn't show it."""
     if is_none(value):
         return {"none"}
-    if isinstance(value, cst.Tuple):
+    if isinstance(value, ast.Tuple):
         return {"tuple"}
-    if isinstance(value, (cst.Dict, cst.DictComp)):
+    if isinstance(value, ast.Dict | ast.DictComp):
         return {"dict"}
-    return {"list"} if isinstance(value, (cst.List, cst.ListComp)) else set()
+    return {"list"} if isinstance(value, ast.List | ast.ListComp) else set()
 
 
 def _forms(source: Source, place: str) -> set[str]:
@@ -111,90 +110,83 @@ def _forms(source: Source, place: str) -> set[str]:
     return set().union(*map(form, assigned_to(source, place))) - {"none"}
 
 
-def carried(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
+def carried(source: Source, loop: Loop) -> Iterator[tuple[str, str]]:
     """Yield new texts in which a loop detaches a read of the turn before, with the names it is kept in.
 
     One read at a time, then all of a statement together: the two states of an LSTM's cell are of no use
     one without the other.
     """
-    together: dict[int, list[cst.BaseExpression]] = {}
+    together: dict[int, list[ast.expr]] = {}
     for place in _carried_reads(source, loop):
         node = _element(source, place)
         if is_operand(source, node) and not _may_be_none(source, source.code(node)):
-            yield source.replaced({node: detached(node)}), f"`{source.code(node)}`"
-            together.setdefault(id(source.above(node, cst.SimpleStatementLine)), []).append(node)
+            yield source.replaced({node: detached(source, node)}), f"`{source.code(node)}`"
+            together.setdefault(id(source.small(node)), []).append(node)
     for nodes in together.values():
         if len(nodes) > 1:
             names = " and ".join(f"`{name}`" for name in dict.fromkeys(map(source.code, nodes)))
-            yield source.replaced({node: detached(node) for node in nodes}), names
+            yield source.replaced({node: detached(source, node) for node in nodes}), names
 
 
-def carried_on(source: Source, loop: cst.For | cst.While) -> Iterator[tuple[str, str]]:
+def carried_on(source: Source, loop: Loop) -> Iterator[tuple[str, str]]:
     """Yield new texts in which a loop ends by detaching all tensors of a tuple that it carries, as an
     LSTM's state; or one tensor, if the first turn has none."""
-    lines = getattr(loop.body, "body", ())
-    last = lines[-1] if lines else None
-    if not isinstance(last, cst.SimpleStatementLine):
+    last = loop.body[-1]
+    if source.line(last).in_header:
         return
     for name in dict.fromkeys(source.code(node) for node in _carried_reads(source, loop)):
         alone = [f"{name}.detach()"] if _may_be_none(source, name) else []
         for form in (*alone, f"tuple(one.detach() for one in {name})"):
-            text = source.inserted(last.body[-1], after=[f"{name} = {form}"])
+            text = source.inserted(last, after=(f"{name} = {form}",))
             if text is not None:
                 yield text, f"`{name}`"
 
 
-def _carried_reads(source: Source, loop: cst.For | cst.While) -> Iterator[cst.BaseExpression]:
+def _carried_reads(source: Source, loop: Loop) -> Iterator[ast.expr]:
     """Yield a loop's reads of a place that the turn before left, or of an element, or where it is unpacked.
 
     A place is carried if the loop's body assigns it and reads it before, and if it isn't the loop's own.
     """
-    own = names_in(loop.target) if isinstance(loop, cst.For) else set()
+    own = names_in(loop.target) if isinstance(loop, For) else set()
     bound: set[str] = set(own)
-    carries = _bound(source, loop.body) - own
-    for line in getattr(loop.body, "body", ()):
+    carries = set().union(*(_bound(source, line) for line in loop.body)) - own
+    for line in loop.body:
         for node in walk(line):
-            if isinstance(node, (cst.Name, cst.Attribute, cst.Subscript)):
+            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
                 code = source.code(node)
                 if code in carries and code not in bound and _is_read(source, node):
                     yield node
         bound |= _bound(source, line)
 
 
-def _is_read(source: Source, place: cst.BaseExpression) -> bool:
+def _is_read(source: Source, place: ast.expr) -> bool:
     """Return whether tensors are taken from a place: ``rec(h)``, ``rec(state[0])``, ``h, c = state``."""
-    parent = source.parents.get(place)
-    if isinstance(parent, cst.Assign):
-        return any(isinstance(target.target, (cst.Tuple, cst.List)) for target in parent.targets)
-    if isinstance(parent, (cst.For, cst.CompFor)):
+    parent = source.parents[place]
+    if isinstance(parent, ast.Assign):
+        unpacked = any(isinstance(target, ast.Tuple | ast.List) for target in parent.targets)
+        return parent.value is place and unpacked
+    if isinstance(parent, For | ast.comprehension):
         return parent.iter is place
     return is_operand(source, _element(source, place))
 
 
-def _element(source: Source, place: cst.BaseExpression) -> cst.BaseExpression:
+def _element(source: Source, place: ast.expr) -> ast.expr:
     """Return the innermost part of a place that an expression reads: ``state[0]`` for the ``state`` in it."""
-    parent = source.parents.get(place)
-    while isinstance(parent, cst.Subscript) and parent.value is place:
-        place, parent = parent, source.parents.get(parent)
+    parent = source.parents[place]
+    while isinstance(parent, ast.Subscript) and parent.value is place:
+        place, parent = parent, source.parents[parent]
     return place
 
 
-def _bound(source: Source, block: cst.CSTNode) -> set[str]:
+def _bound(source: Source, block: ast.AST) -> set[str]:
     """Return the code of every place and element that a block assigns, and of the last element of a list
     that it appends to."""
     codes: set[str] = set()
     for node in walk(block):
-        if isinstance(node, (cst.AssignTarget, cst.AugAssign)):
-            codes.update(source.code(target) for target in flat(node.target))
-        elif (filled := appended_to(node)) is not None:
+        codes.update(source.code(part) for target in targets_of(node) for part in flat(target))
+        if (filled := method_call(node, "append")) is not None:
             codes.add(f"{source.code(filled)}[-1]")
     return codes
-
-
-def appended_to(node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return the list of ``list.append(…)``, or None."""
-    func = node.func if isinstance(node, cst.Call) else None
-    return func.value if isinstance(func, cst.Attribute) and func.attr.value == "append" else None
 
 
 def _may_be_none(source: Source, code: str) -> bool:
@@ -202,26 +194,26 @@ def _may_be_none(source: Source, code: str) -> bool:
     return any(map(is_none, assigned_to(source, code)))
 
 
-def is_none(node: cst.CSTNode) -> bool:
-    return is_name(node, "None")
+def is_none(node: ast.AST) -> bool:
+    return is_constant(node, None)
 
 
-def is_operand(source: Source, node: cst.BaseExpression) -> bool:
+def is_operand(source: Source, node: ast.expr) -> bool:
     """Return whether a place is read as a value by itself: an argument, perhaps in a tuple or list, an
     operand, or the tensor whose method is called."""
-    at: cst.CSTNode = node
-    parent = source.parents.get(at)
-    while isinstance(parent, (cst.Element, cst.Tuple, cst.List)):
-        at, parent = parent, source.parents.get(parent)
-    if isinstance(parent, cst.Arg):
-        return parent.value is at
-    if isinstance(parent, cst.Attribute):
-        call = source.parents.get(parent)
-        method = isinstance(call, cst.Call) and call.func is parent and parent.value is node
+    at: ast.AST = node
+    parent = source.parents[at]
+    while isinstance(parent, ast.Tuple | ast.List | ast.Starred):
+        at, parent = parent, source.parents[parent]
+    if isinstance(parent, ast.Call):
+        return parent.func is not at
+    if isinstance(parent, ast.Attribute):
+        call = source.parents[parent]
+        method = isinstance(call, ast.Call) and call.func is parent and parent.value is node
         return method and root_name(node) not in source.imported_names
-    return isinstance(parent, cst.BinaryOperation)
+    return isinstance(parent, ast.BinOp | ast.keyword)
 
 
-def detached(node: cst.BaseExpression) -> cst.BaseExpression:
+def detached(source: Source, node: ast.expr) -> str:
     """Return ``node.detach()``."""
-    return cst.Call(cst.Attribute(node, cst.Name("detach")))
+    return f"{source.code(node)}.detach()"

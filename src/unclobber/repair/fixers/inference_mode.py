@@ -5,17 +5,15 @@ A tensor made in inference mode stays outside autograd for ever, and so does a v
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import libcst as cst
 
 from ...model import Finding
+from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Source, flat, is_name, is_place, walk
+from .._syntax import Function, Source, flat, is_name, is_place, is_small, walk
+from .._text import Splice
 from ..project import Project
-from ._blocks import line_in, under
-from ._comments import without_decorator
 from ._sites import saved_statements, sites
 
 
@@ -26,115 +24,110 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         for path, user in project.sources(_files(finding), "inference_mode"):
             for node in uses(user):
                 title = "use `no_grad` instead of `inference_mode`"
-                yield Candidate(title, {path: renamed(user, node)})
+                yield Candidate(title, {path: user.edited(user.renamed(node, "no_grad"))})
         return
     for _, (path, source, statement) in saved_statements(finding, project):
         taken = out_of_block(source, statement)
         if taken is not None:
             yield Candidate("take the view outside the mode", {path: taken})
-        for function in (n for n in source.all_above(statement) if isinstance(n, cst.FunctionDef)):
+        for function in (n for n in source.all_above(statement) if isinstance(n, Function)):
             text = without_mode(source, function, statement)
             for inside in recorded(source, function, statement):
-                title = f"take the view with gradients recorded in `{function.name.value}`"
+                title = f"take the view with gradients recorded in `{function.name}`"
                 yield Candidate(title, {path: inside})
             if text is not None:
-                title = f"take the view outside the mode: `{function.name.value}` in normal mode"
+                title = f"take the view outside the mode: `{function.name}` in normal mode"
                 yield Candidate(title, {path: text})
 
 
-def uses(source: Source) -> list[cst.Name]:
-    """Return the names ``inference_mode`` in ``torch.inference_mode``."""
-    attributes = (node for node in source.positions if isinstance(node, cst.Attribute))
-    modes = (node for node in attributes if node.attr.value == "inference_mode")
-    return [node.attr for node in modes if is_name(node.value, source.torch_name or "")]
-
-
-def renamed(source: Source, name: cst.Name) -> str:
-    """Return the text with ``no_grad`` there; both work as a bare decorator."""
-    return source.replaced({name: name.with_changes(value="no_grad")})
+def uses(source: Source) -> list[ast.Attribute]:
+    """Return each ``torch.inference_mode``; `no_grad` works as a bare decorator, too."""
+    attributes = (node for node in source.nodes if isinstance(node, ast.Attribute))
+    named = (node for node in attributes if node.attr == "inference_mode")
+    return [node for node in named if is_name(node.value, source.torch_name or "")]
 
 
 _MODES = frozenset({"no_grad", "inference_mode"})
 
 
-def without_mode(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) -> str | None:
+def without_mode(source: Source, function: Function, statement: ast.AST) -> str | None:
     """Return the text without the function's mode decorator, and all but one statement in blocks of that
     mode.
 
     Returns:
         None if the function has no such decorator, or if the statement is not directly in its body.
     """
-    block = function.body
-    at = line_in(source, statement, block.body) if isinstance(block, cst.IndentedBlock) else None
-    if at is None or not isinstance(block.body[at], cst.SimpleStatementLine):
+    mode = next((mode for mode in function.decorator_list if _names(mode) & _MODES), None)
+    if mode is None or statement not in function.body or not is_small(statement):
         return None
-    for index, decorator in enumerate(function.decorators):
-        mode = decorator.decorator
-        if not _names(mode) & _MODES:
-            continue
-        item = cst.WithItem(mode if isinstance(mode, cst.Call) else cst.Call(mode))
-        documented = function.get_docstring(clean=False) is not None
-        body = [*block.body[:documented], *_all_but(item, block.body[documented:], at - documented)]
-        new = without_decorator(function, index).with_changes(body=block.with_changes(body=body))
-        return source.replaced({function: new})
-    return None
+    own = source.line(statement)
+    if own.in_header:
+        return None
+    header = f"with {source.code(mode)}{'' if isinstance(mode, ast.Call) else '()'}:"
+    documented = ast.get_docstring(function, clean=False) is not None
+    first, last = (function.body.index(own.statements[n]) for n in (0, -1))
+    changes = [_without_decorator(source, mode)]
+    for lines in filter(None, (function.body[documented:first], function.body[last + 1 :])):
+        start, end = source.line(lines[0]).above, source.line(lines[-1]).end
+        changes.append(Splice(start, end, _under(source, lines, header, own.indent)))
+    return source.edited(*changes)
 
 
-def recorded(source: Source, function: cst.FunctionDef, statement: cst.CSTNode) -> Iterator[str]:
+def _without_decorator(source: Source, decorator: ast.expr) -> Splice:
+    """Return the change that removes a decorator's line; its comment gets a line of its own."""
+    start = source.text.rindex("@", 0, source.start(decorator))
+    code, end = source.span(decorator)[1], source.line_end(decorator)
+    comment = source.text[code:end].lstrip()
+    return Splice(start if comment else source.text.rfind("\n", 0, start) + 1, end, comment)
+
+
+def recorded(source: Source, function: Function, statement: ast.AST) -> Iterator[str]:
     """Yield the text with one statement of a ``no_grad`` function in a block that records gradients."""
     torch = source.torch_name
-    modes = set().union(*(_names(decorator.decorator) & _MODES for decorator in function.decorators))
+    modes = set().union(*(_names(decorator) & _MODES for decorator in function.decorator_list))
     if torch is None or modes != {"no_grad"}:
         return  # `enable_grad` records nothing there (test_structural_fixers.py)
-    yield from source.put_round(statement, lambda line: under(f"{torch}.enable_grad()", line))
+    yield from source.put_under(statement, f"with {torch}.enable_grad():")
 
 
-def out_of_block(source: Source, statement: cst.CSTNode) -> str | None:
+def out_of_block(source: Source, statement: ast.AST) -> str | None:
     """Return the text with one statement taken out of the ``with torch.no_grad():`` that it is directly
     in, or None."""
-    block = source.above(statement, cst.With)
-    if block is None or len(block.items) != 1 or not isinstance(block.body, cst.IndentedBlock):
+    block = source.above(statement, ast.With, ast.AsyncWith)
+    if block is None or len(block.items) != 1 or statement not in block.body or not is_small(statement):
         return None
-    at = line_in(source, statement, block.body.body)
-    if at is None or not isinstance(block.body.body[at], cst.SimpleStatementLine):
+    own, outer = source.line(statement), source.line(block)
+    mode = block.items[0].context_expr
+    if own.in_header or not _names(mode) & _MODES:
         return None
-    if not _names(block.items[0].item) & _MODES:
-        return None
-    lines = _all_but(block.items[0], block.body.body, at)
-    lines[0] = lines[0].with_changes(leading_lines=(*block.leading_lines, *lines[0].leading_lines))
-    return source.replaced({block: cst.FlattenSentinel(lines)})
+    header = f"with {source.code(mode)}:"
+    first, last = (block.body.index(own.statements[n]) for n in (0, -1))
+    parts = (block.body[:first], block.body[last + 1 :])
+    before, after = (_under(source, lines, header, outer.indent) for lines in parts)
+    taken = source.moved(own.above, own.end, outer.indent)
+    return source.edited(Splice(outer.start, outer.end, before + taken + after))
 
 
-def _names(mode: cst.CSTNode) -> set[str]:
-    return {node.value for node in walk(mode) if isinstance(node, cst.Name)}
+def _names(mode: ast.AST) -> set[str]:
+    return {last_name(node) for node in walk(mode)}
 
 
-def _all_but(item: cst.WithItem, lines: Sequence[cst.CSTNode], at: int) -> list[Any]:
-    """Return statements in blocks of a mode, but for the one at an index."""
-    return [*_under(item, lines[:at]), lines[at], *_under(item, lines[at + 1 :])]
-
-
-def _under(item: cst.WithItem, lines: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+def _under(source: Source, lines: Sequence[ast.stmt], header: str, indent: str) -> str:
     """Return statements in one ``with`` block, or as they are if none of them computes anything."""
-    if all(_is_idle(line) for line in lines):
-        return list(lines)
-    first: Any = lines[0]
-    inside: list[Any] = [first.with_changes(leading_lines=()), *lines[1:]]
-    return [cst.With(items=[item], body=cst.IndentedBlock(inside), leading_lines=first.leading_lines)]
+    if not lines:
+        return ""
+    first, last = source.line(lines[0]), source.line(lines[-1])
+    if all(map(_is_idle, lines)):
+        return source.moved(first.above, last.end, indent)
+    inside = source.moved(first.start, last.end, indent + source.unit)
+    return f"{source.moved(first.above, first.start, indent)}{indent}{header}{source.newline}{inside}"
 
 
-def _is_idle(line: cst.CSTNode) -> bool:
-    """Return whether a line computes nothing, so that it may run in any mode."""
-    if not isinstance(line, cst.SimpleStatementLine):
-        return False
-    for small in line.body:
-        value = small.value if isinstance(small, cst.Return) else None
-        parts = flat(value) if value else ()
-        if not isinstance(small, (cst.Pass, cst.Import, cst.ImportFrom, cst.Return)) or not all(
-            map(is_place, parts)
-        ):
-            return False
-    return True
+def _is_idle(line: ast.stmt) -> bool:
+    """Return whether a statement computes nothing, so that it may run in any mode."""
+    if isinstance(line, ast.Return) and line.value is not None:
+        return all(is_place(part) or isinstance(part, ast.Constant) for part in flat(line.value))
+    return isinstance(line, ast.Pass | ast.Import | ast.ImportFrom | ast.Return)
 
 
 def _files(finding: Finding) -> list[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
-import libcst as cst
-
 from ...model import Finding, Write
 from .._candidate import Candidate
-from .._syntax import Source, called_name
+from .._syntax import Source, calls
+from .._text import Splice
 from ..project import Project
 from ._inplace import without_inplace
 from ._sites import sites
@@ -21,18 +21,18 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         kind = _class_of(write)
         if kind is None:
             continue
-        calls = [
-            (path, source, call, plain)
+        built = [
+            (path, source, call, change)
             for path, source in project.sources(_files(finding), "inplace")
-            for call, plain in constructors(source, kind)
+            for call, change in constructors(source, kind)
         ]
-        for path, source, call, plain in calls[:8]:
+        for path, source, call, change in built[:8]:
             title = f"construct {source.code(call)} without `inplace`"
-            yield Candidate(title, {path: source.replaced({call: plain})}, shared_name=_INPUT, drops=True)
-        if len(calls) > 1:
+            yield Candidate(title, {path: source.edited(change)}, shared_name=_INPUT, drops=True)
+        if len(built) > 1:
             texts = {
-                path: source.replaced({call: plain for other, _, call, plain in calls if other == path})
-                for path, source, _, _ in calls
+                path: source.edited(*(change for other, _, _, change in built if other == path))
+                for path, source, _, _ in built
             }
             title = f"construct every {kind} without `inplace`"
             yield Candidate(title, texts, shared_name=_INPUT, drops=True)
@@ -45,13 +45,13 @@ _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
 """Classes of torch with ``inplace`` whose ``forward`` is another one's (torch/nn/modules/activation.py)."""
 
 
-def constructors(source: Source, kind: str) -> Iterator[tuple[cst.Call, cst.Call]]:
-    """Yield calls of a class by its last name that say ``inplace=True``, each with its plain form."""
-    for node in source.positions:
-        if isinstance(node, cst.Call) and called_name(node.func) in (kind, *_INHERIT_FORWARD.get(kind, ())):
-            plain = without_inplace(node)
-            if plain is not None:
-                yield node, plain
+def constructors(source: Source, kind: str) -> Iterator[tuple[ast.Call, Splice]]:
+    """Yield calls of a class by its last name that say ``inplace=True``, each with the change that drops
+    it."""
+    for call in calls(source.tree, (kind, *_INHERIT_FORWARD.get(kind, ()))):
+        change = without_inplace(call, source)
+        if change is not None:
+            yield call, change
 
 
 def _class_of(write: Write) -> str | None:

@@ -8,15 +8,14 @@ detached (``detach_state``, ``detach_hidden``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-
-import libcst as cst
+import ast
+from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import KEPT, Candidate
-from .._syntax import Source, calls, is_name, names_in, walk, with_argument
+from .._syntax import Source, calls, is_constant, method_call, names_in, targets_of, walk, with_argument
 from ..project import Project
-from ._blocks import calls_method, in_order, line_in, shortened
+from ._blocks import calls_method, line_in, shortened
 from ._sites import callers
 
 _BACKWARDS = ("backward", "grad")
@@ -63,44 +62,38 @@ def two_losses(finding: Finding, project: Project) -> bool:
     return statement is later[0][2] and _only_backward(source, statement)
 
 
-def _follows(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
+def _follows(source: Source, first: ast.AST, second: ast.AST) -> bool:
     """Return whether ``second`` stands behind ``first`` in the innermost block that holds both."""
-    for above in source.all_above(first):
-        if isinstance(above, (cst.IndentedBlock, cst.Module)):
-            at, then = line_in(source, first, above.body), line_in(source, second, above.body)
-            if at is not None and then is not None:
-                return at < then or (at == then and first is not second and _is_before(source, first, second))
+    for above in (first, *source.all_above(first)):
+        if isinstance(above, ast.stmt):
+            block = source.block(above)
+            then = line_in(source, second, block)
+            if then is not None:
+                return block.index(above) < then
     return False
 
 
-def _is_before(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> bool:
-    line = source.parents[first]
-    body = list(line.body) if isinstance(line, cst.SimpleStatementLine) else []
-    return second in body and body.index(first) < body.index(second)  # type: ignore[arg-type]
-
-
-def _only_backward(source: Source, statement: cst.CSTNode) -> bool:
+def _only_backward(source: Source, statement: ast.AST) -> bool:
     """Return whether a loop only calls backward, ``for loss in losses: loss.backward()``, on losses from
     before."""
-    loop = source.above(statement, cst.For)
-    if loop is None or calls_method(loop.body, {"step", "zero_grad"}):
+    loop = source.above(statement, ast.For)
+    if loop is None or any(calls_method(line, {"step", "zero_grad"}) for line in loop.body):
         return False
-    roots = [call.func.value for call in calls(statement, _BACKWARDS) if isinstance(call.func, cst.Attribute)]
+    roots = [call.func.value for call in calls(statement, _BACKWARDS) if isinstance(call.func, ast.Attribute)]
     return any(names_in(root) & names_in(loop.target) for root in roots)
 
 
-def retained(source: Source, statement: cst.CSTNode) -> Iterator[str]:
+def retained(source: Source, statement: ast.AST) -> Iterator[str]:
     """Yield the text with ``retain_graph=True`` in a statement's backward, unless it has that already."""
     for call in calls(statement, _BACKWARDS):
-        said = [a for a in call.args if a.keyword is not None and a.keyword.value == "retain_graph"]
-        if said:
-            if is_name(said[0].value, "False"):
-                yield source.replaced({said[0].value: cst.Name("True")})
-            continue
-        yield source.replaced({call: with_argument(call, "retain_graph=True")})
+        said = [keyword.value for keyword in call.keywords if keyword.arg == "retain_graph"]
+        if not said:
+            yield source.edited(with_argument(source, call, "retain_graph=True"))
+        elif is_constant(said[0], False):
+            yield source.replaced({said[0]: "True"})
 
 
-def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | None:
+def summed(source: Source, first: ast.AST, second: ast.AST) -> str | None:
     """Return the text with one backward on the sum of two losses, in the second's place.
 
     Returns:
@@ -109,30 +102,28 @@ def summed(source: Source, first: cst.CSTNode, second: cst.CSTNode) -> str | Non
     """
     loss, other = _loss(first), _loss(second)
     line, last = source.own_line(first), source.own_line(second)
-    lines = in_order(source, first, last)
-    if loss is None or other is None or line is None or lines is None:
+    if loss is None or other is None or line is None or last is None:
         return None
-    body, start, stop = lines
-    if body[start] is not line or not _quiet(body[start + 1 : stop], names_in(loss)):
+    block = source.block(first)
+    if second not in block:
         return None
-    both = cst.parse_expression(f"({source.code(loss)} + {source.code(other)}).backward()")
-    return source.replaced({line: cst.RemoveFromParent(), second: cst.Expr(both)})
+    start, stop = block.index(line.statements[0]), block.index(last.statements[0])
+    if start >= stop or not all(_is_quiet(between, names_in(loss)) for between in block[start + 1 : stop]):
+        return None
+    both = f"({source.code(loss)} + {source.code(other)}).backward()"
+    return source.edited(source.removed(line), source.change(second, both))
 
 
-def _loss(statement: cst.CSTNode) -> cst.BaseExpression | None:
-    call = statement.value if isinstance(statement, cst.Expr) else None
-    func = call.func if isinstance(call, cst.Call) and not call.args else None
-    return func.value if isinstance(func, cst.Attribute) and func.attr.value == "backward" else None
+def _loss(statement: ast.AST) -> ast.expr | None:
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    plain = isinstance(call, ast.Call) and not call.args and not call.keywords
+    return method_call(call, "backward") if plain else None
 
 
-def _quiet(lines: Sequence[cst.CSTNode], names: set[str]) -> bool:
-    """Return whether lines neither use gradients nor bind one of the names."""
-    for line in lines:
-        if calls_method(line, _BETWEEN):
-            return False
-        for node in walk(line):
-            if isinstance(node, cst.Attribute) and node.attr.value == "grad":
-                return False
-            if isinstance(node, cst.AssignTarget) and names_in(node.target) & names:
-                return False
-    return True
+def _is_quiet(line: ast.stmt, names: set[str]) -> bool:
+    """Return whether a statement neither uses gradients nor binds one of the names."""
+    return not calls_method(line, _BETWEEN) and not any(
+        (isinstance(node, ast.Attribute) and node.attr == "grad")
+        or any(names_in(target) & names for target in targets_of(node))
+        for node in walk(line)
+    )

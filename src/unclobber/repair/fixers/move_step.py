@@ -6,15 +6,14 @@ offered, never applied.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source
 from ..project import Project
-from ._blocks import body_of, calls_method, line_in
+from ._blocks import calls_method, line_in
 from ._sites import callers, write_statements
 
 
@@ -33,19 +32,15 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 return
 
 
-def moved(source: Source, step: cst.CSTNode, backward: cst.CSTNode) -> str | None:
+def moved(source: Source, step: ast.AST, backward: ast.AST) -> str | None:
     """Return the text with ``step``'s line directly after ``backward``'s; None if they share no block."""
     line = source.own_line(step)
     if line is None or not calls_method(step, {"step"}):
         return None
-    body = body_of(source, line)
-    end = None if body is None else line_in(source, backward, body)
-    if body is None or end is None or end <= body.index(line):
+    block = source.block(line.statements[0])
+    end = line_in(source, backward, block)
+    if end is None or end <= block.index(line.statements[0]):
         return None
-    target = body[end]
-    return source.replaced(
-        {
-            line: cst.RemoveFromParent(),
-            target: cst.FlattenSentinel([target, line.with_changes(leading_lines=())]),
-        }
-    )
+    target = source.line(block[end])
+    lines = source.text[line.start : line.end]
+    return source.edited(source.removed(line), source.behind(target, lines))

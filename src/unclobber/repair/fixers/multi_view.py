@@ -8,12 +8,21 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from ...model import Finding
 from ...syntax import torch_table
 from .._candidate import Candidate
-from .._syntax import Source, is_place, root_name, single_target, walk
+from .._syntax import (
+    For,
+    Source,
+    arguments_of,
+    calls,
+    is_name,
+    is_place,
+    method_call,
+    root_name,
+    single_target,
+    walk,
+)
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
@@ -38,40 +47,39 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                     yield Candidate(title, {path: indexed(source, iterated)})
 
 
-def _iterated(source: Source, statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+def _iterated(source: Source, statement: ast.AST) -> Iterator[ast.expr]:
     """Yield the expressions that the loops round a statement, and the comprehensions in it, iterate over."""
     for loop in source.all_above(statement):
-        if isinstance(loop, cst.For):
+        if isinstance(loop, For):
             yield from _sequences(loop.iter)
     for node in walk(statement):
-        if isinstance(node, cst.CompFor):
+        if isinstance(node, ast.comprehension):
             yield from _sequences(node.iter)
 
 
-def _sequences(iterable: cst.BaseExpression) -> Iterator[cst.BaseExpression]:
+def _sequences(iterable: ast.expr) -> Iterator[ast.expr]:
     """Yield the tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h,
     g.unbind())``."""
     if is_place(iterable) or _unbound(iterable) is not None:
         yield iterable
-    elif isinstance(iterable, cst.Call) and getattr(iterable.func, "value", "") in _ITERATORS:
+    elif isinstance(iterable, ast.Call) and is_name(iterable.func, *_ITERATORS):
         for argument in iterable.args:
-            yield from _sequences(argument.value)
+            yield from _sequences(argument)
 
 
-def _unbound(node: cst.BaseExpression) -> cst.BaseExpression | None:
+def _unbound(node: ast.expr) -> ast.expr | None:
     """Return ``h`` of ``h.unbind()``, or None."""
-    if not isinstance(node, cst.Call) or node.args or not isinstance(node.func, cst.Attribute):
-        return None
-    return node.func.value if node.func.attr.value == "unbind" and is_place(node.func.value) else None
+    of = method_call(node, "unbind")
+    return None if of is None or arguments_of(node) or not is_place(of) else of  # type: ignore[arg-type]
 
 
-def indexed(source: Source, tensor: cst.BaseExpression) -> str:
+def indexed(source: Source, tensor: ast.expr) -> str:
     """Return the text with a list of single views in a tensor's place."""
     name = source.code(_unbound(tensor) or tensor)
-    return source.replaced({tensor: cst.parse_expression(f"[{name}[n] for n in range(len({name}))]")})
+    return source.replaced({tensor: f"[{name}[n] for n in range(len({name}))]"})
 
 
-def single(source: Source, call: cst.Call, count: int) -> str | None:
+def single(source: Source, call: ast.Call, count: int) -> str | None:
     """Return the parts that a call gives, each as a view of its own: ``h.narrow(1, 0, 2), h.narrow(1, 2,
     2)``.
 
@@ -81,15 +89,14 @@ def single(source: Source, call: cst.Call, count: int) -> str | None:
     Returns:
         None if the sizes are not written out, or if the tensor taken apart has no name.
     """
-    assert isinstance(call.func, cst.Attribute)
-    kind, of, arguments = call.func.attr.value, call.func.value, list(call.args)
+    assert isinstance(call.func, ast.Attribute)
+    kind, of, arguments = call.func.attr, call.func.value, list(call.args)
     # The tensor of `torch.chunk(x, 2)` is its first argument.
     if root_name(of) in source.names_from_torch and arguments:
-        of = arguments.pop(0).value
-    words = [a.keyword.value for a in arguments if a.keyword is not None]
-    if not is_place(of) or any(argument.star for argument in arguments) or not set(words) <= {"dim"}:
+        of = arguments.pop(0)
+    if not is_place(of) or any(keyword.arg != "dim" for keyword in call.keywords):
         return None
-    values = [_numbers(argument.value) for argument in arguments]
+    values = [_numbers(value) for value in (*arguments, *(keyword.value for keyword in call.keywords))]
     if None in values:
         return None
     size = None if kind == "unbind" else values.pop(0) if values else []
@@ -113,11 +120,11 @@ def single(source: Source, call: cst.Call, count: int) -> str | None:
     return ", ".join(parts)
 
 
-def _numbers(value: cst.BaseExpression) -> int | list[int] | None:
+def _numbers(value: ast.expr) -> int | list[int] | None:
     """Return a number that is written out, or a list of such, or None."""
     try:
-        number = ast.literal_eval(cst.Module([]).code_for_node(value))
-    except (ValueError, SyntaxError):
+        number = ast.literal_eval(value)
+    except ValueError:
         return None
     if isinstance(number, int):
         return number
@@ -126,37 +133,31 @@ def _numbers(value: cst.BaseExpression) -> int | list[int] | None:
     return None
 
 
-def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, str]]:
+def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str]]:
     """Yield new texts for one statement that makes several views, a title, and the code that no longer
     sees writes to them."""
-    for node in walk(statement):
-        if not (isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute)):
-            continue
-        name = node.func.attr.value
-        if name not in torch_table().returns_several_views:
+    for node in calls(statement, torch_table().returns_several_views):
+        if not isinstance(node.func, ast.Attribute):
             continue
         of = node.func.value
-        count = _unpacked(statement, node)
+        whole = isinstance(statement, ast.Assign) and statement.value is node
+        count = _unpacked(statement) if whole else 0
         parts = single(source, node, count) if count else None
         if parts is not None:
             title = "index each part, so that each is a view of its own"
-            yield source.replaced({node: cst.parse_expression(parts)}), title, ""
-        if _bound_whole(statement, node):
+            yield source.replaced({node: parts}), title, ""
+        if whole:
             code = f"[part.clone() for part in {source.code(node)}]"
             shared = not is_fresh(of, source)
             if is_place(of):
                 shared = read_later(source, statement, of) or held_elsewhere(source, statement, of)
             base = source.code(of) if shared else ""
-            title = f"copy the parts that `{name}` gives"
-            yield source.replaced({node: cst.parse_expression(code)}), title, base
+            title = f"copy the parts that `{node.func.attr}` gives"
+            yield source.replaced({node: code}), title, base
 
 
-def _unpacked(statement: cst.CSTNode, call: cst.Call) -> int:
-    """Return the number of names that the call's value is unpacked into, 0 if it isn't."""
-    target = single_target(statement) if _bound_whole(statement, call) else None
-    parts = target.elements if isinstance(target, (cst.Tuple, cst.List)) else ()
-    return 0 if any(isinstance(part, cst.StarredElement) for part in parts) else len(parts)
-
-
-def _bound_whole(statement: cst.CSTNode, call: cst.Call) -> bool:
-    return isinstance(statement, cst.Assign) and statement.value is call
+def _unpacked(statement: ast.AST) -> int:
+    """Return the number of names that an assignment unpacks its value into, 0 if it doesn't."""
+    target = single_target(statement)
+    parts = target.elts if isinstance(target, ast.Tuple | ast.List) else ()
+    return 0 if any(isinstance(part, ast.Starred) for part in parts) else len(parts)

@@ -6,17 +6,15 @@ differentiated function. If it is part of it, ``out_of_place`` and ``clone_targe
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-from functools import partial
-
-import libcst as cst
 
 from ...model import Finding
+from ...syntax import last_name
 from .._candidate import NOT_RECORDED, Candidate
-from .._syntax import Source, called_name
-from .._syntax import late as after
+from .._syntax import Function, Source
+from .._text import Splice
 from ..project import Project
-from ._blocks import under
 from ._inplace import is_inplace_name
 from ._sites import steps_along_gradient, write_statements
 from .clone_target import targets
@@ -30,68 +28,47 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         torch = source.torch_name
         if torch is None:
             continue
+        texts = [
+            (text, "write under `torch.no_grad()`")
+            for text in source.put_under(statement, f"with {torch}.no_grad():")
+        ]
+        function = source.function(statement)
+        if function is not None and all(map(_only_writes, function.body)):
+            title = f"run `{function.name}` under `torch.no_grad()`"
+            texts.append((decorated(source, function, f"@{torch}.no_grad()"), title))
         late = not _is_update(source, statement)
-        for text in source.put_round(statement, partial(under, f"{torch}.no_grad()")):
-            title = "write under `torch.no_grad()`"
+        for text, title in texts:
             yield Candidate(title, {path: text}, interpretation=NOT_RECORDED, note=_NOTE, late=late)
-        function = source.above(statement, cst.FunctionDef)
-        if function is not None and only_writes(function):
-            title = f"run `{function.name.value}` under `torch.no_grad()`"
-            yield Candidate(
-                title,
-                {path: decorated(source, function, torch)},
-                interpretation=NOT_RECORDED,
-                note=_NOTE,
-                late=late,
-            )
 
 
-def _is_update(source: Source, statement: cst.CSTNode) -> bool:
+def _is_update(source: Source, statement: ast.AST) -> bool:
     """Return whether a write looks meant for the parameter itself: ``layer.weight``, or a step along
     ``.grad``.
 
     A bare name is as likely the caller's tensor, which should stay unchanged.
     """
-    named = any(isinstance(place, cst.Attribute) for place in targets(source, statement))
+    named = any(isinstance(place, ast.Attribute) for place in targets(source, statement))
     return named or steps_along_gradient(statement)
 
 
-def decorated(source: Source, function: cst.FunctionDef, torch: str) -> str:
-    """Return the text with ``@torch.no_grad()`` directly above the function."""
-    decorator = cst.Decorator(cst.parse_expression(f"{torch}.no_grad()"))
-    return source.replaced(
-        {function: after(lambda new: new.with_changes(decorators=[*new.decorators, decorator]))}
-    )
+def decorated(source: Source, function: Function, decorator: str) -> str:
+    """Return the text with a decorator directly above the function."""
+    start, indent = source.start(function), source.line(function).indent
+    return source.edited(Splice(start, start, f"{decorator}{source.newline}{indent}"))
 
 
-def only_writes(function: cst.FunctionDef) -> bool:
-    """Return whether a function only writes in place and computes what it needs for that.
+def _only_writes(line: ast.AST) -> bool:
+    """Return whether a statement only writes in place, binds plain names or controls the flow.
 
     Anything else, such as an attribute that it sets, would be cut off the graph together with the writes.
     """
-    return isinstance(function.body, cst.IndentedBlock) and all(
-        _only_writes(line) for line in function.body.body
-    )
-
-
-_ROUND = (cst.For, cst.While, cst.If, cst.Else, cst.With)
-
-
-def _only_writes(line: cst.CSTNode) -> bool:
-    """Return whether a statement only writes in place, binds plain names or controls the flow."""
-    if isinstance(line, _ROUND):
-        otherwise = getattr(line, "orelse", None)
-        lines = getattr(line.body, "body", ())
-        return all(_only_writes(inner) for inner in (*lines, *([] if otherwise is None else [otherwise])))
-    if isinstance(line, cst.SimpleStatementLine):
-        return all(_only_writes(small) for small in line.body)
-    if isinstance(line, cst.Assign):
-        return all(isinstance(target.target, (cst.Name, cst.Subscript, cst.Tuple)) for target in line.targets)
-    if isinstance(line, cst.AugAssign):
-        return True
-    if isinstance(line, cst.Expr):
-        called = called_name(line.value.func) if isinstance(line.value, cst.Call) else ""
-        return isinstance(line.value, cst.BaseString) or is_inplace_name(called)
-    return isinstance(line, (cst.Pass, cst.Continue, cst.Break)) or (
-        isinstance(line, cst.Return) and line.value is None
-    )
+    match line:
+        case ast.If() | ast.For() | ast.AsyncFor() | ast.While() | ast.With() | ast.AsyncWith():
+            return all(map(_only_writes, (*line.body, *getattr(line, "orelse", ()))))
+        case ast.Assign():
+            return all(isinstance(target, ast.Name | ast.Subscript | ast.Tuple) for target in line.targets)
+        case ast.Expr(value=ast.Call(func=func)):
+            return is_inplace_name(last_name(func))
+        case ast.Expr(value=ast.Constant(value=str())) | ast.Return(value=None):
+            return True
+    return isinstance(line, ast.AugAssign | ast.Pass | ast.Continue | ast.Break)

@@ -6,20 +6,17 @@ whether any does.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-from typing import Any
-
-import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, assignment, flat, in_brackets, is_place, walk
+from .._syntax import Comprehension, Source, flat, is_place, walk
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
-from ._inplace import InPlaceCall, in_place, method_call
+from ._inplace import InPlaceCall, binary, in_place, receiver
 from ._liveness import read_later
-from ._operators import binary
 from ._sites import steps_along_gradient, write_statements
 
 
@@ -40,7 +37,7 @@ _NARROW = frozenset({"bfloat16", "float16"})
 
 
 def rewrites(
-    source: Source, statement: cst.CSTNode, *, keep_dtype: bool = False
+    source: Source, statement: ast.AST, *, keep_dtype: bool = False
 ) -> Iterator[tuple[str, str, bool]]:
     """Yield new texts of the file, the name that is bound to the result (empty if none is), and whether other
     holders of its tensor may exist.
@@ -48,126 +45,82 @@ def rewrites(
     Args:
         keep_dtype: Whether to also yield the result converted to the old tensor's dtype.
     """
-    if isinstance(statement, cst.AugAssign):
-        if is_place(statement.target) and read_later(source, statement, statement.target):
-            value = binary(statement)
-            is_shared = held_elsewhere(source, statement, statement.target)
-            for new_value in _of_same_dtype(value, statement.target, keep_dtype):
-                new = assignment(statement.target, new_value)
-                yield source.with_statement(statement, new), source.code(statement.target), is_shared
+    written = in_place(statement.value, source) if isinstance(statement, ast.Expr) else None
+    if isinstance(statement, ast.AugAssign):
+        if not is_place(statement.target):
+            return
+        written = InPlaceCall(binary(source, statement), statement.target)
+    if written is None:
+        yield from _inside(source, statement)
         return
-    if isinstance(statement, cst.Expr) and (written := in_place(statement.value, source)) is not None:
-        yield from _as_statement(source, statement, written, keep_dtype)
-        return
-    yield from _inside(source, statement)
-
-
-def _as_statement(
-    source: Source, statement: cst.Expr, written: InPlaceCall, keep_dtype: bool
-) -> Iterator[tuple[str, str, bool]]:
-    """Yield an in-place call that is a statement as an assignment of its out-of-place form."""
     value, target = written
-    if not all(map(is_place, flat(target))) or not _read_later(source, statement, target):
+    parts = list(flat(target))
+    if not all(map(is_place, parts)) or not any(read_later(source, statement, part) for part in parts):
         return
-    is_shared = held_elsewhere(source, statement, target)
-    for new_value in _of_same_dtype(value, target, keep_dtype):
-        yield source.with_statement(statement, assignment(target, new_value)), source.code(target), is_shared
-
-
-def _of_same_dtype(
-    value: cst.BaseExpression, target: cst.BaseExpression, keep_dtype: bool
-) -> Iterator[cst.BaseExpression]:
-    """Yield the value, and ``(value).to(target.dtype)``."""
-    yield value
+    is_shared, name = held_elsewhere(source, statement, target), source.code(target)
+    yield source.replaced({statement: f"{name} = {value}"}), name, is_shared
     if keep_dtype and is_place(target):
-        dtype = cst.Attribute(target.deep_clone(), cst.Name("dtype"))
-        yield cst.Call(cst.Attribute(in_brackets(value), cst.Name("to")), [cst.Arg(dtype)])
+        whole = f"({value})" if isinstance(statement, ast.AugAssign) else value
+        yield source.replaced({statement: f"{name} = {whole}.to({name}.dtype)"}), name, is_shared
 
 
-def _read_later(source: Source, statement: cst.Expr, target: cst.BaseExpression) -> bool:
-    return any(read_later(source, statement, part) for part in flat(target))
-
-
-def _inside(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, str, bool]]:
+def _inside(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, bool]]:
     """Yield in-place calls inside a statement out of place: each chain, ``inplace=True`` and ``out=`` on
     its own."""
-    done: set[int] = set()
+    done: set[ast.AST] = set()
     for node in walk(statement):
-        if isinstance(node, cst.Call) and id(node) not in done and (written := in_place(node, source)):
+        if isinstance(node, ast.Call) and node not in done and (written := in_place(node, source)):
             # The inner calls of a chain are written with the outer one.
-            inner: cst.BaseExpression = node
-            while (method := method_call(inner, source.imported_names)) is not None:
-                inner = method[1].value
-                done.add(id(inner))
-            yield from _with_its_name(source, statement, node, *written)
+            inner: ast.expr | None = node
+            while inner is not None and (inner := receiver(inner, source)) is not None:
+                done.add(inner)
+            yield _with_its_name(source, statement, node, *written)
 
 
 def _with_its_name(
-    source: Source,
-    statement: cst.CSTNode,
-    call: cst.Call,
-    value: cst.BaseExpression,
-    written: cst.BaseExpression,
-) -> Iterator[tuple[str, str, bool]]:
-    """Yield a call inside a statement out of place. If the written name is read later, it is bound to the
+    source: Source, statement: ast.AST, call: ast.Call, value: str, written: ast.expr
+) -> tuple[str, str, bool]:
+    """Return a call inside a statement out of place. If the written name is read later, it is bound to the
     result: ``y = h.relu_()`` gives ``y = h = h.relu()``."""
-    if not is_place(written):
-        is_shared = not is_fresh(written, source) and not _is_walrus_of_fresh(source, written)
-        yield source.replaced({call: _walrus_round(value, written)}), "", is_shared
-        return
     name = source.code(written)
+    if not is_place(written):
+        plain, is_shared = value, not is_fresh(written, source)
+        if isinstance(written, ast.NamedExpr):
+            # ``(g := x.exp().mul(2))`` for ``(g := x.exp()).mul_(2)``
+            plain = value.replace(name, source.in_brackets(written.value), 1)
+            plain = f"({source.code(written.target)} := {plain})"
+            is_shared = not is_fresh(written.value, source)
+        return source.replaced({call: plain}), "", is_shared
     is_shared = held_elsewhere(source, statement, written)
     if not read_later(source, statement, written) and not _is_read_outside_call(
         source, statement, call, name
     ):
-        yield source.replaced({call: value}), "", is_shared
-    elif isinstance(statement, cst.Assign) and statement.value is call:
-        if name in {source.code(target.target) for target in statement.targets}:
-            yield source.replaced({call: value}), name, is_shared
-        else:
-            targets = [*statement.targets, cst.AssignTarget(written.deep_clone())]  # type: ignore[arg-type]
-            new = statement.with_changes(targets=targets, value=value)
-            yield source.with_statement(statement, new), name, is_shared
-    elif isinstance(written, cst.Name) and not _in_own_scope(source, call, statement):
-        yield source.replaced({call: _walrus(written, value)}), name, is_shared
-    else:
-        yield source.replaced({call: value}), name, True
+        return source.replaced({call: value}), "", is_shared
+    if isinstance(statement, ast.Assign) and statement.value is call:
+        named = name in map(source.code, statement.targets)
+        return source.replaced({call: value if named else f"{name} = {value}"}), name, is_shared
+    if isinstance(written, ast.Name) and not _in_own_scope(source, call, statement):
+        return source.replaced({call: f"({name} := {value})"}), name, is_shared
+    return source.replaced({call: value}), name, True
 
 
-def _walrus(name: cst.Name, value: cst.BaseExpression) -> cst.NamedExpr:
-    return cst.NamedExpr(name.deep_clone(), value, lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
-
-
-def _walrus_round(value: cst.BaseExpression, written: cst.BaseExpression) -> cst.BaseExpression:
-    """Return ``(g := x.exp().mul(2))`` for ``(g := x.exp()).mul_(2)``."""
-    if not isinstance(written, cst.NamedExpr) or not isinstance(written.target, cst.Name):
-        return value
-    plain = in_brackets(written.value)
-    changed: Any = value.deep_replace(written, plain)
-    return _walrus(written.target, changed)
-
-
-def _is_walrus_of_fresh(source: Source, written: cst.BaseExpression) -> bool:
-    return isinstance(written, cst.NamedExpr) and is_fresh(written.value, source)
-
-
-def _is_read_outside_call(source: Source, statement: cst.CSTNode, call: cst.Call, name: str) -> bool:
+def _is_read_outside_call(source: Source, statement: ast.AST, call: ast.Call, name: str) -> bool:
     """Return whether the statement reads a place outside of the call, too: ``h.relu_() + h``."""
-    own = {id(node) for node in walk(call)}
+    own = set(walk(call))
     return any(
-        id(node) not in own
-        and isinstance(node, (cst.Name, cst.Attribute))
+        isinstance(node, ast.Name | ast.Attribute)
+        and node not in own
         and source.code(node) == name
-        and not isinstance(source.parents[node], cst.AssignTarget)
+        and not (isinstance(source.parents[node], ast.Assign) and isinstance(node.ctx, ast.Store))
         for node in walk(statement)
     )
 
 
-def _in_own_scope(source: Source, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+def _in_own_scope(source: Source, node: ast.AST, statement: ast.AST) -> bool:
     """Return whether a lambda or comprehension of the statement holds a node, or a class body the
     statement."""
     for above in source.all_above(node):
-        if isinstance(above, (cst.Lambda, cst.BaseComp)):
+        if isinstance(above, ast.Lambda | Comprehension):
             return True
         if above is statement:
             return False

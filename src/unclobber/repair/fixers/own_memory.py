@@ -6,14 +6,13 @@ The copy is made where the view is made, so all its holders see the write.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from ...model import Finding
 from ...syntax import torch_table
 from .._candidate import Candidate
-from .._syntax import calls, is_place
+from .._syntax import arguments_of, calls, is_place
 from ..project import Project
 from ._sites import saved_statements, write_statements
 from .clone_saved import cloned
@@ -24,20 +23,22 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for _, (path, source, statement) in saved_statements(finding, project):
         for call in calls(statement, torch_table().expands):
             title = f"copy `{source.code(call)}`, so that each element has a place of its own"
-            yield Candidate(title, {path: source.replaced({call: cloned(call)})})
+            yield Candidate(title, {path: source.replaced({call: cloned(source, call)})})
     for _, (path, source, statement) in write_statements(finding, project):
         for read in operands(statement):
             title = f"read a copy of `{source.code(read)}`"
-            yield Candidate(title, {path: source.replaced({read: cloned(read)})})
+            yield Candidate(title, {path: source.replaced({read: cloned(source, read)})})
 
 
-def operands(statement: cst.CSTNode) -> Iterator[cst.BaseExpression]:
+def operands(statement: ast.AST) -> Iterator[ast.expr]:
     """Yield the operands of a writing statement: the right side, or the arguments of an in-place call."""
-    values: list[cst.BaseExpression] = []
-    if isinstance(statement, (cst.AugAssign, cst.Assign)):
-        values.append(statement.value)
-    elif isinstance(statement, cst.Expr) and isinstance(statement.value, cst.Call):
-        values += [argument.value for argument in statement.value.args]
+    match statement:
+        case ast.AugAssign() | ast.Assign():
+            values = [statement.value]
+        case ast.Expr(value=ast.Call() as call):
+            values = arguments_of(call)
+        case _:
+            values = []
     for value in values:
-        if is_place(value) or isinstance(value, (cst.Subscript, cst.Call)):
+        if is_place(value) or isinstance(value, ast.Subscript | ast.Call):
             yield value

@@ -6,17 +6,15 @@ assignment is a write, too. The text doesn't show which of the two it is; the pr
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-
-import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, assignment, is_place, single_target, walk
+from .._syntax import Comprehension, Source, is_place, single_target, walk
 from ..project import Project
 from ._aliases import shared_name
-from ._inplace import in_place
-from ._operators import binary
+from ._inplace import binary, in_place
 from ._sites import write_statements
 
 
@@ -31,58 +29,50 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield Candidate(title.format(source.code(element)), {path: text}, shared_name=shared)
 
 
-def rewrites(source: Source, statement: cst.CSTNode) -> Iterator[tuple[str, cst.Subscript, str]]:
+def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.Subscript, str]]:
     """Yield new texts with the element that gets a new tensor, and a title to be filled with its code."""
     target, value = _written(source, statement)
     if target is None:
         return
-    if isinstance(target, cst.Subscript) and _is_element(target) and value is not None:
-        new = assignment(target, value)
-        yield source.with_statement(statement, new), target, "put a new tensor in the place of `{}`"
+    if isinstance(target, ast.Subscript) and _is_element(target) and value is not None:
+        new = f"{source.code(target)} = {value}"
+        yield source.replaced({statement: new}), target, "put a new tensor in the place of `{}`"
     for part in _elements_below(target):
         code = source.code(part)
-        text = source.inserted(statement, before=[f"{code} = {code}.clone()"])
+        text = source.inserted(statement, before=(f"{code} = {code}.clone()",))
         if text is not None:
             yield text, part, "write to a copy of `{}`"
 
 
-def _written(
-    source: Source, statement: cst.CSTNode
-) -> tuple[cst.BaseExpression | None, cst.BaseExpression | None]:
+def _written(source: Source, statement: ast.AST) -> tuple[ast.expr | None, str | None]:
     """Return the expression that a statement writes to, and the value written if one expression gives it."""
-    if isinstance(statement, cst.AugAssign):
-        return statement.target, binary(statement)
+    if isinstance(statement, ast.AugAssign):
+        return statement.target, binary(source, statement)
     if (target := single_target(statement)) is not None:
         return target, None
-    written = in_place(statement.value, source) if isinstance(statement, cst.Expr) else None
+    written = in_place(statement.value, source) if isinstance(statement, ast.Expr) else None
     return (None, None) if written is None else (written.target, written.value)
 
 
-def _elements_below(target: cst.BaseExpression) -> Iterator[cst.Subscript]:
+def _elements_below(target: ast.expr) -> Iterator[ast.Subscript]:
     """Yield the elements of containers that ``target`` is a part of: ``d["h"]`` of ``d["h"][0].data[1]``."""
     below = target
-    while isinstance(below, (cst.Subscript, cst.Attribute)):
+    while isinstance(below, ast.Subscript | ast.Attribute):
         below = below.value
-        if isinstance(below, cst.Subscript) and _is_element(below):
+        if isinstance(below, ast.Subscript) and _is_element(below):
             yield below
 
 
-def _is_element(node: cst.BaseExpression) -> bool:
+_EFFECTS = (
+    ast.Call | ast.Await | ast.Yield | ast.NamedExpr | Comprehension | ast.Lambda | ast.Compare | ast.Slice
+)
+"""Expressions that are no plain index: only a tensor has a mask as an index, which a comparison gives."""
+
+
+def _is_element(node: ast.expr) -> bool:
     """Return whether ``node`` is ``place[index]``, perhaps nested, and reading it twice has no effect of
     its own."""
-    if not isinstance(node, cst.Subscript):
+    if not isinstance(node, ast.Subscript) or not (is_place(node.value) or _is_element(node.value)):
         return False
-    inner = node.value
-    if not (is_place(inner) or _is_element(inner)):
-        return False
-    return all(isinstance(part.slice, cst.Index) and _is_plain(part.slice.value) for part in node.slice)
-
-
-_EFFECTS = (
-    cst.Call, cst.Await, cst.Yield, cst.NamedExpr, cst.Ellipsis, cst.BaseComp, cst.Lambda, cst.Comparison
-)  # fmt: skip
-
-
-def _is_plain(index: cst.BaseExpression) -> bool:
-    # only a tensor has a mask as an index, and a comparison gives one
-    return not any(isinstance(node, _EFFECTS) for node in walk(index))
+    parts = walk(node.slice)
+    return not any(isinstance(p, _EFFECTS) or getattr(p, "value", None) is Ellipsis for p in parts)

@@ -6,18 +6,18 @@ is offered, never applied.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
-
-import libcst as cst
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, late, names_in
+from .._syntax import Source, is_small, names_in
+from .._text import Splice
 from ..project import Project
-from ._blocks import binds, body_of, forward_slice, in_order, line_in, shortened
+from ._blocks import binds, forward_slice, in_order, shortened
 from ._sites import LocatedStatement, callers, write_statements
 
-_Edit = Callable[[Source, cst.CSTNode, cst.CSTNode], str | None]
+_Edit = Callable[[Source, ast.AST, ast.AST], str | None]
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -42,7 +42,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def _first(
-    path: str, forwards: list[LocatedStatement], edited: _Edit, other: cst.CSTNode
+    path: str, forwards: list[LocatedStatement], edited: _Edit, other: ast.AST
 ) -> Iterator[tuple[str, str]]:
     """Yield the code of the first forward in a file that can be edited so, with the file's new text."""
     for at, source, forward in forwards:
@@ -52,39 +52,45 @@ def _first(
             return
 
 
-def _makers(source: Source, backward: cst.CSTNode) -> Iterator[cst.CSTNode]:
+def _makers(source: Source, backward: ast.AST) -> Iterator[ast.AST]:
     """Yield the last assignments before the loop of the names that a backward's statement reads."""
     loop = source.loop_round(backward)
-    body = body_of(source, loop) if loop is not None else None
-    stop = line_in(source, loop, body) if loop is not None and body is not None else None
-    if body is None or stop is None:
-        return
+    block = [] if loop is None else source.block(loop)
     wanted = names_in(backward)
-    for line in reversed(body[:stop]):
-        if isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1 and binds(line) & wanted:
-            yield line.body[0]
+    for line in reversed(block[: block.index(loop)] if loop is not None else []):
+        if is_small(line) and binds(line) & wanted:
+            yield line
 
 
-def repeated_after(source: Source, forward: cst.CSTNode, step: cst.CSTNode) -> str | None:
+def repeated_after(source: Source, forward: ast.AST, step: ast.AST) -> str | None:
     """Return the text with the forward's statements repeated after the step's; None if they share no
     block."""
     line = source.own_line(step)
-    block = in_order(source, forward, line)
+    block = None if line is None else in_order(source, forward, line.statements[0])
     again = None if block is None else forward_slice(*block)
     if line is None or not again:
         return None
-    copies = [copy.deep_clone().with_changes(leading_lines=()) for copy in again]
-    return source.replaced({line: cst.FlattenSentinel([line, *copies])})
+    return source.edited(source.behind(line, "".join(_moved(source, again, line.indent))))
 
 
-def moved_into_loop(source: Source, forward: cst.CSTNode, backward: cst.CSTNode) -> str | None:
+def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str | None:
     """Return the text with the forward's statements at the start of the loop that the backward is in, or
     None."""
     loop = source.loop_round(backward)
     block = in_order(source, forward, loop)
     lines = None if block is None else forward_slice(*block)
-    if loop is None or not lines or not isinstance(loop.body, cst.IndentedBlock):
+    first = None if loop is None else source.line(loop.body[0])
+    if not lines or first is None or first.in_header:
         return None
-    changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line in lines}
-    changes[loop.body] = late(lambda block: block.with_changes(body=[*lines, *block.body]))
-    return source.replaced(changes)
+    moved = _moved(source, lines, first.indent, with_comments=True)
+    gone = [source.removed(source.line(line)) for line in lines]
+    return source.edited(Splice(first.above, first.above, "".join(moved)), *gone)
+
+
+def _moved(
+    source: Source, statements: list[ast.stmt], indent: str, *, with_comments: bool = False
+) -> Iterator[str]:
+    """Yield the lines of some statements with another indentation."""
+    for statement in statements:
+        line = source.line(statement)
+        yield source.moved(line.above if with_comments else line.start, line.end, indent)

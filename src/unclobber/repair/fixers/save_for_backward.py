@@ -6,18 +6,28 @@ a copy.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-import libcst as cst
-
 from ...model import Finding
+from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Source, flat, is_name, is_place, single_target, walk
+from .._syntax import (
+    Function,
+    Line,
+    Source,
+    arguments_of,
+    flat,
+    is_name,
+    is_place,
+    methods_of,
+    parameters_of,
+    single_target,
+    walk,
+)
+from .._text import Splice
 from ..project import Project
-from ._blocks import starting_with
-from ._comments import with_comments_of
 from ._sites import callers
-from .clone_saved import cloned
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -25,142 +35,136 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     seen: set[int] = set()
     for fact in (finding.saved, finding.needed, *finding.writes):
         for path, source, statement in callers(fact, project):
-            owner = source.above(statement, cst.ClassDef)
+            owner = source.above(statement, ast.ClassDef)
             if owner is None or id(owner) in seen:
                 continue
             seen.add(id(owner))
             text, read_outside = rewritten(source, owner), _may_be_read_outside(source, owner)
             if text is not None:
-                title = f"keep the tensors of `{owner.name.value}` with `save_for_backward`"
+                title = f"keep the tensors of `{owner.name}` with `save_for_backward`"
                 # torch refuses what is overwritten then, so no report shows it before it is proved
                 # (test_no_edit_that_a_report_shows_is_refused in tests/programs/test_helps.py).
                 yield Candidate(title, {path: text}, guess=read_outside, late=True)
             for text, kept, held in copies(source, owner):
-                title = f"keep a copy of `{kept}` for the backward of `{owner.name.value}`"
+                title = f"keep a copy of `{kept}` for the backward of `{owner.name}`"
                 known = finding.saved is not None and finding.saved.expression in (kept, held)
                 yield Candidate(title, {path: text}, guess=read_outside or not known)
 
 
-def _may_be_read_outside(source: Source, owner: cst.ClassDef) -> bool:
+def _may_be_read_outside(source: Source, owner: ast.ClassDef) -> bool:
     """Return whether code outside of the Function reads an attribute named like one set on ``ctx``, which
     would be gone: ``y.grad_fn.s``."""
-    inside = list(walk(owner))
-    own = {id(node) for node in inside}
-    set_there = {
-        target.target.attr.value
-        for node in inside
-        if isinstance(node, cst.Assign)
-        for target in node.targets
-        if isinstance(target.target, cst.Attribute)
-    }
+    inside = set(walk(owner))
+    assigns = (node for node in inside if isinstance(node, ast.Assign))
+    set_there = {t.attr for node in assigns for t in node.targets if isinstance(t, ast.Attribute)}
     return any(
-        isinstance(node, cst.Attribute) and id(node) not in own and node.attr.value in set_there
-        for node in walk(source.module)
+        isinstance(node, ast.Attribute) and node not in inside and node.attr in set_there
+        for node in source.nodes
     )
 
 
-def copies(source: Source, owner: cst.ClassDef) -> Iterator[tuple[str, str, str]]:
-    """Yield new texts in which a Function keeps copies on ``ctx`` of the values that backward reads there:
+def copies(source: Source, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
+    """Yield the texts with copies kept on ``ctx`` of the values that backward reads there:
     one, then all; each with the value's text and the attribute's."""
-    methods = _methods(owner)
+    methods = methods_of(owner)
     backward = methods.get("backward")
-    if backward is None or not backward.params.params:
+    if backward is None or not parameters_of(backward):
         return
-    back = backward.params.params[0].name.value
-    values: dict[cst.BaseExpression, str] = {}  # with the attribute, if it holds this value alone
-    for method in (methods.get("forward"), methods.get("setup_context")):
-        if method is None or not method.params.params:
-            continue
-        ctx = method.params.params[0].name.value
+    back = parameters_of(backward)[0]
+    values: dict[ast.expr, str] = {}  # with the attribute, if it holds this value alone
+    for method in (methods[name] for name in ("forward", "setup_context") if name in methods):
+        ctx = next(iter(parameters_of(method)), "")
         for node in walk(method):
-            if isinstance(node, cst.Assign):
-                target = single_target(node)
-                if isinstance(target, cst.Attribute) and is_name(target.value, ctx):
-                    read = _reads_attribute(backward, back, target.attr.value)
-                    tensors = _tensors(node.value) if read else []
-                    held = source.code(target) if len(tensors) == 1 else ""
-                    values |= dict.fromkeys(tensors, held)
-            elif isinstance(node, cst.Call) and source.code(node.func) == f"{ctx}.save_for_backward":
-                values |= {value: "" for argument in node.args for value in _tensors(argument.value)}
+            target = single_target(node)
+            if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute):
+                if is_name(target.value, ctx) and _reads_attribute(backward, back, target.attr):
+                    tensors = list(filter(is_place, flat(node.value)))
+                    values |= dict.fromkeys(tensors, source.code(target) if len(tensors) == 1 else "")
+            elif isinstance(node, ast.Call) and source.code(node.func) == f"{ctx}.save_for_backward":
+                values |= {v: "" for kept in arguments_of(node) for v in flat(kept) if is_place(v)}
+    changes: dict[ast.AST, str] = {value: f"{source.code(value)}.clone()" for value in values}
     for value, held in values.items():
-        yield source.replaced({value: cloned(value)}), source.code(value), held
+        yield source.replaced({value: changes[value]}), source.code(value), held
     if len(values) > 1:
-        yield source.replaced({value: cloned(value) for value in values}), "all that it keeps", ""
+        yield source.replaced(changes), "all that it keeps", ""
 
 
-def _tensors(value: cst.BaseExpression) -> list[cst.BaseExpression]:
-    """Return the parts of a kept value that may be tensors; the elements of a tuple."""
-    return [part for part in flat(value) if is_place(part) and not is_name(part, "None")]
-
-
-def rewritten(source: Source, owner: cst.ClassDef) -> str | None:
+def rewritten(source: Source, owner: ast.ClassDef) -> str | None:
     """Return the text with a Function's ``ctx.name = name`` saved by autograd.
 
     Returns:
         None if the class is no such Function, saves tensors already, or keeps anything on ``ctx``
         that isn't one of the forward's own arguments.
     """
-    methods = _methods(owner)
+    methods = methods_of(owner)
     forward, backward = methods.get("forward"), methods.get("backward")
-    if forward is None or backward is None or not forward.params.params or not backward.params.params:
+    if forward is None or backward is None or not parameters_of(forward) or not parameters_of(backward):
         return None
-    names = {parameter.name.value for parameter in forward.params.params}
-    ctx, back = forward.params.params[0].name.value, backward.params.params[0].name.value
-    if _mentions(owner, {"save_for_backward", "saved_tensors", "setup_context"}):
+    ctx, back = parameters_of(forward)[0], parameters_of(backward)[0]
+    saves = {"save_for_backward", "saved_tensors"} & {last_name(node) for node in walk(owner)}
+    if saves or "setup_context" in methods:
         return None
-    kept: list[tuple[cst.SimpleStatementLine, str]] = []
-    for line in forward.body.body:
-        name = _kept(line, ctx, names)
-        if name is not None and isinstance(line, cst.SimpleStatementLine):
-            kept.append((line, name))
-    used = [name for _, name in kept if _reads_attribute(backward, back, name)]
-    kept = [(line, name) for line, name in kept if name in used]
-    if not kept or _binds_any(backward, set(used)) or not isinstance(backward.body, cst.IndentedBlock):
-        return None
-    changes: dict[cst.CSTNode, object] = {line: cst.RemoveFromParent() for line, _ in kept}
-    save = source.parsed(f"{ctx}.save_for_backward({', '.join(used)})")
-    # The call takes the place of the first removed line, so that comments have a line to go to.
-    changes[kept[0][0]] = with_comments_of([line for line, _ in kept], save)
-    for node in walk(backward):
-        if isinstance(node, cst.Attribute) and node.attr.value in used and is_name(node.value, back):
-            changes[node] = node.attr
-    comma = "," if len(used) == 1 else ""
-    load = source.parsed(f"{', '.join(used)}{comma} = {back}.saved_tensors")
-    changes[backward.body] = starting_with(backward, load)
-    return source.replaced(changes)
-
-
-def _kept(line: cst.CSTNode, ctx: str, names: set[str]) -> str | None:
-    """Return ``name`` for the line ``ctx.name = name``, or None."""
-    if not isinstance(line, cst.SimpleStatementLine) or len(line.body) != 1:
-        return None
-    target = single_target(line.body[0])
-    if not isinstance(target, cst.Attribute) or not is_name(target.value, ctx):
-        return None
-    name = getattr(cst.ensure_type(line.body[0], cst.Assign).value, "value", None)
-    return name if name in names and target.attr.value == name else None
-
-
-def _methods(owner: cst.ClassDef) -> dict[str, cst.FunctionDef]:
-    return {node.name.value: node for node in owner.body.body if isinstance(node, cst.FunctionDef)}
-
-
-def _mentions(node: cst.CSTNode, names: set[str]) -> bool:
-    return any(isinstance(n, cst.Name) and n.value in names for n in walk(node))
-
-
-def _reads_attribute(function: cst.FunctionDef, owner: str, name: str) -> bool:
-    """Return whether a function reads this attribute of this name."""
-    attributes = (n for n in walk(function) if isinstance(n, cst.Attribute))
-    return any(n.attr.value == name and is_name(n.value, owner) for n in attributes)
-
-
-def _binds_any(function: cst.FunctionDef, names: set[str]) -> bool:
-    """Return whether a function has a parameter or assigns a variable of one of these names."""
-    parameters = {parameter.name.value for parameter in function.params.params}
-    targets = {
-        n.target.value
-        for n in walk(function)
-        if isinstance(n, cst.AssignTarget) and isinstance(n.target, cst.Name)
+    kept = {
+        name: line
+        for statement in forward.body
+        if (name := _kept(statement, ctx)) in parameters_of(forward)
+        and _reads_attribute(backward, back, name)
+        and (line := source.own_line(statement)) is not None
     }
-    return bool((parameters | targets) & names)
+    if not kept or _binds_any(backward, set(kept)):
+        return None
+    names = ", ".join(kept)
+    load = source.first_in(backward, f"{names}{',' if len(kept) == 1 else ''} = {back}.saved_tensors")
+    if load is None:
+        return None
+    # The call takes the place of the first removed line, so that comments have a line to go to.
+    first, *others = kept.values()
+    save = _with_comments_of([first, *others], f"{first.indent}{ctx}.save_for_backward({names})", source)
+    return source.edited(
+        Splice(first.above, first.end, save),
+        *map(source.removed, others),
+        *(
+            source.change(node, node.attr)
+            for node in walk(backward)
+            if isinstance(node, ast.Attribute) and node.attr in kept and is_name(node.value, back)
+        ),
+        load,
+    )
+
+
+def _with_comments_of(lines: list[Line], code: str, source: Source) -> str:
+    """Return code with the lines above some lines, and with the comments at their ends.
+
+    A single comment goes to the end of the code; several go above it, because each was about one line.
+    """
+    ends = [source.text[source.end(line.statements[0]) : line.end] for line in lines]
+    behind = [end for end in ends if "#" in end]
+    above = []
+    for line, end in zip(lines, ends, strict=True):
+        # blank lines between the old lines no longer separate anything
+        leading = source.text[line.above : line.start].splitlines(keepends=True)
+        above += [blank for blank in leading if "#" in blank or line is lines[0]]
+        if "#" in end and len(behind) > 1:
+            above.append(line.indent + end.lstrip())
+    return "".join([*above, code, behind[0] if len(behind) == 1 else source.newline])
+
+
+def _kept(statement: ast.stmt, ctx: str) -> str:
+    """Return ``name`` for the line ``ctx.name = name``; empty for another one."""
+    target = single_target(statement)
+    if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Attribute):
+        return ""
+    return target.attr if is_name(target.value, ctx) and is_name(statement.value, target.attr) else ""
+
+
+def _reads_attribute(function: Function, owner: str, name: str) -> bool:
+    """Return whether a function reads this attribute of this name."""
+    attributes = (n for n in walk(function) if isinstance(n, ast.Attribute))
+    return any(n.attr == name and is_name(n.value, owner) for n in attributes)
+
+
+def _binds_any(function: Function, names: set[str]) -> bool:
+    """Return whether a function has a parameter or assigns a variable of one of these names."""
+    assigns = (n for n in walk(function) if isinstance(n, ast.Assign))
+    targets = {target.id for n in assigns for target in n.targets if isinstance(target, ast.Name)}
+    return bool(({*parameters_of(function)} | targets) & names)

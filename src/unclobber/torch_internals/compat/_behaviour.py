@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 import torch.utils.checkpoint  # torch 2.6 doesn't import it itself
 
+from .. import versions
 from ._modes import unseen_by_modes
 
 
@@ -67,6 +68,15 @@ class Behaviour:
             except RuntimeError as error:
                 return "Backward" not in str(error)
         raise AssertionError("torch refuses one of several views whose memory was written")
+
+    @cached_property
+    def refuses_unpacked(self) -> bool:
+        """Return whether torch says that a pack hook has raised, where it kept nothing: since 2.15.
+
+        Before, it calls the unpack hook without an argument. By the version, because a session's or the
+        program's hooks take the place of those that would be tried.
+        """
+        return versions.parsed(str(torch.__version__)) >= (2, 15)
 
     @cached_property
     def checkpoint(self) -> str:

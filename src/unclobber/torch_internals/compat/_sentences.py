@@ -43,3 +43,5 @@ class Sentence:
         "cannot be modified by in-place operations as this can lead to unexpected side-effects. Please open "
         "an issue if you need to perform in-place operations on the input to a pack hook."
     )
+    # torch/csrc/autograd/python_saved_variable_hooks.cpp, `call_unpack_hook`, since 2.15.
+    NOTHING_PACKED = "the pack hook raised before saving data for this tensor"

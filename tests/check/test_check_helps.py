@@ -1,0 +1,188 @@
+"""The advice of each rule, done as it says: the program then runs, with the gradients that were meant.
+
+One program a rule, beside what each way of its advice does to it; all run in this process.
+"""
+
+# ruff: noqa: E501  (a program, or an edit, is read in one line)
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import unclobber
+from programs.helps import IN_PLACE, NET, VIEW, Helped, W
+from programs.test_helps import SAYS, as_meant, differing, run
+from unclobber.model import Finding
+from unclobber.static import check_text
+from unclobber.static._rules import CheckRule
+
+
+@dataclass(frozen=True)
+class Advised:
+    """A program in which a rule finds something, and an edit for each way of its advice."""
+
+    rule: CheckRule
+    text: str
+    edits: tuple[str, ...]
+    meant: str = ""
+    """The edit that gives the program as it is meant; empty for the program itself, under guard."""
+
+    @property
+    def program(self) -> Helped:
+        return Helped(self.rule.name, self.text, {}, meant=self.meant)
+
+
+X = "x = torch.linspace(0, 1, 8).view(2, 4)\n"
+H = W + "h = w * 1\n"
+EMBEDDINGS = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(5, 4)
+        self.words.weight.requires_grad_(False)
+    def enable_input_require_grads(self):
+        self.words.register_forward_hook(lambda module, args, output: output.requires_grad_(True))
+    def forward(self, ids, picture):
+        inputs_embeds = self.words(ids)
+        inputs_embeds[:, 0] = picture
+        return inputs_embeds.square().sum()
+net = Net()
+net.enable_input_require_grads()
+picture = torch.ones(4, requires_grad=True)
+net(torch.tensor([[1, 2, 3]]), picture).backward()
+"""
+DIRTY = """\
+class Triple(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(3)
+        ctx.mark_dirty(x)
+        return x.clone()
+    @staticmethod
+    def backward(ctx, grad):
+        return 3 * grad
+"""
+SAVED_BY_FUNCTION = """\
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+    @staticmethod
+    def backward(ctx, grad):
+        x, = ctx.saved_tensors
+        x.mul_(2)
+        return grad * x
+"""
+ON_CTX = """\
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x
+        return x.square()
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad * ctx.x
+"""
+DOUBLED = """\
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, grad):
+        grad.mul_(2)
+        return grad
+"""
+BY_GRAD = "with torch.no_grad():\n    "
+
+ADVISED = [
+    Advised(CheckRule.SAVED, W + "gate = w.sigmoid()\ngate *= 2\ngate.sum().backward()\n",
+            ("gate *= 2 => gate = gate * 2",)),
+    Advised(CheckRule.SAVED, H + "y = h ** 2\nh.mul_(3)\ny.sum().backward()\n",
+            ("h.mul_(3) => h = h.mul(3)", "y = h ** 2\nh.mul_(3) => h.mul_(3)\ny = h ** 2")),
+    Advised(CheckRule.DATA, NET + X + "score = net(x)\nfor p in net.parameters():\n    p.data.mul_(0.9)\nscore.sum().backward()\n",
+            ("for p in net.parameters():\n    p.data.mul_(0.9)\nscore.sum().backward() => score.sum().backward()\n"
+             "for p in net.parameters():\n    p.data.mul_(0.9)",)),
+    Advised(CheckRule.SAVED_DATA, W + "y = w.exp()\ny.data.mul_(2)\ny.sum().backward()\n",
+            ("y.data.mul_(2)\ny.sum().backward() => y.sum().backward()\ny.data.mul_(2)",
+             "y.data => z = y.clone()\nz.data")),
+    Advised(CheckRule.MODULE, "net = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.ReLU(inplace=True))\n" + X
+            + "net(x).sum().backward()\n", ("inplace=True => ",)),
+    Advised(CheckRule.STEP, NET + X + "a = net(x).sum()\nb = net(x).square().sum()\na.backward()\nopt.step()\nb.backward()\n",
+            ("opt.step()\nb.backward() => b.backward()\nopt.step()",)),
+    Advised(CheckRule.TWICE, W + "h = w.exp()\nh.sin().sum().backward()\nh.cos().sum().backward()\n",
+            ("h.cos() => h = w.exp()\nh.cos()",
+             "h.sin().sum().backward()\nh.cos().sum().backward() => (h.sin() + h.cos()).sum().backward()")),
+    Advised(CheckRule.TWICE, W + "h = torch.zeros(4)\nfor x in torch.eye(4)[:2]:\n    h = (h + w * x).tanh()\n    h.sum().backward()\n",
+            ("h.sum().backward() => h.sum().backward()\n    h = h.detach()",),
+            meant="h.sum().backward() => h.sum().backward()\n    h = h.clone().detach()"),
+    Advised(CheckRule.LEAF, W + "w.mul_(2)\n(w * w).sum().backward()\n",
+            (f"w.mul_(2) => {BY_GRAD}w.mul_(2)", ".requires_grad_()\nw.mul_(2) => \nw.mul_(2)\nw.requires_grad_()")),
+    Advised(CheckRule.PARAMETER_LIKE, NET + X + "def scale(layer):\n    layer.weight.mul_(2)\nscale(net[0])\nnet(x).sum().backward()\n",
+            ("layer.weight.mul_(2) => with torch.no_grad():\n        layer.weight.mul_(2)",)),
+    Advised(CheckRule.EMBEDDED, EMBEDDINGS,
+            ("inputs_embeds[:, 0] => inputs_embeds = inputs_embeds.clone()\n        inputs_embeds[:, 0]",),
+            meant="self.words(ids) => self.words(ids) * 1"),
+    Advised(CheckRule.LEAF_VIEW, W + "v = w[:2]\nv.mul_(2)\n(v * v).sum().backward()\n",
+            (f"v.mul_(2) => {BY_GRAD}v.mul_(2)", "w[:2] => w.clone()[:2]")),
+    Advised(CheckRule.SEVERAL, H + "a, b = h.chunk(2)\na.mul_(2)\n(a * b).sum().backward()\n",
+            ("a.mul_(2) => a = a.mul(2)", "h.chunk(2) => h.narrow(0, 0, 2), h.narrow(0, 2, 2)", "h.chunk(2) => h[:2], h[2:]"),
+            meant="a.mul_(2) => a = a * 2"),
+    Advised(CheckRule.NO_GRAD_VIEW, H + "with torch.no_grad():\n    v = h[:2]\nv.mul_(2)\n(h * h).sum().backward()\n",
+            ("with torch.no_grad():\n    v = h[:2] => v = h[:2]", "v.mul_(2) => v = v.mul(2)")),
+    Advised(CheckRule.FUNCTION_VIEW, VIEW + H + "v = View.apply(h)\nv.mul_(2)\nv.sum().backward()\n",
+            ("return x.view_as(x) => return x.view_as(x).clone()", "v.mul_(2) => v = v.mul(2)"),
+            meant="v.mul_(2) => v = v * 2"),
+    Advised(CheckRule.INFERENCE, W + "with torch.inference_mode():\n    h = torch.ones(4)\nh.mul_(2)\n(w * h).sum().backward()\n",
+            ("h.mul_(2) => h = h.clone()\nh.mul_(2)", "inference_mode => no_grad"),
+            meant="inference_mode() => enable_grad()"),
+    Advised(CheckRule.EXPANDED, H + "e = h.expand(3, 4)\ne.mul_(2)\n(e * e).sum().backward()\n",
+            ("e.mul_(2) => e = e.clone()\ne.mul_(2)",), meant="e.mul_(2) => e = e * 2"),
+    Advised(CheckRule.UNMARKED, IN_PLACE.replace("RETURNED", "x") + H + "Triple.apply(h).sum().backward()\n",
+            ("return x => ctx.mark_dirty(x)\n        return x", "x.mul_(3) => x = x.clone()\n        x.mul_(3)"),
+            meant="x.mul_(3) => x = x * 3"),
+    Advised(CheckRule.DIRTY, DIRTY + H + "Triple.apply(h).sum().backward()\n",
+            ("return x.clone() => return x",), meant="ctx.mark_dirty(x) =>  ;; x.mul_(3) => x = x * 3"),
+    Advised(CheckRule.CTX, ON_CTX + W + "Square.apply(w).sum().backward()\n",
+            ("ctx.x = x => ctx.save_for_backward(x) ;; grad * ctx.x => grad * ctx.saved_tensors[0]",)),
+    Advised(CheckRule.BACKWARD_SAVED, SAVED_BY_FUNCTION + W + "y = Square.apply(w * 1).sum()\ny.backward(retain_graph=True)\ny.backward()\n",
+            ("x.mul_(2) => x = x.mul(2)",), meant="x.mul_(2) => x = x * 2"),
+    Advised(CheckRule.GRADIENT, DOUBLED + H + "(Double.apply(h) + h).backward(torch.ones(4))\n",
+            ("grad.mul_(2)\n        return grad => return grad.mul(2)",), meant="grad.mul_(2) => grad = grad * 2"),
+    Advised(CheckRule.SELF_OVERLAP, W + "h = w.view(2, 2) * 1\nh -= h[:, :1]\n(h * h).sum().backward()\n",
+            ("h[:, :1] => h[:, :1].clone()",), meant="h[:, :1] => h[:, :1] * 1"),
+    Advised(CheckRule.HELD, W + "h = torch.zeros(4)\nseen = []\nfor number in range(3):\n    h.add_(1)\n    seen.append(h)\n"
+            "(torch.stack(seen) * w).sum().backward()\n",
+            ("append(h) => append(h.clone())",), meant="append(h) => append(h * 1)"),
+    Advised(CheckRule.OPERAND, H + "y = h + h.mul_(2)\ny.square().sum().backward()\n",
+            ("h.mul_(2) => h.mul(2)",), meant="h.mul_(2) => h * 2"),
+]  # fmt: skip
+
+
+def found_by(rule: CheckRule, text: str) -> Finding:
+    """What the rule finds in a program."""
+    found = check_text(text, "program.py", all_rules=True)
+    return next(finding for finding in found if finding.fixes[0].title == rule.value.advice)
+
+
+@pytest.mark.parametrize("advised", ADVISED, ids=lambda advised: advised.rule.name)
+def test_advice_cures(advised, tmp_path):
+    """Of a program that the rule finds; gradients are those that were meant, or the advice says otherwise."""
+    path, program, advice = str(tmp_path / "program.py"), advised.program, advised.rule.value.advice
+    expected = as_meant(program, path, found_by(advised.rule, program.twin("")))
+    assert expected
+    for edit in advised.edits:
+        Path(path).write_text(program.twin(edit))
+        found, again = run(program.twin(edit), path, unclobber.watch())
+        assert again == [], edit
+        assert found, edit
+        assert SAYS.search(advice) or differing(found, expected) == [], edit
+
+
+def test_every_rule_is_executed():
+    """A rule without a program, or an edit, fails here."""
+    assert {advised.rule for advised in ADVISED if advised.edits} == set(CheckRule)

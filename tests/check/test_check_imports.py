@@ -1,0 +1,115 @@
+"""What a file imports is read from the file that defines it, and told in the file that calls it."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from unclobber.static.files import check_text
+
+NETS = """
+    import torch
+    from torch import nn
+
+    class Scalar(nn.Module):
+        def __init__(self, value):
+            super().__init__()
+            self.constant = nn.Parameter(torch.tensor(value))
+        def forward(self):
+            return self.constant
+
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(4, 4)
+        def forward(self, x):
+            return torch.sigmoid(self.fc(x))
+
+    def shifted(x):
+        x += 1
+        return x
+
+    def torn(x):
+        y = x.exp()
+        y += 1
+        return y
+"""
+LAYOUTS = {
+    "beside": ("nets.py", "train.py", "from nets import {}"),
+    "relative": ("lib/nets.py", "lib/train.py", "from .nets import {}"),
+    "above": ("lib/nets.py", "tools/deep/train.py", "from lib.nets import {}"),
+    "as a module": ("lib/nets.py", "lib/train.py", "from . import nets\nfrom lib.nets import {}"),
+    "star": ("nets.py", "train.py", "from nets import *"),
+    "handed on": ("lib/nets.py", "train.py", "from lib import {}"),
+}
+
+
+def found_in(folder, layout: str, body: str, names: str = "Scalar, Gate, shifted, torn"):
+    """Code and text of the statement to blame, of a file that imports the networks."""
+    defining, importing, line = LAYOUTS[layout]
+    for path in (folder / defining, folder / importing):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    (folder / defining).write_text(dedent(NETS))
+    (folder / "lib").mkdir(exist_ok=True)
+    (folder / "lib/__init__.py").write_text("from .nets import *\n")
+    text = f"import torch\n{line.format(names)}\n{dedent(body)}"
+    found = check_text(text, str(folder / importing))
+    return [(one.code, (one.writes[0] if one.writes else one.needed).site.statement) for one in found]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_imported_class_is_read(tmp_path, layout):
+    """A network's forward keeps its result, wherever the import finds it."""
+    body = """
+    def fit(x):
+        gate = Gate()
+        g = gate(x)
+        g += 1
+        g.sum().backward()
+    """
+    assert found_in(tmp_path, layout, body) == [("UC101", "g += 1")]
+
+
+def test_a_module_that_returns_its_parameter_keeps_nothing(tmp_path):
+    """Its product keeps the exponential, which no step changes (CQL's ``log_alpha_prime``)."""
+    body = """
+    class Trainer:
+        def __init__(self):
+            self.scale = Scalar(1.0)
+            self.optimizer = torch.optim.Adam(self.scale.parameters())
+        def fit(self, loss):
+            alpha = torch.clamp(torch.exp(self.scale()), max=10.0)
+            first, second = (alpha * loss).mean(), (alpha * (loss - 1)).mean()
+            first.backward(retain_graph=True)
+            self.optimizer.step()
+            second.backward()
+    """
+    assert found_in(tmp_path, "beside", body) == []
+
+
+def test_what_another_file_does_is_told_at_the_call(tmp_path):
+    """A write in an imported function is blamed on its call; a fault of that file alone is told there."""
+    body = """
+    def fit(w: torch.Tensor):
+        y = torch.sigmoid(w @ w.requires_grad_())
+        shifted(y)
+        torn(w).sum().backward()
+        return y
+    """
+    assert found_in(tmp_path, "beside", body) == [("UC101", "shifted(y)")]
+
+
+def test_files_that_import_one_another(tmp_path):
+    """A circle of imports ends, and a name that none defines stays unknown."""
+    (tmp_path / "a.py").write_text("import torch\nfrom b import *\nfrom b import Missing\n")
+    (tmp_path / "b.py").write_text("import torch\nfrom a import *\n")
+    assert check_text((tmp_path / "a.py").read_text() + "Missing()(other(1))\n", str(tmp_path / "a.py")) == []
+
+
+def test_a_changed_file_is_read_again(tmp_path):
+    """The source of another file counts as it is at the check."""
+    body = "def fit(x):\n    gate = Gate()\n    g = gate(x)\n    g += 1\n    g.sum().backward()\n"
+    assert found_in(tmp_path, "beside", body, "Gate") != []
+    (tmp_path / "nets.py").write_text(dedent(NETS).replace("torch.sigmoid(self.fc(x))", "self.fc(x)"))
+    assert check_text(f"import torch\nfrom nets import Gate\n{body}", str(tmp_path / "train.py")) == []
