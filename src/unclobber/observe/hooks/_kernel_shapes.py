@@ -447,7 +447,7 @@ def _below_write_key(op: OperatorHandle, written: tuple[int, ...] = ()) -> Run:
     slots: tuple[int, ...] | None = None  # looked for when it is called: there are a thousand of these
 
     def run(keyset: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run it below the key; by the other way if a written tensor was given as a number."""
+        """Run it with these arguments, of which a number may stand in a tensor's place."""
         nonlocal slots
         if slots is None:
             slots = tensor_slots(op.schema, written)

@@ -36,7 +36,7 @@ def why_it_fails(module: Any) -> str | None:
         return _exercise(module) or _unpushed(module)
 
 
-class _Program:
+class _SavingProgram:
     """Program that saves a leaf, a view with an offset and a tensor without grad, whose records differ."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class _Program:
 
 def _exercise(module: Any) -> str | None:
     """Run the self-test with the core's hooks pushed on torch's stack. Return the failure, or None."""
-    program, ledger, marker = _Program(), _StandInLedger(), _StandInMarker()
+    program, ledger, marker = _SavingProgram(), _StandInLedger(), _StandInMarker()
     notes: list[Any] = []
     pack = module.Pack(ledger, False)
     unpack = module.Unpack(program.need, marker, compat.graph.current_node, lambda *note: notes.append(note))
@@ -93,7 +93,7 @@ def _unpushed(module: Any) -> str | None:
     """
     if not compat.behaviour.shows_packed:
         return None  # before torch 2.10 the core pushes its hooks, and this way is never used
-    program, queue = _Program(), module.Queue()
+    program, queue = _SavingProgram(), module.Queue()
     queue.serve(program.need, program.need)
     if not module.hook(True):
         return "torch's engine is another's"
@@ -119,7 +119,7 @@ def _unpushed(module: Any) -> str | None:
         module.hook(False)
 
 
-def _of_saves(saves: list[Any], program: _Program, module: Any) -> str | None:
+def _of_saves(saves: list[Any], program: _SavingProgram, module: Any) -> str | None:
     """Return what is wrong with the saves of ``program``."""
     x, weight, constant = program.x, program.weight, program.constant
     of_x, of_part = sorted(saves[:2], key=lambda saved: saved.base is not None)
