@@ -140,7 +140,7 @@ def outputs(folder: Path, seed: int, commands: list[list[str]]) -> list[str]:
     ("seeds", "commands"),
     [
         pytest.param(2, QUICK, id="two seeds"),
-        pytest.param(10, QUICK + SLOW, id="ten seeds", marks=pytest.mark.sweep),
+        pytest.param(10, QUICK + SLOW, id="ten seeds", marks=[pytest.mark.sweep, pytest.mark.timeout(1500)]),
     ],
 )
 def test_every_command_prints_the_same(tmp_path, seeds, commands):
