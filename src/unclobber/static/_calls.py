@@ -47,8 +47,8 @@ def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     callee = call.receiver.data
     if isinstance(callee, tuple):
         method, owner = callee
-        given = None if has_decorator(method, "staticmethod") else owner
-        return inline(run, method, state, call.values, call.keywords, given)
+        owner = None if has_decorator(method, "staticmethod") else owner
+        return inline(run, method, state, call.values, call.keywords, owner)
     if isinstance(callee, FunctionNode):
         return inline(run, callee, state, call.values, call.keywords)
     return unknown_result(run, state, call.every)

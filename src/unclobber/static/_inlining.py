@@ -79,8 +79,7 @@ def inline(
     """Interpret a function with these arguments, or with unknown ones for None; its result is unknown if it
     is recursive, nested too deeply or a generator."""
     too_deep = run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET
-    too_long = values is not None and not run.follows(function)
-    if too_deep or too_long or _yields(run, function):
+    if too_deep or (values is not None and not run.follows(function)) or _yields(run, function):
         return unknown_result(run, state, [*(values or ()), *keywords.values()])
     inside = run.entered(function)
     is_global = bool(inside) or run.index.defined.get(function.name) is function

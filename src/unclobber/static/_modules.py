@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from ..syntax import ModuleFacts, torch_table
 from ._engine import FileRun
-from ._index import is_a, method_of
+from ._index import home_of, is_a, method_of
 from ._inlining import DEEPEST, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
@@ -78,6 +78,8 @@ def _apply_object(
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
             result = _used(run, state, replace(result, grad=max(result.grad, Grad.MAYBE)), module, node)
         return result
+    if home_of(cls) is not run.own and (method is None or "detach" in ast.unparse(method)):
+        return unknown_result(run, state, values)  # of which arguments it cuts, nothing is known
     return _result(run, state, module, values, node, Grad.NO if state.mode else Grad.YES, run.new_node())
 
 
