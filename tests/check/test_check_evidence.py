@@ -25,7 +25,7 @@ GAN = """
 def test_what_an_optimizer_trains_is_a_network(make):
     """A value whose ``parameters()`` are trained is a network, wherever it comes from."""
     found = found_in(GAN.format(make=make, other="score"))
-    assert found == [("UC101", "high", "og.step()")]
+    assert found == [("UC101", "medium", "og.step()")]
     assert found_in(GAN.format(make=make, other="d(g(x).detach())")) == []
 
 
