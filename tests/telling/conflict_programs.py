@@ -3,6 +3,7 @@ must not outlive the program."""
 
 from __future__ import annotations
 
+import re
 import textwrap
 import weakref
 from dataclasses import dataclass, field
@@ -79,6 +80,12 @@ PROGRAMS: dict[str, tuple[str, str]] = {
         "scale = torch.ones(4)\ny = checkpoint(lambda x: (x * scale).exp(), w * 1, use_reentrant=False)\n"
         "scale.mul_(2)\ny.sum().backward()\n",
     ),
+    "old copy": (
+        "UC106",
+        "v = torch.ones(2, 2, requires_grad=True)\nwith torch.autocast('cpu'):\n"
+        "    torch.mm(v, v).sum().backward()\n"
+        "    v.data.mul_(2)\n    y = torch.mm(v, v)\ny.sum().backward()\n",
+    ),
     "leaf": ("UC201", "w.add_(1)\n"),
     "leaf view": ("UC202", "w[0] = 1.\n"),
     "several views": ("UC203", "h = w * 1\na, b = h.chunk(2)\na.mul_(2)\n"),
@@ -107,6 +114,11 @@ PROGRAMS: dict[str, tuple[str, str]] = {
 
 PAST_TORCH = "y = keep(w.exp())\na = y.detach().numpy()\na[0] = 5\ny.sum().backward()\n"
 """UC102 too, but seen only where the content of saved tensors is compared."""
+
+
+def without_page(shown):
+    """A report without the page of its code, which is Markdown and the same for every finding."""
+    return re.sub('<details class="uc-page">.*?</details>', "", shown, flags=re.DOTALL)
 
 
 def source_of(text: str) -> str:

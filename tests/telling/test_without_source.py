@@ -7,7 +7,7 @@ import linecache
 import warnings
 
 import pytest
-from conflict_programs import PAST_TORCH, PROGRAMS, Run, source_of
+from conflict_programs import PAST_TORCH, PROGRAMS, Run, source_of, without_page
 
 from unclobber.model import CODES
 from unclobber.report import FORMATS, RenderOptions, error_of, line_of
@@ -53,7 +53,7 @@ def test_nothing_is_quoted_as_nothing(name, tmp_path):
         report = report_of(name, path)
         assert [finding.code for finding in report.findings][:1] == [PROGRAMS.get(name, ("UC102",))[0]]
         for format, render in FORMATS.items():
-            assert quotes_nothing(render(report, RenderOptions())), (format, path)
+            assert quotes_nothing(without_page(render(report, RenderOptions()))), (format, path)
         for finding in report.findings:
             assert quotes_nothing(str(error_of(finding)))
             assert quotes_nothing(line_of(finding))

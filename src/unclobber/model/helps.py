@@ -74,9 +74,9 @@ class Help(Enum):
         "return the new values from an operator without `mutates_args`, and give it a derivative by "
         "`register_autograd`"
     )
-    END_REGION = "end the autocast region before `{write}`, and enter a new one for what reads the weight"
+    END_REGION = "end the autocast region before {write}, and enter a new one for what reads the weight"
     EMPTY_CACHE = (
-        "call torch.clear_autocast_cache() after `{write}`, or enter autocast with cache_enabled=False"
+        "call torch.clear_autocast_cache() after {write}, or enter autocast with cache_enabled=False"
     )
     NEW_GRADIENT = (
         "return a new tensor instead of writing to the one that came in, or write to its `.clone()`"

@@ -19,9 +19,9 @@ def judge_copy(saved: Save, writes: tuple[Write, ...], need: Need, *, repaired: 
         need: The backward call through that operation.
         repaired: Whether a new copy was made.
     """
-    written = (
-        writes[0].optimizer or " ".join(writes[0].site.source.split()) if writes[0].site else "the write"
-    )
+    site = writes[0].site
+    source = writes[0].optimizer or " ".join(site.source.split() if site is not None else ())
+    written = f"`{source}`" if source else "the write"
     fixes = (Help.END_REGION.fix(write=written), Help.EMPTY_CACHE.fix(write=written))
     return Finding(
         code="UC106",
