@@ -522,11 +522,11 @@ class Followed(torch.autograd.Function):
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_call_of_a_function_that_has_ended_keeps_no_arguments(fails):
     """A debugger reads the attributes of any object."""
-    if core.loaded().module is None:
-        pytest.skip("the Python core follows by the log itself")
     calls = []
     with unclobber.watch(), contextlib.suppress(ValueError):
         Followed.apply(torch.ones(3, requires_grad=True), calls, fails)
     (call,) = calls
+    if isinstance(call, write_log.WriteLog):
+        pytest.skip("Functions were wrapped for the Python core before, which keeps no call")
     assert call.log.values == ()
     assert call.log.writes == []
