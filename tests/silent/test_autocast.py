@@ -68,6 +68,19 @@ def test_guard_empties_the_cache_at_the_write():
     assert [(finding.code, finding.repaired) for finding in guard.findings] == [("UC106", True)]
 
 
+@pytest.mark.parametrize("newest_first", [False, True])
+def test_guard_reports_what_one_backward_goes_through(newest_first):
+    """The old copy and the new one lie in one graph, in any order."""
+    net = Net()
+    with unclobber.guard() as guard:
+        with bf16():
+            first = net.loss()
+            net.halve()
+            second = net.loss()
+        (second + first if newest_first else first + second).backward()
+    assert [(finding.code, finding.repaired) for finding in guard.findings] == [("UC106", True)]
+
+
 def test_guard_says_nothing_of_a_weight_that_had_no_copy():
     """It empties the cache all the same, and nothing was wrong."""
     net = Net()

@@ -27,7 +27,7 @@ from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..record import SavedTensor
 from . import fallback, saves
-from .conflicts import Conflicts, StaleCopy
+from .conflicts import StaleCopy
 from .kernels import Listener
 
 _MOST_REGIONS = 16
@@ -48,6 +48,10 @@ class _AutocastRegion:
     copied: set[int] = field(default_factory=set)
     """Storage keys of leaves of which a backward has seen a copy."""
 
+    def __contains__(self, number: int) -> bool:
+        """Return whether the backward node of this number was made in the region."""
+        return self.start <= number and (self.end is None or number < self.end)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _LeafWrite:
@@ -58,15 +62,6 @@ class _LeafWrite:
     stack: Stack
     emptied: bool
     """Whether the cache was emptied, so that the next reader gets a new copy."""
-
-    def came_between(self, copy: int, reader: int) -> bool:
-        """Return whether ``reader`` was given a copy that was made in the region before the write."""
-        return self.region.start <= copy < self.number <= reader
-
-    def replaces(self, copy: int) -> bool:
-        """Return whether a copy was made after the cache was emptied, and would have been the old one."""
-        end = self.region.end
-        return self.emptied and self.number <= copy and (end is None or copy < end)
 
 
 class _ThreadRegions(threading.local):
@@ -98,9 +93,8 @@ class CopiedWeights(Listener):
         thread = self._thread
         if not thread.depth:
             thread.regions.append(_AutocastRegion(compat.graph.next_sequence_number()))
-            if (
-                thread.writes
-            ):  # what is older than the oldest region goes, or a long training would keep it all
+            # What is older than the oldest region goes, or a long training would keep it all.
+            if thread.writes:
                 kept = set(thread.regions)
                 thread.writes = {
                     key: writes for key, writes in thread.writes.items() if writes[-1].region in kept
@@ -162,41 +156,40 @@ class CopiedWeights(Listener):
             for node in graph.values():
                 for child in compat.graph.children(node):
                     parents.setdefault(child, []).append(node)
-            for copy, readers in parents.items():
-                if (leaf := compat.graph.cast_leaf(copy)) is not None:
-                    self._look_at(conflicts, leaf, copy, readers, parents)
+            casts = [node for node in parents if compat.graph.cast_leaf(node) is not None]
+            casts.sort(key=compat.graph.sequence_number)  # the old copy first, whatever the graph's order
+            outdated = [conflict for copy in casts for conflict in self._conflicts_of(copy, parents)]
+        for conflict in outdated:
+            conflicts.on(conflict)
 
     def end(self, state: None, call: EngineCall) -> None:
         """Do nothing: what a backward reads is known before it runs."""
 
-    def _look_at(
-        self,
-        conflicts: Conflicts,
-        leaf: torch.Tensor,
-        copy: Any,
-        readers: list[Any],
-        parents: Mapping[Any, list[Any]],
-    ) -> None:
-        """Report each write to ``leaf`` that ``copy`` is too old for, or would have been."""
+    def _conflicts_of(self, copy: Any, parents: Mapping[Any, list[Any]]) -> Iterator[StaleCopy]:
+        """Yield each write to a leaf that ``copy`` is too old for, or would have been.
+
+        Args:
+            copy: The node of a cast, in a backward's graph.
+            parents: The nodes that have an edge to each node of that graph.
+        """
+        leaf: Any = compat.graph.cast_leaf(copy)
+        key = compat.tensors.storage_key_or_none(leaf)
         number_of = compat.graph.sequence_number
         thread, made = self._thread, number_of(copy)
-        key = compat.tensors.storage_key_or_none(leaf)
-        if key is None:
-            return
-        for region in thread.regions:
-            if region.start <= made and (region.end is None or made < region.end):
-                earlier = key in region.copied
-                region.copied.add(key)
-                break
-        else:
-            return  # the program's own cast, or one of another thread
+        region = next((region for region in thread.regions if made in region), None)
+        if key is None or region is None:
+            return  # the program's own cast outside of regions, or another thread's
+        had_copy = key in region.copied
+        region.copied.add(key)
+        readers = parents[copy]
         for write in thread.writes.get(key, ()):
-            stale = [reader for reader in readers if write.came_between(made, number_of(reader))]
-            repaired = earlier and write.region is region and write.replaces(made)
-            if stale or repaired:
+            if write.region is not region:
+                continue
+            stale = [reader for reader in readers if made < write.number <= number_of(reader)]
+            if stale or (had_copy and write.emptied and write.number <= made):
                 # Only a known line is shown: most readers save something, and those that don't have parents.
-                at = next(_places((stale or readers)[0], parents), ())
-                conflicts.on(StaleCopy(leaf, write.operation, write.stack, at, repaired and not stale))
+                read = next(_places((stale or readers)[0], parents), ())
+                yield StaleCopy(leaf, write.operation, write.stack, read, repaired=not stale)
 
 
 def _places(reader: Any, parents: Mapping[Any, list[Any]]) -> Iterator[Stack]:
