@@ -20,5 +20,5 @@ def test_repr_is_a_table_of_ten_lines():
 def test_repr_names_a_notebooks_cell(monkeypatch):
     """Not the temporary file that IPython compiles it as."""
     monkeypatch.setattr("unclobber.model._cells.cell_name", lambda path: "In[3]")
-    kept = {("/tmp/ipykernel_7/1.py", 2): 8}
+    kept = {("ipykernel_7/1.py", 2): 8}
     assert "kept for backward by In[3]:2" in repr(Report("clean", (), bytes_by_line=kept))
