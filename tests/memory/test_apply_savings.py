@@ -156,6 +156,14 @@ def test_edits_may_not_overlap(tmp_path):
     assert edited(project, [SpanEdit("/no/such/file.py", 1, 1, 1, 1, "x")]) is None
 
 
+def test_an_edit_below_a_form_feed(tmp_path):
+    """It ends no line for Python."""
+    path = tmp_path / "a.py"
+    path.write_text("\f\nvalue = 1 + 2\n")
+    edit = SpanEdit(str(path), 2, 1, 2, 6, "x")
+    assert edited(Project(str(tmp_path)), [edit]) == {str(path): "\f\nx = 1 + 2\n"}
+
+
 def test_the_command_writes_what_is_proved(script, capsys, monkeypatch):
     """The script is rewritten; what it then needs is what was measured."""
     path = script(TWO, "step()\n")

@@ -20,6 +20,7 @@ from ._diff import changes
 from ._job import HeldBy
 from ._probes import WriteStatement
 from ._syntax import Source
+from ._text import lines_in
 from .fixers._liveness import read_later
 from .fixers._sites import sites, write_statements
 from .project import Project
@@ -91,8 +92,8 @@ def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) ->
     """Return whether the new text changes the statement, or binds one of ``names`` just before it, and the
     names bound there."""
     first, last = statement.lineno - 1, statement.end_lineno
-    old_lines = [line.strip() for line in source.text.splitlines()]
-    full = new.splitlines()
+    old_lines = [line.strip() for line in lines_in(source.text)]
+    full = [line.rstrip() for line in lines_in(new)]
     new_lines = [line.strip() for line in full]
     touched, bound = False, set()
     for tag, a, b, c, d in changes(old_lines, new_lines):

@@ -7,6 +7,7 @@ into the text, in characters; the lines and columns of a ``Site`` are 1-based.
 from __future__ import annotations
 
 import ast
+import itertools
 import keyword
 import re
 import tokenize
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple, TypeGuard
 from ..model import Site
 from ..syntax import ATOMS, imported_by, last_name
 from ..syntax import parse as parse_module
-from ._text import Splice, spliced
+from ._text import Splice, lines_in, spliced
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 For = ast.For | ast.AsyncFor
@@ -31,7 +32,6 @@ _COMPOUND = (
 )  # fmt: skip
 _WITHOUT_PLACE = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 """Nodes of which the parser has one for a whole text, so that they have no parent of their own."""
-_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _IDLE = re.compile(r"[ \t\f]*(#|\r|\n)")
 """A line without code."""
 
@@ -173,16 +173,12 @@ class Source:
 
     @cached_property
     def _lines(self) -> list[str]:
-        """The lines as Python counts them; `str.splitlines` knows more separators."""
-        return _LINE.findall(self.text)
+        return lines_in(self.text)
 
     @cached_property
     def _starts(self) -> list[int]:
         """The offset of each line, and that of the text's end."""
-        starts = [0]
-        for line in self._lines:
-            starts.append(starts[-1] + len(line))
-        return starts
+        return [0, *itertools.accumulate(map(len, self._lines))]
 
     @cached_property
     def _is_ascii(self) -> bool:

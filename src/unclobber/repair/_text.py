@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 import tokenize
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -44,6 +45,19 @@ def decode(data: bytes) -> Encoded | None:
     except (SyntaxError, UnicodeDecodeError, LookupError):
         return None
     return Encoded(text, name, mark)
+
+
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+
+
+def lines_in(text: str) -> list[str]:
+    """Return the lines as Python counts them, with their ends; `str.splitlines` knows more separators.
+
+    Example:
+        >>> lines_in("a\\f\\r\\nb\\n")
+        ['a\\x0c\\r\\n', 'b\\n', '']
+    """
+    return _LINE.findall(text)
 
 
 class Splice(NamedTuple):

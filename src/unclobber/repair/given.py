@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..model import SpanEdit
 from ._candidate import AS_WRITTEN
 from ._job import CommandLine
-from ._text import Splice, spliced
+from ._text import Splice, lines_in, spliced
 from ._trial import Trial
 from .outcome import Proof
 from .project import Project
@@ -31,7 +31,7 @@ def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None
         text = project.text(path)
         if text is None:
             return None
-        starts = [0, *itertools.accumulate(map(len, text.splitlines(keepends=True)))]
+        starts = [0, *itertools.accumulate(map(len, lines_in(text)))]
         try:
             texts[path] = spliced(text, (_change(edit, starts) for edit in places))
         except ValueError:

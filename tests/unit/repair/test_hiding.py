@@ -27,8 +27,8 @@ def judged(tmp_path):
     def run(old, new, held, *, text=TEXT, write="h.clamp_(0)", hides=""):
         path = tmp_path / "program.py"
         path.write_text(text)
-        line = next(n for n, code in enumerate(text.splitlines(), 1) if write in code)
-        code = text.splitlines()[line - 1]
+        line = next(n for n, code in enumerate(text.split("\n"), 1) if write in code)
+        code = text.split("\n")[line - 1]
         column = code.index(write) + 1
         site = Site(str(path), line, column, line, column + len(write), "f", write, line, line, code.strip())
         finding = Finding("UC101", "a message", writes=(Write(site, "clamp_", True, True),))
@@ -70,6 +70,12 @@ def test_global_names_that_nobody_reads(judged):
     text = "h = net(x).exp()\nz = h\nh.clamp_(0)\nprint(h)\n"
     note, never_read_again = judged("h.clamp_(0)", "h = h.clamp(0)", HeldBy(1, ("h", "z")), text=text)
     assert (note, never_read_again) == ("", frozenset({"z"}))
+
+
+def test_a_form_feed_ends_no_line(judged):
+    """The lines of the edit and of the statement are counted as Python counts them."""
+    edit = ("y = h.clamp_(0)", "y = h.clamp(0)")
+    assert judged(*edit, ALONE, text=f"\f\f{TEXT}") == judged(*edit, ALONE)
 
 
 def test_what_was_not_measured(judged):

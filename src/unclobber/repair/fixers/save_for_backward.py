@@ -25,7 +25,7 @@ from .._syntax import (
     single_target,
     walk,
 )
-from .._text import Splice
+from .._text import Splice, lines_in
 from ..project import Project
 from ._sites import callers
 
@@ -142,7 +142,7 @@ def _with_comments_of(lines: list[Line], code: str, source: Source) -> str:
     above = []
     for line, end in zip(lines, ends, strict=True):
         # blank lines between the old lines no longer separate anything
-        leading = source.text[line.above : line.start].splitlines(keepends=True)
+        leading = lines_in(source.text[line.above : line.start])
         above += [blank for blank in leading if "#" in blank or line is lines[0]]
         if "#" in end and len(behind) > 1:
             above.append(line.indent + end.lstrip())
