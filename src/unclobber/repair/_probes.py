@@ -16,7 +16,7 @@ from typing import Any
 
 from ..syntax import is_in_place, last_name, parse_expression, torch_table
 from ._syntax import is_constant, parse, root_name
-from ._text import decode
+from ._text import Encoded, decode
 
 PLACE = "__unclobber_place__"
 PASSED = "__unclobber_passed__"
@@ -43,9 +43,8 @@ def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement
         name: The file name of the code.
         writes: Statements of this file; those that aren't found are skipped.
     """
-    encoded = decode(source) if isinstance(source, bytes) else None
-    text = source if isinstance(source, str) else encoded.text if encoded is not None else ""
-    parsed = parse(text)
+    encoded = decode(source) if isinstance(source, bytes) else Encoded(source, "utf-8")
+    parsed = None if encoded is None else parse(encoded.text)
     if parsed is None:
         return compile(source, name, "exec", dont_inherit=True)
     statements = [node for node in parsed.nodes if isinstance(node, ast.stmt)]

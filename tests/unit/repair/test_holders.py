@@ -157,3 +157,9 @@ def test_the_code_keeps_its_places():
         return set(function.co_positions())
 
     assert places(plain) <= places(looked)
+
+
+def test_a_file_that_can_not_be_decoded():
+    """It fails as it does without probes; an empty program would be taken for one that ran clean."""
+    with pytest.raises(SyntaxError, match="encoding"):
+        instrumented(b"# coding: nonsense\nx = 1\n", "p", [])
