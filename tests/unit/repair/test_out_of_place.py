@@ -161,12 +161,13 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 @pytest.mark.parametrize(("before", "after"), LAYOUTS.values(), ids=LAYOUTS)
-def test_comments_stay(before, after):
+def test_comments_stay(before, after, newline):
     """Removing ``inplace=True`` takes its own comment along and no other."""
-    source = parse(plain(before).replace("  # <-", ""))
+    source = parse(plain(before).replace("  # <-", "").replace("\n", newline))
     (call,) = [node for node in source.nodes if isinstance(node, ast.Call)]
-    assert source.edited(_inplace.without_inplace(call, source)) == plain(after)
+    assert source.edited(_inplace.without_inplace(call, source)) == plain(after).replace("\n", newline)
 
 
 @pytest.mark.parametrize(("dtype", "number"), [("bfloat16", 2), ("float16", 2), ("float32", 1)])

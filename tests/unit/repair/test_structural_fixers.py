@@ -491,6 +491,15 @@ def test_the_mode_stays_round_the_other_statements(proposed):
     )
 
 
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+def test_a_mode_s_line_is_found_by_any_line_end(proposed, newline):
+    """A decorator's line is removed alone."""
+    plain_ends = proposed(inference_mode, "UC204", VIEW_UNDER_NO_GRAD, saved="x[0]")
+    text = plain(VIEW_UNDER_NO_GRAD).replace("\n", newline)
+    ends = [new.replace("\n", newline) for new in plain_ends]
+    assert proposed(inference_mode, "UC204", text, saved="x[0]") == ends
+
+
 def test_inference_mode_is_not_left_by_enable_grad(proposed):
     """There only taking the view outside of it helps."""
     text = VIEW_UNDER_NO_GRAD.replace("no_grad", "inference_mode")

@@ -136,7 +136,7 @@ def _without(call: ast.Call, gone: ast.expr | ast.keyword, source: Source) -> Sp
         alone = not at and "#" not in source.text[end:closing]
         return Splice(before, closing if alone else end, "")
     # A comment above, or behind the argument before: the argument's own line goes, with its comment.
-    behind = re.match(r"\s*,?[ \t]*(#.*)?(?=\n)", source.text[end:closing])
+    behind = re.match(r"\s*,?[ \t]*(#[^\r\n]*)?(\r\n|\r|\n)", source.text[end:closing])
     if behind is None:
         return Splice(start, end, "")
-    return Splice(source.text.rindex("\n", before, start), end + behind.end(), "")
+    return Splice(source.at(gone.lineno, 1), end + behind.end(), "")

@@ -78,7 +78,7 @@ def _without_decorator(source: Source, decorator: ast.expr) -> Splice:
     start = source.text.rindex("@", 0, source.start(decorator))
     code, end = source.span(decorator)[1], source.line_end(decorator)
     comment = source.text[code:end].lstrip()
-    return Splice(start if comment else source.text.rfind("\n", 0, start) + 1, end, comment)
+    return Splice(start if comment else len(source.text[:start].rstrip(" \t")), end, comment)
 
 
 def recorded(source: Source, function: Function, statement: ast.AST) -> Iterator[str]:
