@@ -57,14 +57,18 @@ class Source:
 
     text: str
     tree: ast.Module
-    parents: Mapping[ast.AST, ast.AST]
 
     # --- find -----------------------------------------------------------------------------------
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """All nodes of the tree, in source order."""
+        """All nodes of the tree, in the order of ``walk``."""
         return tuple(walk(self.tree))
+
+    @cached_property
+    def parents(self) -> Mapping[ast.AST, ast.AST]:
+        """The node round each one."""
+        return {child: node for node in self.nodes for child in _children(node)}
 
     @cached_property
     def smalls(self) -> tuple[ast.stmt, ...]:
@@ -180,15 +184,11 @@ class Source:
         """The offset of each line, and that of the text's end."""
         return [0, *itertools.accumulate(map(len, self._lines))]
 
-    @cached_property
-    def _is_ascii(self) -> bool:
-        return self.text.isascii()
-
     def _offset(self, line: int, column: int) -> int:
         """Return the offset of a line and a column in bytes, as ``ast`` counts them."""
-        if not self._is_ascii:
-            text = self._lines[line - 1].encode("utf-8", "surrogatepass")
-            column = len(text[:column].decode("utf-8", "surrogatepass"))
+        text = self._lines[line - 1]
+        if not text.isascii():
+            column = len(text.encode()[:column].decode())
         return self._starts[line - 1] + column
 
     def at(self, line: int, column: int) -> int:
@@ -416,11 +416,11 @@ def parse(text: str) -> Source | None:
         tree = parse_module(text)
     except (SyntaxError, ValueError):
         return None
-    return Source(text, tree, {child: node for node in walk(tree) for child in _children(node)})
+    return Source(text, tree)
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all nodes below it, in source order."""
+    """Yield a node and all nodes below it: each before those in it, statements in source order."""
     stack = [node]
     while stack:
         node = stack.pop()
