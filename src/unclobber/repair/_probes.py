@@ -92,7 +92,7 @@ def _written(statement: ast.stmt) -> Iterator[ast.expr]:
         yield from (keyword.value for keyword in node.keywords if keyword.arg == "out")
         if _is_inplace(last_name(node.func)):
             # `torch.relu_(x)` writes its argument, `x.relu_()` its receiver
-            yield from node.args[:1] if root_name(node.func) is not None else ()
+            yield from node.args[:1] if root_name(node.func) else ()
             yield from [node.func.value] if isinstance(node.func, ast.Attribute) else ()
 
 

@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, TypeGuard
 
 from ..model import Site
-from ..syntax import ATOMS, imported_by, last_name
+from ..syntax import ATOMS, dotted, imported_by, last_name
 from ..syntax import parse as parse_module
 from ._text import Splice, lines_in, spliced
 
@@ -131,6 +131,10 @@ class Source:
         while at is not None:
             yield at
             at = self.parents.get(at)
+
+    def is_bound(self, node: ast.Name | ast.Attribute) -> bool:
+        """Return whether an assignment sets a name or an attribute here; ``x += 1`` reads it, too."""
+        return isinstance(node.ctx, ast.Store) and not isinstance(self.parents[node], ast.AugAssign)
 
     def block(self, statement: ast.AST) -> list[ast.stmt]:
         """Return the block that a statement is in."""
@@ -466,11 +470,9 @@ def root_place(node: ast.expr) -> ast.expr | None:
     return node
 
 
-def root_name(node: ast.AST) -> str | None:
-    """Return the first name of a dotted path, or None."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else None
+def root_name(node: ast.AST) -> str:
+    """Return the first name of a dotted path; empty for another expression."""
+    return dotted(node).partition(".")[0]
 
 
 def calls(node: ast.AST, names: Container[str]) -> Iterator[ast.Call]:
@@ -534,6 +536,11 @@ def with_argument(source: Source, call: ast.Call, code: str) -> Splice:
 def is_name(node: ast.AST | None, *names: str) -> bool:
     """Return whether a node is one of these plain names."""
     return isinstance(node, ast.Name) and node.id in names
+
+
+def is_attribute_of(node: ast.AST | None, *names: str) -> TypeGuard[ast.Attribute]:
+    """Return whether a node is an attribute of one of these plain names, ``self.h``."""
+    return isinstance(node, ast.Attribute) and is_name(node.value, *names)
 
 
 def is_constant(node: ast.AST | None, value: object) -> bool:

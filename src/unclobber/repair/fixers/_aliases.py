@@ -121,14 +121,12 @@ def _binding(source: Source, node: ast.AST) -> tuple[ast.AST, ast.expr | None] |
     Returns:
         None if the name is not bound there.
     """
-    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Store):
+    if not isinstance(node, ast.Name) or not source.is_bound(node):
         return None
     at: ast.AST = node
     while isinstance(source.parents[at], ast.Tuple | ast.List | ast.Starred):
         at = source.parents[at]
     above = source.parents[at]
-    if isinstance(above, ast.AugAssign):
-        return None
     if isinstance(above, ast.AnnAssign | ast.NamedExpr):
         return above, above.value
     if not isinstance(above, ast.Assign):

@@ -7,7 +7,7 @@ import keyword
 import re
 from typing import NamedTuple
 
-from ...syntax import OPERATORS, is_in_place, last_name, parse_expression, torch_table
+from ...syntax import OPERATORS, dotted, is_in_place, last_name, parse_expression, torch_table
 from .._syntax import Source, is_constant, root_name
 from .._text import Splice
 
@@ -53,7 +53,7 @@ def _is_function_call(call: ast.Call, source: Source) -> bool:
     no other form."""
     if not call.args or not is_inplace_name(last_name(call.func)):
         return False
-    return root_name(call.func) in source.imported_names and "init" not in source.code(call.func).split(".")
+    return root_name(call.func) in source.imported_names and "init" not in dotted(call.func).split(".")
 
 
 class InPlaceCall(NamedTuple):

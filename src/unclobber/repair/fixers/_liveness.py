@@ -47,5 +47,5 @@ def _reads(source: Source, block: ast.AST, name: str, statement: ast.AST) -> lis
         if isinstance(node, ast.Name)
         and node.id == name
         and id(node) not in own
-        and (not isinstance(node.ctx, ast.Store) or isinstance(source.parents[node], ast.AugAssign))
+        and not source.is_bound(node)
     ]

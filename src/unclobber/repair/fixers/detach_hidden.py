@@ -13,11 +13,20 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeGuard
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Function, Source, flat, is_name, is_place, method_call, methods_of, parameters_of, walk
+from .._syntax import (
+    Function,
+    Source,
+    flat,
+    is_attribute_of,
+    is_place,
+    method_call,
+    methods_of,
+    parameters_of,
+    walk,
+)
 from .._text import Splice
 from ..project import Project
 from ._sites import callers
@@ -109,7 +118,7 @@ def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenStat
 
     def state_in(place: ast.expr | None) -> HiddenState | None:
         """Return the state that a place is; None if it is no attribute of the object."""
-        if place is None or not _is_of(place, owner):
+        if not is_attribute_of(place, owner):
             return None
         names.add(place.attr)
         return by_name.setdefault(place.attr, HiddenState(owner, place.attr))
@@ -139,14 +148,14 @@ def _note_reads(source: Source, method: Function, by_name: dict[str, HiddenState
     if method.name == "__init__":
         return
     owner = parameters_of(method)[0]
-    seen = [node for node in walk(method) if _is_of(node, owner) and node.attr in by_name]
+    seen = [node for node in walk(method) if is_attribute_of(node, owner) and node.attr in by_name]
     first: dict[str, ast.AST | None] = {}
     for node in seen:
-        if _is_target(source, node):
+        if source.is_bound(node):
             first.setdefault(node.attr, source.small(node))
     for node in seen:
         stop = first.get(node.attr)
-        if not _is_target(source, node) and (stop is None or source.start(node) <= source.end(stop)):
+        if not source.is_bound(node) and (stop is None or source.start(node) <= source.end(stop)):
             by_name[node.attr].reads.setdefault(method, []).append(node)
 
 
@@ -196,12 +205,3 @@ def after_backward(
                 text = source.inserted(statement, after=(code,))
                 if text is not None:
                     yield text, place
-
-
-def _is_of(node: ast.AST, owner: str) -> TypeGuard[ast.Attribute]:
-    return isinstance(node, ast.Attribute) and is_name(node.value, owner)
-
-
-def _is_target(source: Source, node: ast.Attribute) -> bool:
-    """Return whether an assignment sets an attribute; in ``self.h += v`` it is read."""
-    return isinstance(node.ctx, ast.Store) and not isinstance(source.parents[node], ast.AugAssign)

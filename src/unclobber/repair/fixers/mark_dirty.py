@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from ...model import Finding
-from ...syntax import is_in_place
+from ...syntax import dotted, is_in_place
 from .._candidate import Candidate
 from .._syntax import (
     Function,
@@ -73,7 +73,7 @@ def marked(
     else:
         return None
     for node in walk(setup or forward):
-        if isinstance(node, ast.Call) and source.code(node.func) == f"{ctx}.mark_dirty":
+        if isinstance(node, ast.Call) and dotted(node.func) == f"{ctx}.mark_dirty":
             # a second call of mark_dirty would replace the tensors that the first one marked
             return source.edited(with_argument(source, node, tensor))
     call = f"{ctx}.mark_dirty({tensor})"

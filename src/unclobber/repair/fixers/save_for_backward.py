@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from ...model import Finding
-from ...syntax import last_name
+from ...syntax import dotted, last_name
 from .._candidate import Candidate
 from .._syntax import (
     Function,
@@ -18,6 +18,7 @@ from .._syntax import (
     Source,
     arguments_of,
     flat,
+    is_attribute_of,
     is_name,
     is_place,
     methods_of,
@@ -76,11 +77,11 @@ def copies(source: Source, owner: ast.ClassDef) -> Iterator[tuple[str, str, str]
         ctx = next(iter(parameters_of(method)), "")
         for node in walk(method):
             target = single_target(node)
-            if isinstance(node, ast.Assign) and isinstance(target, ast.Attribute):
-                if is_name(target.value, ctx) and _reads_attribute(backward, back, target.attr):
+            if isinstance(node, ast.Assign) and is_attribute_of(target, ctx):
+                if _reads_attribute(backward, back, target.attr):
                     tensors = list(filter(is_place, flat(node.value)))
                     values |= dict.fromkeys(tensors, source.code(target) if len(tensors) == 1 else "")
-            elif isinstance(node, ast.Call) and source.code(node.func) == f"{ctx}.save_for_backward":
+            elif isinstance(node, ast.Call) and dotted(node.func) == f"{ctx}.save_for_backward":
                 values |= {v: "" for kept in arguments_of(node) for v in flat(kept) if is_place(v)}
     changes: dict[ast.AST, str] = {value: f"{source.code(value)}.clone()" for value in values}
     for value, held in values.items():
@@ -126,7 +127,7 @@ def rewritten(source: Source, owner: ast.ClassDef) -> str | None:
         *(
             source.change(node, node.attr)
             for node in walk(backward)
-            if isinstance(node, ast.Attribute) and node.attr in kept and is_name(node.value, back)
+            if is_attribute_of(node, back) and node.attr in kept
         ),
         load,
     )
@@ -152,15 +153,14 @@ def _with_comments_of(lines: list[Line], code: str, source: Source) -> str:
 def _kept(statement: ast.stmt, ctx: str) -> str:
     """Return ``name`` for the line ``ctx.name = name``; empty for another one."""
     target = single_target(statement)
-    if not isinstance(statement, ast.Assign) or not isinstance(target, ast.Attribute):
+    if not isinstance(statement, ast.Assign) or not is_attribute_of(target, ctx):
         return ""
-    return target.attr if is_name(target.value, ctx) and is_name(statement.value, target.attr) else ""
+    return target.attr if is_name(statement.value, target.attr) else ""
 
 
 def _reads_attribute(function: Function, owner: str, name: str) -> bool:
     """Return whether a function reads this attribute of this name."""
-    attributes = (n for n in walk(function) if isinstance(n, ast.Attribute))
-    return any(n.attr == name and is_name(n.value, owner) for n in attributes)
+    return any(is_attribute_of(node, owner) and node.attr == name for node in walk(function))
 
 
 def _binds_any(function: Function, names: set[str]) -> bool:
