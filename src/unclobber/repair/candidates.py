@@ -22,8 +22,8 @@ from .project import Project, root_of
 MOST = 8
 """Limit of findings that get a candidate."""
 MOST_READ = 240_000
-"""Number of characters parsed after which no further finding gets a candidate. It stands for two seconds;
-a limit of time would let the same report differ between two runs."""
+"""Number of characters parsed after which no further finding gets a candidate, so that no report waits for
+long files; a limit of time would let the same report differ between two runs."""
 LONGEST = 60_000
 """Size limit of a file that is parsed for a report, in characters."""
 

@@ -99,8 +99,7 @@ class Project:
         """Yield the files that contain a word: those of the paths first, then all others that the program has
         loaded.
 
-        They are parsed one by one as they are needed, because each takes up to a second and a program may
-        load hundreds.
+        They are parsed one by one as they are needed, because a program may load hundreds.
         """
         for path in dict.fromkeys(os.path.realpath(path) for path in (*near, *self.loaded)):
             if word in (self.text(path) or "") and (source := self.source(path)) is not None:
