@@ -17,6 +17,24 @@ ALONE = {
             h += 1  # <-
             return h
     """,
+    "computed along the last dimension": """
+        def f(x):
+            h = torch.softmax(x, -1)
+            h += 1  # <-
+            return h
+    """,
+    "computed along the last dimension by a method": """
+        def f(x):
+            h = x.softmax(-1)
+            h += 1  # <-
+            return h
+    """,
+    "computed along the dimension 1, which equals True": """
+        def f(x):
+            h = torch.softmax(x, 1)
+            h += 1  # <-
+            return h
+    """,
     "read for its values": """
         def f(self, x):
             h = torch.sigmoid(self.fc(x))
@@ -173,6 +191,12 @@ HELD = {
     "what was written in place": """
         def f(x):
             h = F.relu(x, inplace=True)
+            h *= 2  # <-
+            return h
+    """,
+    "what was written in place, as a bare True says": """
+        def f(x):
+            h = torch.relu(x, True)
             h *= 2  # <-
             return h
     """,

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from made_findings import site
 from rewriting import rewritten
 
+from unclobber.model import Finding, Write
+from unclobber.repair.fixers import FIXERS
 from unclobber.repair.fixers.scatter import rewrites
+from unclobber.repair.project import Project
 
 
 def _lines(statement: str) -> list[str]:
@@ -44,3 +48,20 @@ def test_nothing_to_do(statement):
 def test_not_safe_so_untouched(statement):
     """A step has no functional form, an ellipsis hides the dimension, and a call has no name."""
     assert _lines(statement) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "place", "shared"),
+    [("h = x.exp()", "h", ""), ("h = x.exp()\n    bank.append(h)", "h", "h"), ("pass", "self.h", "self.h")],
+)
+def test_the_name_whose_tensor_others_may_hold(tmp_path, before, place, shared):
+    """It is read from the tree that the finding's statement is in, as its holders are."""
+    path = tmp_path / "program.py"
+    path.write_text(
+        f"import torch\n\n\ndef f(self, x, i, v):\n    {before}\n    {place}[i] = v\n    return {place}\n"
+    )
+    write = Write(site(path, f"{place}[i] = v"), "copy_", True, True)
+    candidates = FIXERS["scatter"](
+        Finding("UC101", "a message", writes=(write,)), Project(str(tmp_path.resolve()))
+    )
+    assert {candidate.shared_name for candidate in candidates} == {shared}
