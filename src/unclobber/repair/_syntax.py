@@ -544,7 +544,7 @@ def is_attribute_of(node: ast.AST | None, *names: str) -> TypeGuard[ast.Attribut
 
 
 def is_constant(node: ast.AST | None, value: object) -> bool:
-    """Return whether a node is ``None``, ``True`` or ``False``."""
+    """Return whether a node is this one of ``None``, ``True``, ``False`` and ``...``."""
     return isinstance(node, ast.Constant) and node.value is value
 
 

@@ -33,7 +33,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 shared_name = _kept_uncopied(source, node)
             yield Candidate(
                 title,
-                {path: source.edited(source.change(node, cloned(source, node)))},
+                {path: source.replaced({node: cloned(source, node)})},
                 shared_name=shared_name,
                 # A checkpoint's second run clones the value at that time, which may be overwritten already.
                 guess=finding.code == "UC105" or not _is_meant(source, node, inside, finding.saved),

@@ -95,7 +95,7 @@ def cuts(place: str, forms: set[str]) -> Iterator[str]:
 
 def form(value: ast.expr) -> set[str]:
     """Return the kind of a value, for ``cuts``; empty if the source doesn't show it."""
-    if is_none(value):
+    if is_constant(value, None):
         return {"none"}
     if isinstance(value, ast.Tuple):
         return {"tuple"}
@@ -191,11 +191,7 @@ def _bound(source: Source, block: ast.AST) -> set[str]:
 
 def _may_be_none(source: Source, code: str) -> bool:
     """Return whether a place is set to ``None`` anywhere: then it has nothing to detach in the first turn."""
-    return any(map(is_none, assigned_to(source, code)))
-
-
-def is_none(node: ast.AST) -> bool:
-    return is_constant(node, None)
+    return any(is_constant(value, None) for value in assigned_to(source, code))
 
 
 def is_operand(source: Source, node: ast.expr) -> bool:

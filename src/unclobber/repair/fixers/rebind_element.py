@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Comprehension, Source, is_place, single_target, walk
+from .._syntax import Comprehension, Source, is_constant, is_place, single_target, walk
 from ..project import Project
 from ._aliases import shared_name
 from ._inplace import binary, in_place
@@ -75,4 +75,4 @@ def _is_element(node: ast.expr) -> bool:
     if not isinstance(node, ast.Subscript) or not (is_place(node.value) or _is_element(node.value)):
         return False
     parts = walk(node.slice)
-    return not any(isinstance(p, _EFFECTS) or getattr(p, "value", None) is Ellipsis for p in parts)
+    return not any(isinstance(p, _EFFECTS) or is_constant(p, ...) for p in parts)
