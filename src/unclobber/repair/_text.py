@@ -51,12 +51,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 def lines_in(text: str) -> list[str]:
-    """Return the lines as Python counts them, with their ends; `str.splitlines` knows more separators.
-
-    Example:
-        >>> lines_in("a\\f\\r\\nb\\n")
-        ['a\\x0c\\r\\n', 'b\\n', '']
-    """
+    """Return the lines as Python counts them, with their ends; `str.splitlines` knows more separators."""
     return _LINE.findall(text)
 
 
