@@ -42,6 +42,7 @@ STATE = {
         "observe.hooks.unmarked._alive", "observe.hooks.functions._classes", "integrations.notebook._magics",
         "observe.hooks.functions._stashes", "observe.hooks.module_hooks._hooked",
         "observe.record.saved._lives", "observe.hooks.registered._failed",
+        "observe.hooks._triton_stores._sources",
     },
     "a cache": {
         "source.sites._known", "source.owners._settled",

@@ -10,7 +10,7 @@ import torch
 
 from ..model import PastCounter, Site, Write
 from ..observe.hooks import kernels as _writes_table
-from ..observe.record import METADATA_ONLY, Ledger, SaveState, WriteEvent
+from ..observe.record import METADATA_ONLY, KernelName, Ledger, SaveState, WriteEvent
 from ..source import ProgramNames, Stack, resolve, user_place
 from ..torch_internals import compat
 from . import spelling
@@ -19,6 +19,10 @@ from . import spelling
 def at(site: Site | None, operation: str, expression: str | None = None) -> Write:
     """Return a write that torch can see and that touches the needed elements; the caller replaces what it
     knows better."""
+    if site is not None and isinstance(operation, KernelName):
+        # In place of the frames in Triton, which are those of every launch.
+        led = [frame for frame in site.below if _LAUNCHES not in frame.path]
+        site = replace(site, below=(*led, operation.store))
     return Write(
         site=site,
         operation=operation,
@@ -147,6 +151,7 @@ def _by_itself(event: WriteEvent, site: Site | None) -> Literal["backward", "buf
 
 
 _ENGINE = ("torch/autograd/graph.py", "torch\\autograd\\graph.py")
+_LAUNCHES = "/triton/runtime/"
 _PARALLEL = ("torch/nn/parallel/distributed.py", "torch\\nn\\parallel\\distributed.py")
 
 
@@ -172,6 +177,8 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
         return "fused"
     if event.operation in compat.dispatcher.WRITES_PAST_OPERATIONS:
         return "elementwise"
+    if isinstance(event.operation, KernelName):
+        return "kernel"
     if event.operation == "set_data":
         return "set data"
     if _undeclared(event) is not None:

@@ -13,14 +13,24 @@ counter since ``.data =``; the memory that the saved tensor had before such a ch
 elements."""
 
 PastCounter = Literal[
-    "data", "set data", "fused", "elementwise", "undeclared", "statistics", "broadcast", "handed out", "alias"
+    "data",
+    "set data",
+    "fused",
+    "elementwise",
+    "undeclared",
+    "kernel",
+    "statistics",
+    "broadcast",
+    "handed out",
+    "alias",
 ]
 """The way in which a write left the saved tensor's version counter unchanged:
 
 - ``data``: through ``.data``; ``set data``: by ``.data =``.
 - ``fused``: by a fused optimizer; ``elementwise``: by a method that runs a Python function on each element.
-- ``undeclared``: by an operator whose schema hides the write; ``statistics``: by a kernel of torch's that
-  updates running statistics.
+- ``undeclared``: by an operator whose schema hides the write; ``kernel``: by a Triton kernel, whose line is
+  the innermost of ``site.below``.
+- ``statistics``: by a kernel of torch's that updates running statistics.
 - ``broadcast``: by DistributedDataParallel, which sets the counter back.
 - ``handed out``: by foreign code that was given the memory, such as NumPy.
 - ``alias``: through another tensor with a counter of its own, or the counter was set back.
@@ -34,7 +44,7 @@ class Write:
     site: Site | None
     """The user's line; None if it is not known."""
     operation: str
-    """The ATen operation without its overload: ``add_``, ``copy_``."""
+    """The ATen operation without its overload: ``add_``, ``copy_``; the name of a Triton kernel."""
     bumps_version: bool
     """Whether torch could see it: the saved tensor's version counter changed."""
     overlaps_needed: bool

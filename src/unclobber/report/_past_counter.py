@@ -10,6 +10,7 @@ _WAYS: dict[PastCounter, str] = {
     "fused": "a fused optimizer, which moves no version counter",
     "elementwise": "{operation}, which runs a Python function on each element and moves no version counter",
     "undeclared": "the operation {undeclared}, whose schema declares no write",
+    "kernel": "the Triton kernel {operation}, which moves no version counter",
     "statistics": "the kernel itself, which updates running statistics and no version counter",
     "broadcast": "DistributedDataParallel's broadcast of buffers, which sets the version counter back",
     "handed out": "memory that was handed out of torch",

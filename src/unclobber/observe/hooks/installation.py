@@ -22,6 +22,7 @@ from . import (
     functions,
     gradients,
     kernels,
+    launches,
     mechanisms,
     module_hooks,
     pause,
@@ -150,6 +151,7 @@ class Installation:
             autocast.install(patches)
             backward_calls.install(patches)
             undispatched.install(patches, self._clients)
+            launches.install(patches)
             batch_norm.install(patches)
             # These see conflicts that no saved tensor shows.
             for stage in (write_log, functions, gradients, module_hooks, checkpoint):

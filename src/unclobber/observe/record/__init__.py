@@ -8,7 +8,7 @@ from ._fingerprint import Fingerprint, ProgramPoint
 from ._queue import PythonQueue, SaveQueue
 from ._region import Region, overlap, region_of
 from ._view_writes import ViewWrites
-from ._write_event import WriteEvent
+from ._write_event import KernelName, WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, SaveState
@@ -24,6 +24,7 @@ __all__ = [
     "FingerprintedLedger",
     "Fingerprints",
     "History",
+    "KernelName",
     "Ledger",
     "ProgramPoint",
     "PythonQueue",

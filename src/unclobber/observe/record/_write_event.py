@@ -4,8 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...model import Frame
 from ...source import Stack
 from ._region import Region
+
+
+class KernelName(str):
+    """A Triton kernel's name as the operation of a write, with the line of the kernel that stores.
+
+    Args:
+        name: The kernel's name.
+        store: The line.
+    """
+
+    __slots__ = ("store",)
+
+    def __new__(cls, name: str, store: Frame) -> KernelName:
+        made = super().__new__(cls, name)
+        made.store = store
+        return made
+
+    store: Frame
 
 
 class WriteEvent:

@@ -1,0 +1,147 @@
+"""Launches of Triton kernels, which write through an address and move no version counter.
+
+Each launch ends in the ``run`` of a ``JITFunction``, or of an ``InterpretedFunction`` under
+``TRITON_INTERPRET=1``; ``Autotuner`` and ``Heuristics`` call it with what they chose. Before it runs, the
+listeners are notified of a write to the whole memory of each tensor that the kernel stores to, because from
+an address it may go anywhere. Not seen are a ``CompiledKernel`` that the program runs by itself, and kernels
+of torch's compiler.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ...model import Frame
+from ...torch_internals import compat
+from ...torch_internals.patches import Patches
+from ..record import KernelName
+from . import kernels
+from ._triton_stores import function_of, stores_of
+
+_LAUNCHERS = {"triton.runtime.jit": "JITFunction", "triton.runtime.interpreter": "InterpretedFunction"}
+"""The class with the method ``run``, by module."""
+_NUMBERS = (int, float, str)
+"""Types of most arguments that are no tensors, which are sorted out first."""
+
+
+def install(patches: Patches) -> None:
+    """Precede launches by a notification; wait for Triton's import while a client is notified."""
+    wrapped: set[str] = set()
+
+    def wrap(module: ModuleType) -> None:
+        launcher = getattr(module, _LAUNCHERS[module.__name__], None)
+        if module.__name__ not in wrapped and hasattr(launcher, "run"):
+            wrapped.add(module.__name__)
+            patches.stand_in(launcher, "run", _run, module.__name__.endswith("interpreter"))
+
+    def begin() -> Callable[[], None]:
+        for name in _LAUNCHERS.keys() & sys.modules.keys():
+            wrap(sys.modules[name])
+        finder = _OnImport(wrap)
+        sys.meta_path.insert(0, finder)
+        return functools.partial(_remove, finder)
+
+    patches.while_active(begin)
+
+
+def _remove(finder: MetaPathFinder) -> None:
+    if finder in sys.meta_path:
+        sys.meta_path.remove(finder)
+
+
+class _OnImport(MetaPathFinder):
+    """Calls ``wrap`` with each module of ``_LAUNCHERS`` when the program has imported it.
+
+    Importing Triton for every program that could would cost it a third of a second.
+    """
+
+    def __init__(self, wrap: Callable[[ModuleType], None]) -> None:
+        self._wrap = wrap
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the module's own spec, whose loader calls ``wrap`` once; None for other modules."""
+        if fullname not in _LAUNCHERS:
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        found = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in found if spec is not None), None)
+        loader: Any = None if spec is None else spec.loader
+        if loader is not None:
+            run = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                del loader.exec_module
+                run(module)
+                self._wrap(module)
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _run(original: Callable[..., Any], interprets: bool) -> Callable[..., Any]:
+    """Wrap the method ``run`` of a kernel, which is compiled or interpreted."""
+
+    def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        if not kernels.listeners.now or kwargs.get("warmup"):  # a warm-up only compiles
+            return original(kernel, *args, **kwargs)
+        # Inside of another operation its own kernel has announced the write.
+        if compat.dispatcher.sees_writes() or not kernels.installed():
+            _notify(kernel, args, kwargs)
+        if not interprets:
+            return original(kernel, *args, **kwargs)
+        # The interpreter ends with a `copy_` of each whole storage, whose bytes have changed already.
+        with compat.dispatcher.unseen_by_torch():
+            return original(kernel, *args, **kwargs)
+
+    return run
+
+
+def _notify(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Notify the listeners of the memory that a launch is about to write."""
+    listeners = [other for other in kernels.listeners.now if other.pending or other.watched or other.logs]
+    if not listeners or not kernels.concerns_a_listener(map(_tensor, (*args, *kwargs.values()))):
+        return
+    given = {**dict(zip(kernel.arg_names, args, strict=False)), **kwargs}
+    tensors = {name: tensor for name, value in given.items() if (tensor := _tensor(value)) is not None}
+    function = function_of(kernel)
+    path, first = function.__code__.co_filename, function.__code__.co_firstlineno
+    try:
+        stores = stores_of(function, given)
+    except Exception:  # without its source a kernel may store to each
+        stores = dict.fromkeys(tensors, first)
+    memory: dict[int, tuple[torch.Tensor, int]] = {}
+    for name, line in stores.items():
+        tensor = tensors.get(name)
+        if tensor is not None and compat.tensors.is_plain(tensor):
+            memory.setdefault(tensor.untyped_storage()._cdata, (tensor, line))
+    for tensor, line in memory.values():
+        operation = KernelName(function.__name__, Frame(path, line, function.__qualname__))
+        whole = _whole(tensor)
+        for listener in listeners:
+            listener.before_write(whole, operation, False, (), {})
+
+
+def _tensor(value: Any) -> torch.Tensor | None:
+    """Return the tensor of a kernel's argument: itself, or the base of a descriptor or reinterpreted one."""
+    if isinstance(value, torch.Tensor):
+        return value
+    base = None if isinstance(value, _NUMBERS) else getattr(value, "base", None)
+    return base if isinstance(base, torch.Tensor) else None
+
+
+def _whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a flat tensor over the whole memory of ``tensor``."""
+    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+        storage = tensor.untyped_storage()
+        flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return flat.set_(storage, 0, (storage.nbytes() // tensor.itemsize,), (1,))

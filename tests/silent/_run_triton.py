@@ -1,0 +1,40 @@
+"""Runs the programs of _triton_programs.py under Triton's interpreter and prints what was seen, as JSON."""
+
+import json
+import sys
+
+import torch
+
+import unclobber
+
+finders = list(sys.meta_path)
+with unclobber.watch():
+    # The import inside of the context is what the hooks of launches wait for.
+    import _triton_programs as programs
+    from triton.runtime.interpreter import InterpretedFunction
+assert sys.meta_path == finders
+
+seen = {}
+for name in programs.PROGRAMS:
+    report = unclobber.audit(lambda name=name: programs.gradient(name))
+    with unclobber.guard():
+        guarded = programs.gradient(name)
+    try:
+        plain = torch.equal(programs.gradient(name), programs.right())
+    except RuntimeError:
+        plain = False
+    seen[name] = {
+        "findings": [
+            (
+                f.code,
+                [(w.site.line, w.count, w.site.below[-1].line if w.site.below else None) for w in f.writes],
+            )
+            for f in report.findings
+        ],
+        "guarded": torch.equal(guarded, programs.right()),
+        "plain": plain,
+    }
+unclobber.uninstall()
+print(
+    json.dumps({"seen": seen, "restored": type(InterpretedFunction.__dict__["run"]).__name__ == "function"})
+)
