@@ -7,7 +7,7 @@ import torch
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 
 import unclobber
-from unclobber.observe.hooks import kernels, saves
+from unclobber.observe.hooks import kernels, launches, saves
 from unclobber.torch_internals import compat, patches
 
 MISSING = object()
@@ -52,6 +52,9 @@ def attributes():
         for value in [*vars(module).values()]:
             if issubclass(type(value), type) and _is_torchs(value.__module__):
                 homes[id(value)] = value
+    for module, launcher in launches._LAUNCHERS.items():
+        if (home := getattr(sys.modules.get(module), launcher, None)) is not None:
+            homes[id(home)] = home
     found = {(home, name): value for home in homes.values() for name, value in [*vars(home).items()]}
     del found[torch.utils.hooks.RemovableHandle, "next_id"]  # counts the hooks of the process
     return found

@@ -69,9 +69,13 @@ UNDISPATCHED = {
 }
 
 
-@pytest.mark.parametrize("body", UNDISPATCHED.values(), ids=UNDISPATCHED)
-def test_torch_is_silent_and_wrong_and_so_are_we_without_the_flag(body):
-    program = Program.of(body)
+WITHOUT_THE_FLAG = {"NumPy", "a NumPy alias, later", "a shuffle, which keeps all elements"}
+"""Found by what NumPy was given after the save, too, without the line of the write (test_handed_out.py)."""
+
+
+@pytest.mark.parametrize("name", sorted(UNDISPATCHED.keys() - WITHOUT_THE_FLAG))
+def test_torch_is_silent_and_wrong_and_so_are_we_without_the_flag(name):
+    program = Program.of(UNDISPATCHED[name])
     assert not torch.equal(program.run(), program.without_writes().run())
     assert watched(program).findings == ()
 
@@ -324,12 +328,13 @@ PAST_TORCH_FIRST = {
 
 @pytest.mark.parametrize(("saved", "written"), PAST_TORCH_FIRST.values(), ids=PAST_TORCH_FIRST)
 def test_what_changed_past_torch_is_not_called_harmless(saved, written):
-    """What torch counts changes nothing, but NumPy had: a hash tells, and without one nobody denies it."""
+    """What torch counts changes nothing, but a pointer had: a hash tells, and without one nobody denies it."""
     body = f"""\
+        import ctypes
         x = leaf()
         y = x * 2
         {saved}
-        y.detach().numpy()[1] = 5
+        ctypes.memset(y.data_ptr() + 4, 0, 4)
         with torch.no_grad(): {written}
         s.backward()
         gradient = x.grad

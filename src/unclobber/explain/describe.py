@@ -103,7 +103,7 @@ def _evidence(
     by_backward = state.unseen or any(write.by == "backward" for write in written)
     gradient = ProgramNames(frames).gradient(saved.alias) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
-    return Evidence(
+    facts = Evidence(
         save=save,
         writes=written,
         need=need.running(node, backwards_before),
@@ -124,6 +124,11 @@ def _evidence(
         past_torch=_past_torch(saved, ledger),
         gradient_memory=None if gradient is None else GradientMemory(*gradient),
     )
+    log = None if saved.entry is None else saved.entry.log
+    hit = state.moved or any(write.overlaps_needed for write in written)
+    if not state.changed or hit or log is None or log.handed_out is None:
+        return facts
+    return replace(facts, line_range=line_range.after_hand_out(log.handed_out))
 
 
 def _went_before(node: Any) -> bool:

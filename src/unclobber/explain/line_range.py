@@ -30,6 +30,13 @@ def write_at(stack: Stack) -> Write:
     )
 
 
+def after_hand_out(stack: Stack) -> str:
+    """Return a sentence, without its full stop, on a change since NumPy was given the memory at ``stack``."""
+    site = resolve(stack)
+    where = "" if site is None else f" by {_line(site)}"
+    return f"its memory was given to NumPy{where}, and its content changed later; no write was seen"
+
+
 def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write | None = None) -> str:
     """Return a sentence, without its full stop, on the lines between which the content changed.
 

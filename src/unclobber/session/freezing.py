@@ -157,6 +157,9 @@ class _Keeper(Listener):
         """Do nothing: the memory that a CUDA graph writes is unknown, so a replay can overwrite a frozen
         tensor unnoticed."""
 
+    def before_hand_out(self, tensor: torch.Tensor) -> None:
+        """Do nothing: only a change would matter, and no moment is known at which to look for one."""
+
     def before_export(self) -> None:
         """Do nothing: a write through another storage over the same memory goes unnoticed."""
 

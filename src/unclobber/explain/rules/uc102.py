@@ -15,6 +15,7 @@ _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
     "version counters"
 )
+_REPORTS_NOTHING = "torch reports nothing here: backward would go on with the changed values"
 _SEEN_UNDER_NO_GRAD = "torch would see the write, and refuse, under torch.no_grad() instead of through .data"
 
 
@@ -41,7 +42,6 @@ def _finding(evidence: Evidence, how: str) -> Finding:
     last = culprit(evidence.writes)
     if last is not None and not last.library and last.past_counter in ("data", "set data"):
         notes = (*notes, _SEEN_UNDER_NO_GRAD)
-    note = "torch reports nothing here: backward would go on with the changed values"
     return Finding(
         code="UC102",
         message=sentence(evidence.save, how),
@@ -49,7 +49,7 @@ def _finding(evidence: Evidence, how: str) -> Finding:
         writes=touching(evidence.writes),
         needed=evidence.need,
         fixes=() if evidence.repaired else _own_writes.ways_out(evidence) or _ways_out(evidence),
-        notes=notes if evidence.repaired else (*notes, note),
+        notes=notes if evidence.repaired else (*notes, _REPORTS_NOTHING),
         kept_bytes=evidence.kept_bytes,
         repaired=evidence.repaired,
     )
@@ -64,8 +64,10 @@ def _by_content(evidence: Evidence, line_range: str) -> Finding:
         saved=evidence.save,
         writes=() if evidence.written is None else (evidence.written,),
         needed=evidence.need,
-        fixes=(Help.PAST_TORCH_LATER.fix(), Help.PAST_TORCH_COPY.fix()),
-        notes=(line_range, "torch reports nothing here: backward would go on with the changed values"),
+        fixes=() if evidence.repaired else (Help.PAST_TORCH_LATER.fix(), Help.PAST_TORCH_COPY.fix()),
+        notes=(line_range,) if evidence.repaired else (line_range, _REPORTS_NOTHING),
+        kept_bytes=evidence.kept_bytes,
+        repaired=evidence.repaired,
     )
 
 

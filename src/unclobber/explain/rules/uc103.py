@@ -39,7 +39,7 @@ def judge(evidence: Evidence) -> Finding | None:
         writes=touching(evidence.writes),
         needed=evidence.need,
         fixes=() if evidence.repaired else (Help.COPY_ON_CTX.fix(),),
-        notes=() if evidence.repaired else (_UNCHECKED,),
+        notes=tuple(filter(None, (evidence.line_range, None if evidence.repaired else _UNCHECKED))),
         kept_bytes=evidence.kept_bytes,
         repaired=evidence.repaired,
         labels=(("saved", f"{function}.forward left {held} here"),),

@@ -26,6 +26,9 @@ class Client(Listener, Protocol):
     def before_replay(self) -> None:
         """Note that a CUDA graph is about to be replayed, which writes memory past every operation."""
 
+    def before_hand_out(self, tensor: torch.Tensor) -> None:
+        """Note that ``tensor`` is about to give its memory to NumPy."""
+
     def before_export(self) -> None:
         """Note that a tensor is about to hand its memory out through DLPack."""
 

@@ -117,6 +117,10 @@ class Kernels:
         """Return whether a listener is notified by the kernels now."""
         return self.active
 
+    def inside_operation(self) -> bool:
+        """Return whether this thread runs the parts of an operation, whose kernel has reported its writes."""
+        return self.active and not compat.dispatcher.sees_writes()
+
     def take_away(self) -> None:
         """Leave the dispatcher as it was before the first listener."""
         with self._lock:
@@ -267,6 +271,7 @@ listen = running.listen
 listen_apart = running.listen_apart
 unlisten = running.unlisten
 installed = running.installed
+inside_operation = running.inside_operation
 take_away = running.take_away
 caught = listeners.caught
 

@@ -94,8 +94,7 @@ def _run(original: Callable[..., Any], interprets: bool) -> Callable[..., Any]:
     def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
         if not kernels.listeners.now or kwargs.get("warmup"):  # a warm-up only compiles
             return original(kernel, *args, **kwargs)
-        # Inside of another operation its own kernel has announced the write.
-        if compat.dispatcher.sees_writes() or not kernels.installed():
+        if not kernels.inside_operation():
             _notify(kernel, args, kwargs)
         if not interprets:
             return original(kernel, *args, **kwargs)

@@ -31,6 +31,9 @@ def install(patches: Patches, clients: Clients) -> None:
     patches.precede(torch.cuda.CUDAGraph, "replay", notify(lambda client, *_: client.before_replay()))
     for name in compat.dispatcher.WRITES_PAST_OPERATIONS:
         patches.precede(torch.Tensor, name, notify(functools.partial(_before_elementwise, name)))
+    # `__array__`, and so NumPy's own functions, call it. `data_ptr` is left out: Triton's launcher reads the
+    # address of each argument by it.
+    patches.precede(torch.Tensor, "numpy", notify(_before_numpy))
     # Another storage is made over the memory, and the tensor doesn't show it.
     for home, name in compat.entries.EXPORTS:
         patches.precede(home, name, notify(lambda client, *_, **__: client.before_export()))
@@ -113,6 +116,11 @@ def _before_elementwise(name: str, client: Client, tensor: torch.Tensor, *_: Any
     counter."""
     if not tensor.requires_grad:  # else torch refuses (test_torchs_refusal_is_its_own)
         client.before_write(tensor, name, False, (), {})
+
+
+def _before_numpy(client: Client, tensor: torch.Tensor, **_: Any) -> None:
+    """Notify of ``t.numpy()``."""
+    client.before_hand_out(tensor)
 
 
 def _before_resize(client: Client, storage: torch.UntypedStorage, size: int) -> None:

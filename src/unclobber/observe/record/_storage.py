@@ -33,7 +33,7 @@ class StorageLog:
     __slots__ = (
         "__weakref__", "_by_extent", "_log_limit", "_saves", "_saves_limit", "_times", "_undo_logs",
         "_undo_logs_limit",
-        "bumps", "serial", "writes",
+        "bumps", "handed_out", "serial", "writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -43,6 +43,8 @@ class StorageLog:
         self.bumps = 0
         """Number of version counter bumps of those writes."""
         self.writes: list[WriteEvent] = []
+        self.handed_out: Stack | None = None
+        """The last place, after a save, that handed the memory to code outside of torch."""
         self._log_limit = _LONGEST_LOG
         self._saves: list[weakref.ref[SavedTensor]] = []
         self._saves_limit = _FIRST_PRUNE

@@ -471,6 +471,22 @@ class Ledger:
         if self.replay is None:
             self.replay = of_program()
 
+    def before_hand_out(self, tensor: torch.Tensor) -> None:
+        """Keep what saves hold of the tensor's memory, because code outside of torch can write there soon."""
+        # Alone in its memory, a tensor shares none with a save.
+        if compat.tensors.holders(tensor) == 1 or not compat.tensors.is_plain(tensor):
+            return
+        try:
+            key = compat.tensors.storage_key(tensor)
+            self._sort_pending(key)
+            with self._lock:
+                log, region = self._log_of(key, tensor), region_of(tensor)
+                if log is not None and region is not None:
+                    log.handed_out = of_program()
+                    log.preserve(self.account, tensor, region)
+        except Exception as error:
+            self._not_recorded(tensor, error)
+
     def before_export(self) -> None:
         """Track memory by address, because a DLPack export may give a tensor's memory a second storage."""
         self.track_by_address()
@@ -798,6 +814,9 @@ class FingerprintedLedger(Ledger):
     def __init__(self, fingerprints: Fingerprints, *, keeps_originals: bool = False) -> None:
         super().__init__(keeps_originals=keeps_originals)
         self.fingerprints = fingerprints
+
+    def before_hand_out(self, tensor: torch.Tensor) -> None:
+        """Do nothing: a fingerprint shows the change, and names its line."""
 
     def before_write(self, tensor: torch.Tensor, *arguments: Any) -> StorageLog | None:
         """Check the storage's fingerprints, then record the write as ``Ledger`` does."""

@@ -75,6 +75,8 @@ class Log(Protocol):
     bumps: int
     """Number of version counter bumps of those writes."""
     writes: list[WriteEvent]
+    handed_out: Stack | None
+    """The last place, after a save, that handed the memory to code outside of torch."""
 
     def times(self, saved: SavedTensor) -> int:
         """Return how many versions of this storage the stack of ``saved`` has saved."""
