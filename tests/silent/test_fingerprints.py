@@ -328,7 +328,7 @@ PAST_TORCH_FIRST = {
 
 @pytest.mark.parametrize(("saved", "written"), PAST_TORCH_FIRST.values(), ids=PAST_TORCH_FIRST)
 def test_what_changed_past_torch_is_not_called_harmless(saved, written):
-    """What torch counts changes nothing, but a pointer had: a hash tells, and without one nobody denies it."""
+    """What torch counts changes nothing, but a pointer had: a hash shows it, else it stays open."""
     body = f"""\
         import ctypes
         x = leaf()

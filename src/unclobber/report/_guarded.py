@@ -30,9 +30,8 @@ def guard_lines(report: Report) -> list[str]:
 def _total(report: Report) -> str:
     """Return the line on all places together."""
     of_backward = [finding for finding in report.findings if finding.entry.stage == "backward"]
-    # Guard has no value to restore where autocast keeps an old copy: it empties the cache.
-    overwritten = [finding for finding in of_backward if finding.code != "UC106"]
-    cast = sum(finding.times for finding in of_backward if finding.code == "UC106")
+    overwritten = [finding for finding in of_backward if not _is_cast_again(finding)]
+    cast = sum(finding.times for finding in of_backward if _is_cast_again(finding))
     places = sum(finding.repaired for finding in overwritten)
     most = size(report.totals.kept_bytes) if report.totals.kept_bytes else ""
     kept = f", {most} kept at peak" if most else ", nothing kept"
@@ -57,14 +56,19 @@ def _restored(finding: Finding) -> str:
     saves = (saved, *finding.also)
     if finding.also:
         times = f"{plural(finding.times, 'value')} restored"
-    if finding.code == "UC106":
-        times = f"cast again {plural(finding.times, 'time')}"
+    saved_in = "saved"
+    if _is_cast_again(finding):
+        times, saved_in = f"cast again {plural(finding.times, 'time')}", "read"
     what = listing([_tensor(save) for save in saves], limit=4)
     where = listing(list(dict.fromkeys(place(save.site) for save in saves)), limit=4)
     if write is None:
         return f"{what} of {where}: {times}"
-    saved_in = "read" if finding.code == "UC106" else "saved"
     return f"{place(write.site)} overwrites {what}, {saved_in} in {where}: {times}"
+
+
+def _is_cast_again(finding: Finding) -> bool:
+    # Guard has no value to restore where autocast keeps an old copy: it empties the cache.
+    return finding.code == "UC106"
 
 
 def _tensor(save: Save) -> str:

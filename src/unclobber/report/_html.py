@@ -44,6 +44,8 @@ class _FindingPage:
     excerpts: list[Excerpt]
     notes: list[str]
     fixes: list[Fix]
+    has_page: bool
+    """Whether the code's page is in this card: only the first one of the code has it."""
 
 
 def to_html(report: Report, options: RenderOptions | None = None) -> str:
@@ -56,7 +58,7 @@ def to_html(report: Report, options: RenderOptions | None = None) -> str:
     return _rendered(
         "page.html",
         report=report,
-        stories=[_story(finding) for finding in report.findings],
+        stories=_stories(report),
         summary=_summary(report),
         facts=_facts(report),
     )
@@ -67,12 +69,17 @@ def to_html_fragment(report: Report) -> str:
     return _rendered(
         "fragment.html",
         report=report,
-        stories=[_story(finding) for finding in report.findings],
+        stories=_stories(report),
         summary=_summary(report),
     )
 
 
-def _story(finding: Finding) -> _FindingPage:
+def _stories(report: Report) -> list[_FindingPage]:
+    first = {finding.code: finding for finding in reversed(report.findings)}
+    return [_story(finding, has_page=first[finding.code] is finding) for finding in report.findings]
+
+
+def _story(finding: Finding, *, has_page: bool) -> _FindingPage:
     """Build the template's data on one finding."""
     import hashlib  # here, because it loads OpenSSL
 
@@ -88,6 +95,7 @@ def _story(finding: Finding) -> _FindingPage:
         excerpts=excerpts(numbered, sources),
         notes=notes(finding, shown_writes(finding)[1]),
         fixes=helps(finding),
+        has_page=has_page,
     )
 
 

@@ -223,6 +223,14 @@ def test_every_event_has_its_card_and_its_mark():
     assert len(timeline(EXAMPLES["loop-many-writes"]).events) <= MOST_EVENTS
 
 
+def test_a_codes_page_is_in_its_first_card_alone():
+    finding = examples()["plain"]
+    other = replace(finding, message="`z` was overwritten")
+    html = render(Report("findings", (finding, other)), "html")
+    assert html.count(code_page("UC101").plain(76).splitlines()[0]) == 1
+    assert html.count("The first card of UC101 has its page.") == 1
+
+
 def test_the_head_of_the_page():
     """What was run and what was found."""
     assert "1 error program train.py <i> torch 2.13.0" in page(EXAMPLES["plain"]).text
