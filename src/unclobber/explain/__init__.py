@@ -7,15 +7,15 @@ expression that made it. ``reads`` and ``sentence`` help to decide a verdict, so
 """
 
 from .ahead import refused_too
-from .boundary import KnownFacts
+from .boundary import bare_finding
 from .occurrences import Occurrence, of_conflict, of_frozen, of_refusal, of_unpack
 from .reads import is_detached, is_own_result, is_unpacking, never_read
 from .sentence import shortest
 from .unobserved import notices, now
 
 __all__ = [
-    "KnownFacts",
     "Occurrence",
+    "bare_finding",
     "is_detached",
     "is_own_result",
     "is_unpacking",

@@ -43,7 +43,7 @@ class Evidence:
     """Whether the counter changed more often than the observed writes explain."""
     storage_swapped: bool
     """Whether ``.data =`` gave the saved leaf other memory."""
-    torch_message: str | None
+    torch_message: str | None = None
     """The message of torch's own check for this tensor; None if it doesn't refuse."""
     detached: Write | None = None
     """The ``detach_()`` that dropped the saved tensor's history, if torch needs that history."""

@@ -9,47 +9,34 @@ Every finding is made in :func:`finding_or_fallback`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from ..model import CODES, Finding, Save, Variant, internal_error_in
+from ..model import CODES, Finding, internal_error_in
 from ..torch_internals import compat
 
 
-class KnownFacts(NamedTuple):
-    """Facts on a conflict that are known without reading any source file."""
+def bare_finding(code: str, fault: str | None = None, *, message: str | None = None, **facts: Any) -> Finding:
+    """Return a finding of facts that are known without reading any source file.
 
-    code: str
-    torch_message: str | None = None
-    """Torch's sentence; None if torch doesn't refuse."""
-    message: str | None = None
-    """Sentence about the event; None if the code alone says enough."""
-    saved: Save | None = None
-    """Shape, type and version of the tensor, without places."""
-    repaired: bool = False
-    """Whether backward got the value as it was saved."""
-    variant: Variant | None = None
-
-    def finding(self, fault: str) -> Finding:
-        """Return the finding for these facts alone; ``fault`` says why there is no explanation."""
-        return Finding(
-            code=self.code,
-            variant=self.variant,
-            message=self.message or CODES[self.code].bare_fact,
-            saved=self.saved,
-            notes=(fault,),
-            torch_message=self.torch_message,
-            repaired=self.repaired,
-        )
+    Args:
+        code: The code.
+        fault: The reason that there is no explanation; None if it isn't known yet.
+        message: Sentence about the event; None if the code alone says enough.
+        facts: Other attributes of the finding: torch's sentence, the tensor without places.
+    """
+    notes = () if fault is None else (fault,)
+    return Finding(code, message or CODES[code].bare_fact, notes=notes, **facts)
 
 
 def finding_or_fallback(
-    make: Callable[[], Finding | None], known_facts: Callable[[], KnownFacts]
+    make: Callable[[], Finding | None], known_facts: Callable[[], Finding]
 ) -> Finding | None:
     """Return the finding with its explanation, or one without if an internal error prevents it.
 
     Args:
         make: Describes and judges the conflict; returns None if nothing is wrong.
-        known_facts: Returns the known facts without reading a source file. Called after an error only.
+        known_facts: Returns the bare finding. Called after an error only.
     """
     try:
         with compat.unseen.unseen_by_modes():
@@ -57,4 +44,4 @@ def finding_or_fallback(
     # Not `BaseException`: Ctrl-C ends the program (test_an_interrupt_is_no_fault).
     except Exception as error:
         fault = internal_error_in("the story could not be told", error)
-    return known_facts().finding(fault)
+    return replace(known_facts(), notes=(fault,))

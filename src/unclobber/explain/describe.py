@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from ..model import Save, Site, Write
 from ..observe.hooks import backward_calls
@@ -18,23 +18,29 @@ from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
 from ._evidence import Evidence, GradientMemory
 from ._live import user_frames
-from .save import HeldTensor, of_held, of_saved
+from .save import of_held, of_saved
+
+
+class SessionView(Protocol):
+    """The part of a session that an explanation depends on."""
+
+    active: bool
+    ledger: Ledger
+    backwards_before: int
+    """Backward calls of the process before the session; numbers start after them."""
+
+    @property
+    def policy(self) -> str:
+        """The reaction to a conflict."""
 
 
 def evidence(
-    state: SaveState,
-    ledger: Ledger,
-    *,
-    repaired: bool,
-    backwards_before: int,
-    goes_on: bool = True,
-    node: Any = None,
+    state: SaveState, session: SessionView, *, repaired: bool, goes_on: bool = True, node: Any = None
 ) -> Evidence:
     """Return everything that the judge and the report need to know of a tensor that autograd saved.
 
     Args:
         repaired: Whether backward gets the right value.
-        backwards_before: Backward calls of the process before the session.
         goes_on: Whether backward goes on, right or wrong.
         node: The node that unpacks it, or will; None for the node that runs.
     """
@@ -45,8 +51,7 @@ def evidence(
     known = runs or not _is_view(state.saved)
     torch_message = sentence.of(state, node, role, goes_on=goes_on) if known else None
     save = of_saved(state.saved, node, role, frames)
-    facts = _evidence(state, ledger, save, node, frames, repaired, backwards_before)
-    return replace(facts, torch_message=torch_message)
+    return _evidence(state, session, save, node, frames, torch_message=torch_message, repaired=repaired)
 
 
 def _is_view(saved: SavedTensor) -> bool:
@@ -55,58 +60,62 @@ def _is_view(saved: SavedTensor) -> bool:
     return saved.base is not None or (origin is not None and origin._base is not None)
 
 
-def changed_unseen(
-    state: SaveState, ledger: Ledger, fingerprint: Fingerprint, *, backwards_before: int
-) -> Evidence:
+def changed_unseen(state: SaveState, session: SessionView, fingerprint: Fingerprint) -> Evidence:
     """Return evidence for a save whose fingerprint changed without an observed write: a line range replaces
     the write."""
-    good, bad, stack = fingerprint.good, fingerprint.bad, fingerprint.write
-    written = None if stack is None else line_range.write_at(stack)
-    facts = evidence(state, ledger, repaired=False, backwards_before=backwards_before)
-    return replace(facts, line_range=line_range.between(good, bad, written), written=written, past_torch=None)
+    written = None if fingerprint.write is None else line_range.write_at(fingerprint.write)
+    lines = line_range.between(fingerprint.good, fingerprint.bad, written)
+    facts = evidence(state, session, repaired=False)
+    return replace(facts, line_range=lines, written=written, past_torch=None)
 
 
 def held_elsewhere(
     state: SaveState,
-    ledger: Ledger,
-    held: HeldTensor,
+    session: SessionView,
+    kind: Literal["ctx", "recompute"],
     *,
-    repaired: bool,
-    backwards_before: int,
-    read: Stack | None = None,
+    repaired: bool = False,
+    read: Stack = (),
+    **held: Any,
 ) -> Evidence:
     """Return evidence for a tensor that a custom Function's ``ctx`` or a checkpoint's code holds.
 
     Args:
+        kind: Which of both holds it.
+        repaired: Whether the code gets the right value.
         read: The stack of the recomputation that reads it.
+        held: The holder, as ``save.of_held`` takes it.
     """
-    frames = user_frames()
-    save = of_held(state.saved, held, frames)
-    node = compat.graph.current_node()
-    facts = _evidence(state, ledger, save, node, frames, repaired, backwards_before, held.kind)
-    return facts if read is None else replace(facts, read=resolve(read))
+    frames, node = user_frames(), compat.graph.current_node()
+    save = of_held(state.saved, frames, **held)
+    return _evidence(state, session, save, node, frames, repaired=repaired, kind=kind, read=resolve(read))
 
 
 def _evidence(
     state: SaveState,
-    ledger: Ledger,
+    session: SessionView,
     save: Save,
     node: Any,
     frames: list[FrameType],
-    repaired: bool,
-    backwards_before: int,
     kind: Literal["saved", "ctx", "recompute"] = "saved",
+    **facts: Any,
 ) -> Evidence:
-    """Build the evidence from the save's state, its writes and the running backward."""
-    saved = state.saved
+    """Build the evidence from the save's state, its writes and the running backward; ``facts`` are further
+    attributes of it."""
+    saved, ledger = state.saved, session.ledger
     written = write.writes(state, ledger, frames)
     by_backward = state.unseen or any(write.by == "backward" for write in written)
     gradient = ProgramNames(frames).gradient(saved.alias) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
-    facts = Evidence(
+    hidden = _changed_past_torch(saved, ledger)
+    log = None if saved.entry is None else saved.entry.log
+    hit = state.moved or any(write.overlaps_needed for write in written)
+    if state.changed and not hit and log is not None and log.handed_out is not None:
+        facts["line_range"] = line_range.after_hand_out(log.handed_out)
+    return Evidence(
         save=save,
         writes=written,
-        need=need.running(node, backwards_before),
+        need=need.running(node, session.backwards_before),
         detached=_detached(saved),
         moved=state.refused or (state.moved and not state.changed),
         unchecked=saved.unchecked,
@@ -117,18 +126,12 @@ def _evidence(
         unread=unread,
         unseen=state.unseen,
         storage_swapped=state.storage_swapped,
-        torch_message=None,
         kept_bytes=ledger.account.kept,
-        repaired=repaired,
         kind=kind,
-        past_torch=_past_torch(saved, ledger),
+        past_torch=None if hidden is None else line_range.between(hidden.good, hidden.bad),
         gradient_memory=None if gradient is None else GradientMemory(*gradient),
+        **facts,
     )
-    log = None if saved.entry is None else saved.entry.log
-    hit = state.moved or any(write.overlaps_needed for write in written)
-    if not state.changed or hit or log is None or log.handed_out is None:
-        return facts
-    return replace(facts, line_range=line_range.after_hand_out(log.handed_out))
 
 
 def _went_before(node: Any) -> bool:
@@ -146,14 +149,8 @@ def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
     return seen or _changed_past_torch(saved, ledger) is not None
 
 
-def _past_torch(saved: SavedTensor, ledger: Ledger) -> str | None:
-    """Return the line range in which the content changed without an observed write; None if no fingerprint
-    shows a change."""
-    changed = _changed_past_torch(saved, ledger)
-    return None if changed is None else line_range.between(changed.good, changed.bad)
-
-
 def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
+    """Return the fingerprint that shows a change without an observed write; None if none does."""
     if ledger.fingerprints is None:
         return None
     return ledger.fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False))

@@ -6,38 +6,24 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Literal, Protocol
+from typing import Any
 
 import torch
 
 from ..model import Finding, Save, Write, or_default
 from ..observe.hooks import conflicts
 from ..observe.hooks.write_log import FollowedWrite
-from ..observe.record import Ledger, SavedTensor, SaveState, ViewWrites
+from ..observe.record import SavedTensor, SaveState, ViewWrites
 from ..source import ProgramNames, Stack, frame_key, of_program, resolve, user_place
 from ..torch_internals import compat
 from . import describe, need, reads, refused, save, sentence, spelling, write
 from ._live import user_frames
-from .boundary import KnownFacts, finding_or_fallback
+from .boundary import bare_finding, finding_or_fallback
+from .describe import SessionView
 from .refusals import kind_of
-from .rules import judge, judge_refusal, rule_of
-from .rules.frozen import judge_frozen
-from .rules.uc103 import judge_dirty, judge_unmarked
+from .rules import frozen, judge, judge_refusal, rule_of, uc103
 from .rules.uc104 import judge_gradient
 from .rules.uc106 import judge_copy
-
-
-class SessionView(Protocol):
-    """The part of a session that an occurrence depends on."""
-
-    active: bool
-    ledger: Ledger
-    backwards_before: int
-    """Backward calls of the process before the session."""
-
-    @property
-    def policy(self) -> str:
-        """The reaction to a conflict."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +38,8 @@ class Occurrence:
     as ``key``."""
     make: Callable[[], Finding | None]
     """Describes and judges the conflict; slow, so not called for a known key."""
-    known_facts: Callable[[], KnownFacts]
-    """Returns the facts that are known if ``make`` fails."""
+    known_facts: Callable[[], Finding]
+    """Returns the bare finding if ``make`` fails."""
     again: bool = False
     """Whether a finding is made even for a known key, for an error that is about to be raised."""
     reached: bool = True
@@ -91,12 +77,12 @@ def of_unpack(
         """Return the kind of check, the line that saved (None for a step) and the line that wrote last."""
         # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
         last = session.ledger.last_write(state.saved)
-        written = None if last is None else user_place(last.stack)
         # One step is one cause, however many lines have read its parameters
         # (test_one_step_is_one_finding in tests/unit/session/test_one_cause.py).
         actor = None if last is None or last.actor is None else last.actor()
         stepped = isinstance(actor, torch.optim.Optimizer)
-        return refused, None if stepped else user_place(state.saved.stack), written
+        saved = None if stepped else user_place(state.saved.stack)
+        return refused, saved, user_place(() if last is None else last.stack)
 
     def tensor() -> Any:
         """Return the line that saved the tensor, its shape and, for a leaf, its memory."""
@@ -107,26 +93,18 @@ def of_unpack(
 
     def make() -> Finding | None:
         """Describe and judge the conflict."""
-        finding = judge(
-            describe.evidence(
-                state,
-                session.ledger,
-                repaired=repaired,
-                backwards_before=session.backwards_before,
-                goes_on=not again,
-                node=node,
-            )
-        )
+        finding = judge(describe.evidence(state, session, repaired=repaired, goes_on=not again, node=node))
         if finding is None and again:
             raise AssertionError("what is refused is always a finding")
         return finding if finding is None or node is None else replace(finding, ahead=True)
 
-    def known_facts() -> KnownFacts:
+    def known_facts() -> Finding:
         """Return the facts that the ledger alone knows."""
         seen = refused or (not repaired and reads.is_detached(state.saved))
-        return KnownFacts(
+        torch_message = sentence.in_any_case(state, goes_on=not again)
+        return bare_finding(
             "UC101" if seen else "UC102",
-            torch_message=sentence.in_any_case(state, goes_on=not again),
+            torch_message=torch_message,
             saved=_unplaced(state.saved),
             repaired=repaired,
         )
@@ -142,9 +120,21 @@ def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrenc
 def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
     """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""
     node = conflict.node
-    held = save.HeldTensor("ctx", conflict.attribute, node.removesuffix("Backward"), node)
     repaired = session.policy == "guard" and session.active
-    return _held("UC103", conflict.state, held, session, repaired=repaired, can_be_repaired=True)
+
+    def make() -> Finding | None:
+        facts = describe.held_elsewhere(
+            conflict.state,
+            session,
+            "ctx",
+            repaired=repaired,
+            operation=node.removesuffix("Backward"),
+            role=conflict.attribute,
+            node=node,
+        )
+        return judge(facts)
+
+    return _held("UC103", conflict.state, session, make, can_be_repaired=True, repaired=repaired)
 
 
 def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) -> Occurrence:
@@ -152,42 +142,32 @@ def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) ->
 
     Guard can't hand the old values to it, because the code reads the tensor by itself.
     """
-    held = save.HeldTensor("recompute", None, "checkpoint", None)
-    return _held("UC105", conflict.state, held, session, read=conflict.read)
+    state, read = conflict.state, conflict.read
+
+    def make() -> Finding | None:
+        facts = describe.held_elsewhere(state, session, "recompute", read=read, operation="checkpoint")
+        return judge(facts)
+
+    return _held("UC105", state, session, make, refused=session.policy == "guard")
 
 
 def _held(
-    code: Literal["UC103", "UC105"],
+    code: str,
     state: SaveState,
-    held: save.HeldTensor,
     session: SessionView,
+    make: Callable[[], Finding | None],
     *,
     repaired: bool = False,
-    can_be_repaired: bool = False,
-    read: Stack | None = None,
+    **facts: Any,
 ) -> Occurrence:
     """Return the occurrence of a changed tensor that autograd did not save."""
 
     def key() -> Any:
         last = session.ledger.last_write(state.saved)
-        written = None if last is None else frame_key(last.stack)
-        return code, frame_key(state.saved.stack), written
-
-    def make() -> Finding | None:
-        """Describe and judge the tensor."""
-        before = session.backwards_before
-        return judge(
-            describe.held_elsewhere(
-                state, session.ledger, held, repaired=repaired, backwards_before=before, read=read
-            )
-        )
+        return code, frame_key(state.saved.stack), frame_key(() if last is None else last.stack)
 
     return Occurrence(
-        key,
-        make,
-        lambda: KnownFacts(code, saved=_unplaced(state.saved), repaired=repaired),
-        can_be_repaired=can_be_repaired,
-        refused=session.policy == "guard" and not can_be_repaired,
+        key, make, lambda: bare_finding(code, saved=_unplaced(state.saved), repaired=repaired), **facts
     )
 
 
@@ -203,7 +183,7 @@ def _gradient(conflict: conflicts.GradientWritten, session: SessionView) -> Occu
             shape=tuple(conflict.gradient.shape),
             repaired=repaired,
         ),
-        lambda: KnownFacts("UC104", repaired=repaired),
+        lambda: bare_finding("UC104", repaired=repaired),
         can_be_repaired=True,
     )
 
@@ -215,11 +195,11 @@ def _not_returned(conflict: conflicts.DirtyNotReturned, session: SessionView) ->
     """
     error, function, stack = str(conflict.error), conflict.function, conflict.stack
     written = conflict.writes
-    message = f"{function}.forward marks a tensor dirty but returns another"
+    message = uc103.DIRTY.message.format(function=function, what="a tensor")
     return Occurrence(
         lambda: ("UC103", frame_key(stack)),
-        lambda: judge_dirty(_writes(written), need.at(stack), function=function, torch_message=error),
-        lambda: KnownFacts("UC103", torch_message=error, message=message, variant="dirty"),
+        lambda: uc103.judge_dirty(_writes(written), need.at(stack), function=function, torch_message=error),
+        lambda: bare_finding("UC103", message=message, torch_message=error, variant="dirty"),
         again=True,
         refused=True,
         cause=conflict.error,
@@ -246,9 +226,9 @@ def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Occurr
             operation=function,
             node=f"{function}Backward",
             expression=given,
-            extent=None if given is None else spelling.mention(stack, given),
+            extent=spelling.mention(stack, given),
         )
-        return judge_unmarked(
+        return uc103.judge_unmarked(
             saved,
             _writes(conflict.writes),
             need.running(None, session.backwards_before),
@@ -256,15 +236,12 @@ def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Occurr
             is_operator=conflict.is_operator,
         )
 
-    message = (
-        f"{function} overwrites an input, which autograd does not record"
-        if conflict.is_operator
-        else f"{function}.forward overwrites an input without mark_dirty"
-    )
+    texts = uc103.BY_OPERATOR if conflict.is_operator else uc103.UNMARKED
+    message = texts.message.format(function=function, held="an input")
     return Occurrence(
         lambda: ("UC103", "unmarked", frame_key(stack), frame_key(conflict.writes[0].stack)),
         make,
-        lambda: KnownFacts("UC103", message=message, variant="unmarked"),
+        lambda: bare_finding("UC103", message=message, variant="unmarked"),
         # An operator can't mark its input, and the gradient past it is right if it adds a constant
         # (test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain).
         refused=session.policy == "guard" and not conflict.is_operator,
@@ -295,7 +272,7 @@ def _copy(conflict: conflicts.StaleCopy, session: SessionView) -> Occurrence | N
     return Occurrence(
         lambda: ("UC106", user_place(stack), user_place(read)),
         make,
-        lambda: KnownFacts("UC106", repaired=conflict.repaired),
+        lambda: bare_finding("UC106", repaired=conflict.repaired),
         tensor=lambda: leaf.data_ptr(),
         can_be_repaired=conflict.repaired,
     )
@@ -316,13 +293,13 @@ def _by_itself(conflict: conflicts.HarmfulOperation, session: SessionView) -> Oc
         finding: Finding = rule_of(code, variant).judge_operation(write.by(conflict.operation, stack), read)
         return finding
 
-    def bare_fact() -> str | None:
-        return getattr(rule_of(code, variant), "BARE_FACT", None)
+    def message() -> str:
+        return str(rule_of(code, variant).TEXTS.message.format(what="a tensor"))
 
     return Occurrence(
         lambda: (code, variant, user_place(stack)),
         make,
-        lambda: KnownFacts(code, message=or_default(bare_fact, None), variant=variant),
+        lambda: bare_finding(code, message=or_default(message, None), variant=variant),
     )
 
 
@@ -342,12 +319,8 @@ def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Occurr
         return None
     return Occurrence(
         lambda: ("UC102", user_place(saved.stack), fingerprint.good, fingerprint.bad),
-        lambda: judge(
-            describe.changed_unseen(
-                ledger.state_of(saved), ledger, fingerprint, backwards_before=session.backwards_before
-            )
-        ),
-        lambda: KnownFacts("UC102", saved=_unplaced(saved)),
+        lambda: judge(describe.changed_unseen(ledger.state_of(saved), session, fingerprint)),
+        lambda: bare_finding("UC102", saved=_unplaced(saved)),
         refused=session.policy == "guard",
     )
 
@@ -378,12 +351,13 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
 
     def make() -> Finding:
         written = write.by(operation, stack)
-        place, expression = resolve(frozen_at), written.expression
-        extent = None if expression is None else spelling.mention(frozen_at, expression)
-        return judge_frozen(replace(facts, site=place, expression=expression, extent=extent), written)
+        extent = spelling.mention(frozen_at, written.expression)
+        place = resolve(frozen_at)
+        saved = replace(facts, site=place, expression=written.expression, extent=extent)
+        return frozen.judge_frozen(saved, written)
 
-    message = "a tensor was written to while it is frozen"
-    known = KnownFacts("UC101", message=message, saved=facts, variant="frozen")
+    message = frozen.TEXTS.message.format(what="a tensor")
+    known = bare_finding("UC101", message=message, saved=facts, variant="frozen")
     finding = finding_or_fallback(make, lambda: known)
     assert finding is not None
     return finding
@@ -404,7 +378,7 @@ def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWri
         return None
     return finding_or_fallback(
         lambda: judge_refusal(refused.evidence(error, kind, backwards_before, view_writes)),
-        lambda: KnownFacts(kind.code, torch_message=str(error)),
+        lambda: bare_finding(kind.code, torch_message=str(error)),
     )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FrameType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from ..model import Extent, Save
+from ..model import Save
 from ..observe.record import SavedTensor
 from ..source import ProgramNames, Stack, is_own, resolve
 from ..torch_internals import compat
@@ -58,50 +58,53 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     if expression is None:
         expression = ProgramNames(user_frames(of_forward=True)).variable(saved.alias)
         # A result doesn't exist yet while its expression runs: `h` in `h = h.exp()` is another tensor.
-        extent = None if role == "result" else _mention(saved, expression)
+        extent = None if role == "result" else spelling.mention(saved.stack, expression)
     entry = saved.entry
     nth = entry.nth if entry is not None else 1
     times = entry.log.times(saved) if entry is not None and entry.log is not None else 1
+    facts = spelled._replace(expression=expression, extent=extent)
+    if by_checkpoint:
+        facts = facts._replace(operation="checkpoint")
     return replace(
-        _derived(unplaced(saved.alias, saved.version), spelled),
+        unplaced(saved.alias, saved.version),
+        **facts._asdict(),
         site=site,
-        operation="checkpoint" if by_checkpoint else spelled.operation,
         node=node_name,
         role=role,
-        expression=expression,
-        extent=extent,
         name=name,
         nth=nth,
         of=max(times, nth),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class HeldTensor:
-    """The holder of a tensor that autograd did not save."""
+def of_held(
+    saved: SavedTensor,
+    frames: list[FrameType],
+    operation: str,
+    role: str | None = None,
+    node: str | None = None,
+) -> Save:
+    """Return the facts of a tensor that autograd did not save.
 
-    kind: Literal["ctx", "recompute"]
-    role: str | None
-    """The attribute that holds it: ``ctx.x``."""
-    operation: str
-    """The custom Function's name, or ``checkpoint``."""
-    node: str | None
-
-
-def of_held(saved: SavedTensor, held: HeldTensor, frames: list[FrameType]) -> Save:
-    """Return the facts of a tensor that a custom Function's ``ctx`` or a checkpoint's code holds."""
+    Args:
+        saved: The record of the tensor.
+        frames: The user's frames, innermost first.
+        operation: The custom Function's name, or ``checkpoint``.
+        role: The attribute that holds it: ``ctx.x``.
+        node: The node of the custom Function.
+    """
     site = resolve(saved.stack)
     expression = ProgramNames(frames).variable(saved.alias)
-    if held.role is not None and site is not None and site.source == held.role:
-        expression = held.role
+    if role is not None and site is not None and site.source == role:
+        expression = role
     return replace(
         unplaced(saved.alias, saved.version),
         site=site,
-        operation=held.operation,
-        node=held.node,
-        role=held.role,
+        operation=operation,
+        node=node,
+        role=role,
         expression=expression,
-        extent=_mention(saved, expression),
+        extent=spelling.mention(saved.stack, expression),
         name=ProgramNames(frames).parameter(_as_it_is(saved)),
     )
 
@@ -114,35 +117,14 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
         stack: The stack of the operation.
         noted: Whether a hook was called for its saved tensor; False if it saved a Python number.
     """
-    site = resolve(stack)
     name = reads.node_name(node)
     role = freed.freed_role(node)
     spelled = spelling.spell(name, role, stack, edges=spelling.edge_names(node))
     result = compat.graph.result_of(node)
     facts = UNKNOWN if result is None else of_kind(*result, math.prod(result[0]))
-    return replace(
-        _derived(facts, spelled),
-        site=site,
-        node=name,
-        role=role,
-        expression=spelled.expression if noted else None,
-        extent=spelled.extent if noted else None,
-    )
-
-
-def _derived(facts: Save, spelled: spelling.Spelling) -> Save:
-    """Return ``facts`` with the operation, and the derivative that reads the tensor."""
-    return replace(
-        facts,
-        operation=spelled.operation,
-        gradient_of=spelled.gradient_of,
-        why=spelled.why,
-        why_words=spelled.why_words,
-    )
-
-
-def _mention(saved: SavedTensor, expression: str | None) -> Extent | None:
-    return None if expression is None else spelling.mention(saved.stack, expression)
+    if not noted:
+        spelled = spelled._replace(expression=None, extent=None)
+    return replace(facts, **spelled._asdict(), site=resolve(stack), node=name, role=role)
 
 
 def _as_it_is(saved: SavedTensor) -> torch.Tensor:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
+from typing import NamedTuple
 
 from ..derivatives import Rule, by_node, read_for, why, why_words
 from ..model import Extent
@@ -23,9 +24,8 @@ _LONGEST = 80
 """Limit in characters, because the line itself is clearer than a longer expression."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spelling:
-    """A saved tensor's description in the program's words."""
+class Spelling(NamedTuple):
+    """A saved tensor's description in the program's words: the fields of a ``Save`` of these names."""
 
     operation: str | None = None
     """The operation's name in torch's derivative table, or the custom Function's class."""
@@ -262,10 +262,10 @@ def _text(node: ast.AST, source: ParsedSource) -> str | None:
     return text if text and len(text) <= _LONGEST else None
 
 
-def mention(stack: Stack, expression: str) -> Extent | None:
+def mention(stack: Stack, expression: str | None) -> Extent | None:
     """Return where a name stands in the user's expression at ``stack``; None unless it does so
     exactly once."""
-    place = user_expression(stack)
+    place = None if expression is None else user_expression(stack)
     if place is None:
         return None
     located = place[0]

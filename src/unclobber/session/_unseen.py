@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..explain import KnownFacts
+from ..explain import bare_finding
 from ..observe.hooks import saves
 from ..observe.hooks.mechanisms import Off
 from ..report import error_of
@@ -42,8 +42,8 @@ class Unseen:
             at_checkpoint = mechanism.name == "checkpoint"
             passes = compat.entries.is_checkpoint if at_checkpoint else compat.entries.is_programs_function
             if graph is None or any(map(passes, graph.values())):
-                known = KnownFacts(_CODES[mechanism.name], message=_MESSAGE)
-                raise error_of(known.finding(mechanism.sentence))
+                code = _CODES[mechanism.name]
+                raise error_of(bare_finding(code, mechanism.sentence, message=_MESSAGE))
 
     def end(self, state: None, call: EngineCall) -> None:
         """Do nothing, because ``begin`` changes nothing."""

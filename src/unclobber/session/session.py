@@ -21,8 +21,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import torch
 
 from ..explain import (
-    KnownFacts,
     Occurrence,
+    bare_finding,
     is_detached,
     is_own_result,
     is_unpacking,
@@ -325,8 +325,8 @@ class Session:
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
         message = _UNSURE if torch_message is None else None
-        known = KnownFacts("UC101", torch_message=torch_message, message=message)
-        raise error_of(self._kept(known.finding(fault)))
+        finding = bare_finding("UC101", fault, message=message, torch_message=torch_message)
+        raise error_of(self._kept(finding))
 
     def note_internal_error(self, fault: str) -> None:
         """Note the sentence about an internal error for the report, once."""
@@ -394,9 +394,10 @@ class Session:
         self.note_internal_error(fault)
         written = saved.alias._version != saved.version or (entry is not None and entry.written)
         if written and self.policy != "watch":
-            known = KnownFacts(_CODES[held], message=_UNSURE)
-            finding = known.finding(fault)
-            occurrence = Occurrence(lambda: (known.code, fault), lambda: finding, lambda: known, again=True)
+            finding = bare_finding(_CODES[held], fault, message=_UNSURE)
+            occurrence = Occurrence(
+                lambda: (finding.code, fault), lambda: finding, lambda: finding, again=True
+            )
             self.warn_or_raise(self.keep(occurrence), refuse=True)
         return None
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 from sample_findings import SOURCES, examples
 
-from unclobber.explain.boundary import KnownFacts
+from unclobber.explain.boundary import bare_finding
 from unclobber.model import CODES, Finding, Need
 from unclobber.report import summary_line
 
@@ -67,10 +67,10 @@ def test_a_story_that_could_not_be_told_takes_the_usual_words():
     """That its role and its place are not known says nothing of what the Function did."""
     saved = dataclasses.replace(PLAIN.saved, site=None, role=None)
     for known in (saved, None):
-        assert summary_line(KnownFacts("UC103", saved=known).finding("a fault")) == (
+        assert summary_line(bare_finding("UC103", "a fault", saved=known)) == (
             "SUMMARY: UC103 saved-on-ctx an unknown line overwrites what an unknown line kept on ctx"
         )
-    assert summary_line(KnownFacts("UC103", variant="dirty").finding("a fault")).endswith(
+    assert summary_line(bare_finding("UC103", "a fault", variant="dirty")).endswith(
         "an unknown line changes a tensor in place that is marked dirty and not returned"
     )
 

@@ -3,10 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ...model import CODES, Finding, Fix, Help
 from ...syntax import torch_table
 from .._evidence import RefusalEvidence
+from ._texts import Names, Texts
+from ._words import quoted
+
+WRITTEN = {"write": "written in place here ({operation})"}
+"""The usual label of the refused line."""
+_USED = Texts(
+    "{what}used after its memory was written in place",
+    {
+        "saved": "{maker} makes the view here",
+        "write": "its memory is written in place here ({operation})",
+        "needed": "{user} is used here, after the write",
+    },
+    (
+        "{unknown}",
+        "autograd can't tell what became of such a view once its memory was written",
+    ),
+    (Help.BEFORE_VIEW, Help.COPY_FOR_VIEW),
+)
+_UNKNOWN_WRITE = (
+    "the write went to this view, to its base or to another view of it, on an earlier line that is not known"
+)
+_NAMELESS = "the tensor"
 
 
 def subject(evidence: RefusalEvidence) -> str:
@@ -14,9 +37,7 @@ def subject(evidence: RefusalEvidence) -> str:
     write = evidence.write
     if write is not None and write.expression:
         return f"`{' '.join(write.expression.split())}`"
-    if evidence.made is not None and evidence.made.expression:
-        return f"`{evidence.made.expression}`"
-    return "the tensor"
+    return quoted(evidence.made.expression if evidence.made is not None else None, _NAMELESS)
 
 
 def operation(evidence: RefusalEvidence) -> str:
@@ -25,40 +46,21 @@ def operation(evidence: RefusalEvidence) -> str:
 
 
 def finding(
-    evidence: RefusalEvidence,
-    message: str,
-    *,
-    made: str | None,
-    written: str | None = None,
-    why: tuple[str, ...],
-    fixes: tuple[Fix, ...],
+    evidence: RefusalEvidence, texts: Texts, fixes: tuple[Fix, ...], /, **names: str | None
 ) -> Finding:
     """Return a finding at the refused line.
 
     Args:
         evidence: The facts.
-        message: One sentence: the line, and the tensor it writes.
-        made: Label of the line that made the tensor; None if there is none.
-        written: Label of the refused line; None for the usual one.
-        why: The reasons why autograd can't allow it.
+        texts: The sentences; ``view`` and ``operation`` are known to each.
         fixes: Fixes, most useful first.
+        names: The other fields of the sentences.
     """
-    labels = [("write", written or f"written in place here ({operation(evidence)})")]
-    if made is not None:
-        labels.append(("saved", made))
     # `or` joins a fix to the one before it, and the first has none
     # (test_the_first_help_is_no_alternative in tests/unit/explain/test_refusal_rules.py).
     first, *others = fixes
-    return Finding(
-        code=evidence.code,
-        variant=evidence.variant,
-        message=message,
-        saved=evidence.made,
-        writes=() if evidence.write is None else (evidence.write,),
-        fixes=(replace(first, title=first.title.removeprefix("or ")), *others),
-        notes=why,
-        torch_message=evidence.torch_message,
-        labels=tuple(labels),
+    return _finding(
+        evidence, texts, names, fixes=(replace(first, title=first.title.removeprefix("or ")), *others)
     )
 
 
@@ -67,41 +69,29 @@ def judge_use(evidence: RefusalEvidence) -> Finding:
     line that reads it."""
     view = subject(evidence)
     kind = CODES[evidence.code].used or "a view"
-    named = view != "the tensor"
     if evidence.code == "UC203" and evidence.made is None:
         kind += " (unbind, split, chunk, a loop over a tensor)"
-    unknown = (
-        "the write went to this view, to its base or to another view of it, on an earlier line that is not "
-        "known"
-    )
-    return Finding(
-        code=evidence.code,
+    named = view != _NAMELESS
+    names = {
+        "what": f"{view} is {kind}, " if named else f"{kind} is ",
+        "maker": "this line" if evidence.how == "[]" else quoted(evidence.how, "this line"),
+        "user": view if named else "the view",
+        "unknown": _UNKNOWN_WRITE if evidence.write is None else None,
+    }
+    return _finding(evidence, _USED, names, needed=evidence.used)
+
+
+def _finding(evidence: RefusalEvidence, texts: Texts, names: Names, **facts: Any) -> Finding:
+    """Return the finding with the facts that every refused line has."""
+    return texts.finding(
+        evidence.code,
+        {"view": subject(evidence), "operation": operation(evidence), **names},
         variant=evidence.variant,
-        message=f"{view} is {kind}, used after its memory was written in place"
-        if named
-        else f"{kind} is used after its memory was written in place",
         saved=evidence.made,
         writes=() if evidence.write is None else (evidence.write,),
-        needed=evidence.used,
-        fixes=(
-            Help.BEFORE_VIEW.fix(),
-            Help.COPY_FOR_VIEW.fix(),
-        ),
-        notes=(
-            *(() if evidence.write is not None else (unknown,)),
-            "autograd can't tell what became of such a view once its memory was written",
-        ),
         torch_message=evidence.torch_message,
-        labels=(
-            ("saved", f"{_maker(evidence)} makes the view here"),
-            ("write", f"its memory is written in place here ({operation(evidence)})"),
-            ("needed", f"{view if named else 'the view'} is used here, after the write"),
-        ),
+        **facts,
     )
-
-
-def _maker(evidence: RefusalEvidence) -> str:
-    return f"`{evidence.how}`" if evidence.how and evidence.how != "[]" else "this line"
 
 
 def without_grad(evidence: RefusalEvidence) -> Fix:

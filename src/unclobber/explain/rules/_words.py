@@ -1,4 +1,4 @@
-"""Names of a finding's tensors in one sentence, and lists of names."""
+"""Names of a finding's tensors, operations and places in one sentence, and fixes that several codes share."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ...syntax import ATOMS, parse_expression
 _LONGEST_QUOTE = 40
 
 
+def quoted(name: str | None, otherwise: str) -> str:
+    """Return the name in backticks, or the words for one that isn't known."""
+    return f"`{name}`" if name else otherwise
+
+
 def tensor_name(save: Save) -> str:
     """Return the best certain name: a parameter's path, the user's expression, else dtype and shape."""
-    if save.name:
-        return f"`{save.name}`"
-    if save.expression:
-        return f"`{save.expression}`"
-    if not save.shape:
-        return f"a {save.dtype} scalar"
-    return f"a {save.dtype} tensor of shape {shape(save.shape)}"
+    plain = f"tensor of shape {shape(save.shape)}" if save.shape else "scalar"
+    return quoted(save.name or save.expression, f"a {save.dtype} {plain}")
 
 
 def saver(save: Save) -> str:
@@ -28,12 +28,6 @@ def saver(save: Save) -> str:
     if site is not None and site.below and "\n" not in site.source and 0 < len(site.source) <= _LONGEST_QUOTE:
         return f"`{site.source}`"
     return save.called or save.node or "an operation"
-
-
-def sentence(save: Save, how: str) -> str:
-    """Return ``X was overwritten after Y saved it for …``."""
-    purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
-    return f"{tensor_name(save)} {how} after {saver(save)} saved it {purpose}"
 
 
 def with_a_copy(save: Save) -> Fix:
@@ -55,7 +49,7 @@ def _clone_of_result(site: Site | None) -> str:
         return ""
     try:
         node = parse_expression(site.source)
-    except SyntaxError:
+    except SyntaxError:  # a target such as `a, b`, or a source that was edited meanwhile
         return ""
     return f"{site.source}.clone()" if isinstance(node, ATOMS) else f"({site.source}).clone()"
 

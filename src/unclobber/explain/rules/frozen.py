@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from ...model import Finding, Help, Save, Write
+from ._texts import Texts
+from ._words import quoted
+
+TEXTS = Texts(
+    "{what} was written to while it is frozen",
+    {"saved": "frozen here", "write": "would be written here ({operation})"},
+    helps=(Help.UNFREEZE,),
+    variant="frozen",
+)
 
 
 def judge_frozen(save: Save, write: Write) -> Finding:
     """Return the finding for ``write``, which is about to happen to a tensor that was frozen at
     ``save.site``."""
-    what = f"`{save.expression}`" if save.expression else "a tensor"
-    return Finding(
-        code="UC101",
-        variant="frozen",
-        message=f"{what} was written to while it is frozen",
-        saved=save,
-        writes=(write,),
-        fixes=(Help.UNFREEZE.fix(),),
-        labels=(("saved", "frozen here"), ("write", f"would be written here ({write.operation})")),
-    )
+    names = {"what": quoted(save.expression, "a tensor"), "operation": write.operation}
+    return TEXTS.finding("UC101", names, saved=save, writes=(write,))

@@ -12,7 +12,16 @@ from ...model.text import listing
 from ...syntax import torch_table
 from .._evidence import Evidence
 from . import _own_writes, uc101_detached
-from ._words import after_backward, line, sentence, with_a_copy
+from ._texts import Texts, filled
+from ._words import after_backward, line, with_a_copy
+
+TEXTS = Texts("{tensor} {how} after {saver} saved it {purpose}")
+_NOTES = (
+    "{past_torch}",
+    "no write that was seen changed an element that backward needs of this tensor, but the same "
+    "backward needs what {others} saved, too, and that has changed",
+    "the version counter moved without a write that unclobber could see{so}",
+)
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -24,26 +33,27 @@ def judge(evidence: Evidence) -> Finding | None:
     if not evidence.moved or evidence.line_range is not None:
         return None
     kept = _harmless(evidence)
-    # Another tensor that the same backward needs may have changed, and then the gradient is wrong
-    # (tests/unit/explain/test_others_changed.py).
-    harmless = kept and not evidence.changed_too and evidence.past_torch is None
-    how = "was overwritten"
+    how = "was overwritten" if evidence.writes else "was modified"
     if kept and not evidence.changed:
         how = _kept(evidence.writes)
-    if not evidence.writes:
-        how = "was modified"
-    return Finding(
-        code="UC101",
-        message=sentence(evidence.save, how),
-        saved=evidence.save,
+    so = "; the writes shown may not be all" if evidence.writes else ", so the line that wrote is not known"
+    names = {
+        "how": how,
+        "past_torch": evidence.past_torch,
+        "others": _others(evidence) if evidence.changed_too and kept else None,
+        "so": so if evidence.unseen else None,
+    }
+    return TEXTS.of_saved(
+        "UC101",
+        evidence,
+        names,
         writes=evidence.writes,
-        needed=evidence.need,
-        harmless=harmless,
-        fixes=() if evidence.repaired else _ways_out(evidence),
-        notes=_notes(evidence),
+        # Another tensor that the same backward needs may have changed, and then the gradient is wrong
+        # (tests/unit/explain/test_others_changed.py).
+        harmless=kept and not evidence.changed_too and evidence.past_torch is None,
+        fixes=_ways_out(evidence),
+        notes=(*filled(_NOTES, names), *_own_writes.notes(evidence)),
         torch_message=evidence.torch_message,
-        kept_bytes=evidence.kept_bytes,
-        repaired=evidence.repaired,
     )
 
 
@@ -61,28 +71,8 @@ def _harmless(evidence: Evidence) -> bool:
     counter."""
     # Where no derivative reads the values, torch refuses although the gradient is right
     # (tests/unit/explain/test_unread.py).
-    if evidence.unread:
-        return bool(evidence.writes)
-    return evidence.value_known and not evidence.changed and not evidence.unseen and bool(evidence.writes)
-
-
-def _notes(evidence: Evidence) -> tuple[str, ...]:
-    """Return notes on hidden writes, other changed tensors, and writes of torch's own."""
-    notes = [] if evidence.past_torch is None else [evidence.past_torch]
-    if evidence.changed_too and _harmless(evidence):
-        notes.append(
-            "no write that was seen changed an element that backward needs of this tensor, but the same "
-            f"backward needs what {_others(evidence)} saved, too, and that has changed"
-        )
-    if evidence.unseen:
-        notes.append(
-            "the version counter moved without a write that unclobber could see; "
-            "the writes shown may not be all"
-            if evidence.writes
-            else "the version counter moved without a write that unclobber could see, so the line that "
-            "wrote is not known"
-        )
-    return (*notes, *_own_writes.notes(evidence))
+    as_saved = evidence.value_known and not evidence.changed and not evidence.unseen
+    return bool(evidence.writes) and (evidence.unread or as_saved)
 
 
 def _others(evidence: Evidence) -> str:
@@ -97,7 +87,6 @@ def _takes_inplace(module: str) -> bool:
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     """Return the fixes for the last write that hit, and guard."""
-    save = evidence.save
     last = culprit(evidence.writes)
     fixes: list[Fix] = []
     if theirs := _own_writes.ways_out(evidence):
@@ -112,7 +101,7 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     elif last is not None and last.site is not None and "inplace=True" in last.site.source:
         fixes.append(Help.CALL_WITHOUT_INPLACE.fix())
     else:
-        fixes.append(with_a_copy(save))
+        fixes.append(with_a_copy(evidence.save))
     if evidence.past_torch is None:  # otherwise guard would need the value before the unseen change
         fixes.append(Help.GUARD.fix())
     return tuple(fixes)

@@ -8,27 +8,30 @@ from __future__ import annotations
 
 from ...model import Finding, Help, Write
 from .._evidence import Evidence
-from ._words import sentence
+from ._texts import Texts
+
+TEXTS = Texts(
+    "{tensor} was detached in place after {saver} saved it {purpose}",
+    {"write": "detached in place here ({operation})"},
+    notes=("torch asks a tensor that it has saved for its history, which `detach_` has dropped",),
+    helps=(Help.DETACHED,),
+    variant="detached",
+)
 
 
 def judge(evidence: Evidence, write: Write) -> Finding:
     """Return the finding for ``write``, the ``detach_()``."""
     tensor = write.expression or "x"
     alone = write.site is not None and write.site.statement == f"{tensor}.detach_()"
-    way_out = Help.DETACHED.fix(f"{tensor} = {tensor}.detach()" if alone else f"{tensor}.detach()")
-    return Finding(
-        code="UC101",
-        variant="detached",
-        message=sentence(evidence.save, "was detached in place"),
-        saved=evidence.save,
+    instead = f"{tensor} = {tensor}.detach()" if alone else f"{tensor}.detach()"
+    unchanged = evidence.value_known and not evidence.changed and not evidence.moved
+    return TEXTS.of_saved(
+        "UC101",
+        evidence,
+        {"operation": write.operation},
+        lines={Help.DETACHED: instead},
         writes=(write,),
-        needed=evidence.need,
-        harmless=evidence.value_known
-        and not evidence.changed
-        and not evidence.moved
-        and evidence.past_torch is None,
-        fixes=(way_out,),
-        notes=("torch asks a tensor that it has saved for its history, which `detach_` has dropped",),
+        harmless=unchanged and evidence.past_torch is None,
         torch_message=evidence.torch_message,
-        labels=(("write", f"detached in place here ({write.operation})"),),
+        kept_bytes=0,
     )

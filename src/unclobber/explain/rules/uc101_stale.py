@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from ...model import Finding, Help
 from .._evidence import StaleEvidence
+from ._texts import Texts
+
+_BEFORE = Texts(
+    "a tensor that was saved before watching began was overwritten",
+    notes=("it was saved where unclobber did not look, so neither the save nor the write is known",),
+    helps=(Help.UNWATCHED,),
+    variant="unwatched",
+)
+_IN_TRANSFORM = Texts(
+    "a tensor that was saved inside of a torch.func transform was overwritten",
+    notes=("torch.func allows no hooks in its transforms, so neither the save nor the write is known",),
+    helps=(Help.IN_TRANSFORM,),
+    variant="unwatched",
+)
 
 
 def judge(evidence: StaleEvidence) -> Finding:
     """Return the finding for a save before watching began, or inside a torch.func transform."""
-    where = "before watching began"
-    way_out = Help.UNWATCHED
-    unknown = "it was saved where unclobber did not look, so neither the save nor the write is known"
-    if evidence.in_transform:
-        where = "inside of a torch.func transform"
-        way_out = Help.IN_TRANSFORM
-        unknown = "torch.func allows no hooks in its transforms, so neither the save nor the write is known"
-    return Finding(
-        code="UC101",
-        variant="unwatched",
-        message=f"a tensor that was saved {where} was overwritten",
-        needed=evidence.needed,
-        fixes=(way_out.fix(),),
-        notes=(unknown,),
-        torch_message=evidence.torch_message,
-    )
+    texts = _IN_TRANSFORM if evidence.in_transform else _BEFORE
+    return texts.finding("UC101", needed=evidence.needed, torch_message=evidence.torch_message)

@@ -6,16 +6,22 @@ is a finding; a write of the same values, or to other elements, is not.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Help, culprit, touching
+from ...model import Finding, Fix, Help, culprit
 from .._evidence import Evidence
 from . import _own_writes
-from ._words import after_backward, sentence, with_a_copy
+from ._texts import SILENT, Texts
+from ._words import after_backward, with_a_copy
 
+TEXTS = Texts("{tensor} {how} after {saver} saved it {purpose}", notes=(SILENT,))
+_BY_CONTENT = Texts(
+    "{tensor} was changed past torch after {saver} saved it {purpose}",
+    notes=(SILENT,),
+    helps=(Help.PAST_TORCH_LATER, Help.PAST_TORCH_COPY),
+)
 _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
     "version counters"
 )
-_REPORTS_NOTHING = "torch reports nothing here: backward would go on with the changed values"
 _SEEN_UNDER_NO_GRAD = "torch would see the write, and refuse, under torch.no_grad() instead of through .data"
 
 
@@ -24,7 +30,9 @@ def judge(evidence: Evidence) -> Finding | None:
     if evidence.kind != "saved":
         return None
     if evidence.line_range is not None:
-        return _by_content(evidence, evidence.line_range)
+        # A line is named only if it alone can have written.
+        written = () if evidence.written is None else (evidence.written,)
+        return _BY_CONTENT.of_saved("UC102", evidence, writes=written, notes=(evidence.line_range,))
     if evidence.moved:
         return None
     if evidence.storage_swapped:
@@ -42,40 +50,15 @@ def _finding(evidence: Evidence, how: str) -> Finding:
     last = culprit(evidence.writes)
     if last is not None and not last.library and last.past_counter in ("data", "set data"):
         notes = (*notes, _SEEN_UNDER_NO_GRAD)
-    return Finding(
-        code="UC102",
-        message=sentence(evidence.save, how),
-        saved=evidence.save,
-        writes=touching(evidence.writes),
-        needed=evidence.need,
-        fixes=() if evidence.repaired else _own_writes.ways_out(evidence) or _ways_out(evidence),
-        notes=notes if evidence.repaired else (*notes, _REPORTS_NOTHING),
-        kept_bytes=evidence.kept_bytes,
-        repaired=evidence.repaired,
-    )
+    fixes = _own_writes.ways_out(evidence) or (_way_out(evidence),)
+    return TEXTS.of_saved("UC102", evidence, {"how": how}, fixes=fixes, notes=notes)
 
 
-def _by_content(evidence: Evidence, line_range: str) -> Finding:
-    """Return the finding for a changed content hash; it names a line only if that line alone can have
-    written."""
-    return Finding(
-        code="UC102",
-        message=sentence(evidence.save, "was changed past torch"),
-        saved=evidence.save,
-        writes=() if evidence.written is None else (evidence.written,),
-        needed=evidence.need,
-        fixes=() if evidence.repaired else (Help.PAST_TORCH_LATER.fix(), Help.PAST_TORCH_COPY.fix()),
-        notes=(line_range,) if evidence.repaired else (line_range, _REPORTS_NOTHING),
-        kept_bytes=evidence.kept_bytes,
-        repaired=evidence.repaired,
-    )
-
-
-def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
-    """Return the fixes by the last write that hit: an optimizer, ``.data``, or another."""
+def _way_out(evidence: Evidence) -> Fix:
+    """Return the fix by the last write that hit: an optimizer, ``.data``, or another."""
     last = culprit(evidence.writes)
     if last is not None and last.optimizer:
-        return (after_backward(last.optimizer, in_loop=evidence.went_before),)
+        return after_backward(last.optimizer, in_loop=evidence.went_before)
     if last is not None and last.past_counter == "statistics":
-        return (Help.ONE_MODE.fix(),)
-    return (with_a_copy(evidence.save) if evidence.save.role == "result" else Help.LATER.fix(),)
+        return Help.ONE_MODE.fix()
+    return with_a_copy(evidence.save) if evidence.save.role == "result" else Help.LATER.fix()

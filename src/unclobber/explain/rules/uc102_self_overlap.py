@@ -10,9 +10,20 @@ import ast
 
 from ...model import Finding, Help, Need, Site, Write
 from ...syntax import parse
+from ._texts import Texts
+from ._words import quoted
 
-_EVENT = "is overwritten by an operation that still reads the old values"
-BARE_FACT = f"a tensor {_EVENT}"
+TEXTS = Texts(
+    "{what} is overwritten by an operation that still reads the old values",
+    {"write": "{operation} writes here …", "needed": "… and still reads here"},
+    notes=(
+        "another operand is a view of the memory that is being written: elements that come later are "
+        "computed from new values",
+        "torch reports nothing here: it refuses such an overlap of dense tensors only",
+    ),
+    helps=(Help.READ_A_COPY,),
+    variant="self-overlap",
+)
 
 
 def judge_operation(write: Write, read: Site | None) -> Finding:
@@ -22,22 +33,9 @@ def judge_operation(write: Write, read: Site | None) -> Finding:
         write: The write of the operation.
         read: The place where it reads, as exactly as is known.
     """
-    what = f"`{write.expression}`" if write.expression else "a tensor"
+    names = {"what": quoted(write.expression, "a tensor"), "operation": write.operation}
     cloned = None if write.site is None else _cloned(write.site.statement)
-    return Finding(
-        code="UC102",
-        variant="self-overlap",
-        message=f"{what} {_EVENT}",
-        writes=(write,),
-        needed=Need(read),
-        fixes=(Help.READ_A_COPY.fix(cloned),),
-        notes=(
-            "another operand is a view of the memory that is being written: elements that come later are "
-            "computed from new values",
-            "torch reports nothing here: it refuses such an overlap of dense tensors only",
-        ),
-        labels=(("write", f"{write.operation} writes here …"), ("needed", "… and still reads here")),
-    )
+    return TEXTS.finding("UC102", names, lines={Help.READ_A_COPY: cloned}, writes=(write,), needed=Need(read))
 
 
 def _cloned(statement: str) -> str | None:

@@ -8,13 +8,42 @@ itself.
 
 from __future__ import annotations
 
-from ...model import Finding, Help, Need, Save, Write, touching
+from ...model import Finding, Help, Need, Save, Write
 from .._evidence import Evidence
-from ._words import tensor_name
+from ._texts import Texts
+from ._words import quoted, tensor_name
 
-_UNCHECKED = (
-    "torch never checks what a Function keeps on ctx by itself; what it gives to ctx.save_for_backward it "
-    "checks, and refuses once it is overwritten"
+TEXTS = Texts(
+    "{what} {how} after {function}.forward left it {where} for backward",
+    {"saved": "{function}.forward left {held} here"},
+    notes=(
+        "torch never checks what a Function keeps on ctx by itself; what it gives to ctx.save_for_backward "
+        "it checks, and refuses once it is overwritten",
+    ),
+    helps=(Help.COPY_ON_CTX,),
+)
+DIRTY = Texts(
+    "{function}.forward marks {what} dirty but returns another tensor",
+    {"write": "changed in place here", "needed": "{function} is applied here"},
+    helps=(Help.RETURN_MARKED,),
+    variant="dirty",
+)
+UNMARKED = Texts(
+    "{held} was overwritten by {function}.forward without ctx.mark_dirty, and then read again",
+    {"saved": "{function} is applied here", "write": "overwritten here, without ctx.mark_dirty"},
+    notes=("the gradient of what reads {held} afterwards passes {function} by, and torch says nothing",),
+    helps=(Help.COPY_IN_FORWARD,),
+    variant="unmarked",
+)
+_RETURNED = UNMARKED._replace(helps=(Help.MARK_DIRTY, Help.READ_RETURNED))
+BY_OPERATOR = Texts(
+    "{held} was overwritten by {function}, which autograd does not record, and then read again",
+    {"saved": "{function} is applied here", "write": "overwritten here"},
+    notes=(
+        f"{UNMARKED.notes[0]}: it is right only if the written values differ from the old ones by a constant",
+    ),
+    helps=(Help.OPERATOR_RETURNS,),
+    variant="unmarked",
 )
 
 
@@ -23,27 +52,17 @@ def judge(evidence: Evidence) -> Finding | None:
     if evidence.kind != "ctx":
         return None
     save = evidence.save
-    how = "was given other memory" if evidence.storage_swapped else "was overwritten"
-    function = save.operation or "a custom Function"
-    held = f"`{save.role}`" if save.role else "an attribute of ctx"
-    name = "it" if save.expression == save.role and not save.name else tensor_name(save)
-    message = (
-        f"{held} {how} after {function}.forward left it there for backward"
-        if name == "it"
-        else f"{name} {how} after {function}.forward left it on ctx ({held}) for backward"
-    )
-    return Finding(
-        code="UC103",
-        message=message,
-        saved=save,
-        writes=touching(evidence.writes),
-        needed=evidence.need,
-        fixes=() if evidence.repaired else (Help.COPY_ON_CTX.fix(),),
-        notes=tuple(filter(None, (evidence.line_range, None if evidence.repaired else _UNCHECKED))),
-        kept_bytes=evidence.kept_bytes,
-        repaired=evidence.repaired,
-        labels=(("saved", f"{function}.forward left {held} here"),),
-    )
+    held = quoted(save.role, "an attribute of ctx")
+    unnamed = save.expression == save.role and not save.name
+    names = {
+        "what": held if unnamed else tensor_name(save),
+        "how": "was given other memory" if evidence.storage_swapped else "was overwritten",
+        "function": save.operation or "a custom Function",
+        "where": "there" if unnamed else f"on ctx ({held})",
+        "held": held,
+    }
+    notes = () if evidence.line_range is None else (evidence.line_range,)
+    return TEXTS.of_saved("UC103", evidence, names, notes=notes)
 
 
 def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_message: str) -> Finding:
@@ -56,17 +75,8 @@ def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_m
         torch_message: torch's message.
     """
     written = next((write.expression for write in writes if write.expression), None)
-    what = f"`{written}`" if written else "a tensor"
-    return Finding(
-        code="UC103",
-        variant="dirty",
-        message=f"{function}.forward marks {what} dirty but returns another tensor",
-        writes=writes,
-        needed=need,
-        fixes=(Help.RETURN_MARKED.fix(),),
-        torch_message=torch_message,
-        labels=(("write", "changed in place here"), ("needed", f"{function} is applied here")),
-    )
+    names = {"function": function, "what": quoted(written, "a tensor")}
+    return DIRTY.finding("UC103", names, writes=writes, needed=need, torch_message=torch_message)
 
 
 def judge_unmarked(
@@ -85,32 +95,9 @@ def judge_unmarked(
         is_operator: Whether it is a ``torch.library.custom_op``, for which torch lets the program write
             neither a ``forward`` with a ``ctx`` nor, because it writes to its input, a backward.
     """
-    function = save.operation
-    held = f"`{save.expression}`" if save.expression else "an input"
     within = {write.expression for write in writes if write.expression and write.expression.isidentifier()}
-    inner = within.pop() if len(within) == 1 else None
-    mark = f"ctx.mark_dirty({inner})" if inner else "ctx.mark_dirty(…)"
-    later = Help.READ_RETURNED.fix(function=function or "it", held=held)
-    fixes = (Help.MARK_DIRTY.fix(mark), later) if returned else (Help.COPY_IN_FORWARD.fix(),)
-    message = f"{held} was overwritten by {function}.forward without ctx.mark_dirty, and then read again"
-    note = f"the gradient of what reads {held} afterwards passes {function} by, and torch says nothing"
-    label = "overwritten here, without ctx.mark_dirty"
-    if is_operator:
-        message = f"{held} was overwritten by {function}, which autograd does not record, and then read again"
-        note += ": it is right only if the written values differ from the old ones by a constant"
-        label = "overwritten here"
-        fixes = (Help.OPERATOR_RETURNS.fix(),)
-    return Finding(
-        code="UC103",
-        variant="unmarked",
-        message=message,
-        saved=save,
-        writes=writes,
-        needed=need,
-        fixes=fixes,
-        notes=(note,),
-        labels=(
-            ("saved", f"{function} is applied here"),
-            ("write", label),
-        ),
-    )
+    inner = within.pop() if len(within) == 1 else "…"
+    names = {"function": save.operation or "it", "held": quoted(save.expression, "an input")}
+    texts = BY_OPERATOR if is_operator else _RETURNED if returned else UNMARKED
+    lines = {Help.MARK_DIRTY: f"ctx.mark_dirty({inner})"}
+    return texts.finding("UC103", names, lines=lines, saved=save, writes=writes, needed=need)

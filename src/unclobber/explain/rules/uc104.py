@@ -8,6 +8,14 @@ they run.
 from __future__ import annotations
 
 from ...model import Finding, Help, Need, Write
+from ._texts import Texts
+
+TEXTS = Texts(
+    "a {size}{way} was changed in place while another consumer still needs it",
+    {"write": "changed in place here", "needed": "during this backward"},
+    notes=("torch reports nothing here: the other consumer gets the changed gradient",),
+    helps=(Help.NEW_GRADIENT,),
+)
 
 
 def judge_gradient(
@@ -21,16 +29,8 @@ def judge_gradient(
         shape: The gradient's shape.
         repaired: Whether the others got the unchanged gradient.
     """
-    size = f"gradient of shape {shape}" if shape else "scalar gradient"
-    way = f"a {size} on its way to {need.node}" if need.node else f"a {size}"
-    note = "torch reports nothing here: the other consumer gets the changed gradient"
-    return Finding(
-        code="UC104",
-        message=f"{way} was changed in place while another consumer still needs it",
-        writes=writes,
-        needed=need,
-        fixes=() if repaired else (Help.NEW_GRADIENT.fix(),),
-        notes=() if repaired else (note,),
-        repaired=repaired,
-        labels=(("write", "changed in place here"), ("needed", "during this backward")),
-    )
+    names = {
+        "size": f"gradient of shape {shape}" if shape else "scalar gradient",
+        "way": f" on its way to {need.node}" if need.node else "",
+    }
+    return TEXTS.finding("UC104", names, writes=writes, needed=need, repaired=repaired)

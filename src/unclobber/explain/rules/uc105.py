@@ -6,9 +6,22 @@ buffers, closures) must still be what it was, or the gradient belongs to another
 
 from __future__ import annotations
 
-from ...model import Finding, Help, culprit, touching
+from ...model import Finding, Help, culprit
 from .._evidence import Evidence
-from ._words import place, tensor_name
+from ._texts import Texts
+from ._words import place
+
+TEXTS = Texts(
+    "{tensor} {how} after the checkpoint's forward read it, and its recomputation reads it again",
+    {"saved": "the checkpoint's forward ran here", "needed": "recomputed here"},
+    notes=(
+        "the recomputation reads it again at {read}",
+        "torch compares shapes and dtypes of what is recomputed, never values",
+    ),
+    helps=(Help.AFTER_CHECKPOINT, Help.CLONE_FOR_CHECKPOINT),
+    variant="recomputed",
+)
+_STEPPED = TEXTS._replace(helps=(Help.STEP_AFTER_CHECKPOINT, Help.CLONE_FOR_CHECKPOINT))
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -16,27 +29,10 @@ def judge(evidence: Evidence) -> Finding | None:
     evidence."""
     if evidence.kind != "recompute":
         return None
-    how = "was given other memory" if evidence.storage_swapped else "was overwritten"
-    write = culprit(evidence.writes)
-    stepped = None if write is None else write.optimizer
-    later = Help.STEP_AFTER_CHECKPOINT.fix(step=stepped) if stepped else Help.AFTER_CHECKPOINT.fix()
-    return Finding(
-        code="UC105",
-        variant="recomputed",
-        message=f"{tensor_name(evidence.save)} {how} after the checkpoint's forward read it, "
-        "and its recomputation reads it again",
-        saved=evidence.save,
-        writes=touching(evidence.writes),
-        needed=evidence.need,
-        fixes=(later, Help.CLONE_FOR_CHECKPOINT.fix()),
-        notes=(*_read(evidence), "torch compares shapes and dtypes of what is recomputed, never values"),
-        kept_bytes=evidence.kept_bytes,
-        labels=(("saved", "the checkpoint's forward ran here"), ("needed", "recomputed here")),
-    )
-
-
-def _read(evidence: Evidence) -> tuple[str, ...]:
-    """Return a note on the user's own line that reads the tensor again; empty if a library reads it."""
-    if evidence.read is None or evidence.read.library:
-        return ()
-    return (f"the recomputation reads it again at {place(evidence.read, (evidence.save, evidence.need))}",)
+    write, read = culprit(evidence.writes), evidence.read
+    names = {
+        "how": "was given other memory" if evidence.storage_swapped else "was overwritten",
+        "read": place(read, (evidence.save, evidence.need)) if read and not read.library else None,
+        "step": None if write is None else write.optimizer,
+    }
+    return (_STEPPED if names["step"] else TEXTS).of_saved("UC105", evidence, names)

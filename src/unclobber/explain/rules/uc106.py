@@ -7,7 +7,15 @@ that copy as it was.
 from __future__ import annotations
 
 from ...model import Finding, Help, Need, Save, Write
-from ._words import tensor_name
+from ._texts import Texts
+from ._words import quoted, tensor_name
+
+TEXTS = Texts(
+    "{tensor} was overwritten inside of an autocast region, which goes on with its copy of the old values",
+    {"saved": "autocast's old copy is read here", "needed": "during this backward"},
+    notes=("torch reports nothing: values and gradients are those of the old weights",),
+    helps=(Help.END_REGION, Help.EMPTY_CACHE),
+)
 
 
 def judge_copy(saved: Save, writes: tuple[Write, ...], need: Need, *, repaired: bool) -> Finding:
@@ -21,19 +29,5 @@ def judge_copy(saved: Save, writes: tuple[Write, ...], need: Need, *, repaired: 
     """
     site = writes[0].site
     source = writes[0].optimizer or " ".join(site.source.split() if site is not None else ())
-    written = f"`{source}`" if source else "the write"
-    fixes = (Help.END_REGION.fix(write=written), Help.EMPTY_CACHE.fix(write=written))
-    return Finding(
-        code="UC106",
-        message=f"{tensor_name(saved)} was overwritten inside of an autocast region, which goes on with "
-        "its copy of the old values",
-        saved=saved,
-        writes=writes,
-        needed=need,
-        fixes=() if repaired else fixes,
-        notes=()
-        if repaired
-        else ("torch reports nothing: values and gradients are those of the old weights",),
-        repaired=repaired,
-        labels=(("saved", "autocast's old copy is read here"), ("needed", "during this backward")),
-    )
+    names = {"tensor": tensor_name(saved), "write": quoted(source, "the write")}
+    return TEXTS.finding("UC106", names, saved=saved, writes=writes, needed=need, repaired=repaired)

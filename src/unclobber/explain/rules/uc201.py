@@ -9,33 +9,36 @@ from __future__ import annotations
 from ...model import Finding, Fix, Help
 from ...syntax import torch_table
 from .._evidence import RefusalEvidence
-from ._refused import by_module, finding, operation, out_of_place, subject, without_grad
+from ._refused import WRITTEN, by_module, finding, operation, out_of_place, subject, without_grad
+from ._texts import Texts
+from ._words import quoted
 
+TEXTS = Texts(
+    "{leaf} is a leaf that requires grad, and {operation} writes to it in place",
+    {**WRITTEN, "saved": "{leaf} became a leaf that requires grad here"},
+    (
+        "a forward hook of {hook} makes a leaf of what the module returns",
+        "gradients end up in leaves: after this write it would be the operation's result and no leaf "
+        "any more, and its `.grad` would stay empty",
+        "after `{update}` it is a new tensor, no leaf, and its `.grad` stays None",
+    ),
+)
 _UPDATES = frozenset(("sub_", "add_", "addcmul_", "addcdiv_"))
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write to a leaf."""
-    name = f"`{evidence.leaf}`" if evidence.leaf else subject(evidence)
-    made = None if evidence.made is None else f"{name} became a leaf that requires grad here"
-    why = [
-        "gradients end up in leaves: after this write it would be the operation's result and no leaf "
-        "any more, and its `.grad` would stay empty"
-    ]
-    hook = evidence.module_hook
-    if hook is not None:
-        named = f" `{hook.name}`" if hook.name else ""
-        why.insert(0, f"a forward hook of `{hook.module}`{named} makes a leaf of what the module returns")
+    hook, update = evidence.module_hook, evidence.out_of_place
     # The usual advice, `w = w - lr * w.grad`, makes a tensor whose `.grad` stays None
     # (test_an_update_of_a_leaf_is_not_to_be_made_out_of_place in tests/unit/explain/test_refusal_rules.py).
-    elif operation(evidence) in _UPDATES and " = " in (evidence.out_of_place or ""):
-        why.append(f"after `{evidence.out_of_place}` it is a new tensor, no leaf, and its `.grad` stays None")
+    misleads = hook is None and operation(evidence) in _UPDATES and " = " in (update or "")
     return finding(
         evidence,
-        f"{name} is a leaf that requires grad, and {operation(evidence)} writes to it in place",
-        made=made,
-        why=tuple(why),
-        fixes=tuple(_fixes(evidence)),
+        TEXTS,
+        tuple(_fixes(evidence)),
+        leaf=quoted(evidence.leaf, subject(evidence)),
+        hook=None if hook is None else f"`{hook.module}`{f' `{hook.name}`' if hook.name else ''}",
+        update=update if misleads else None,
     )
 
 

@@ -10,45 +10,41 @@ import re
 
 from ...model import Finding, Help
 from .._evidence import RefusalEvidence
-from ._refused import finding, operation, out_of_place, subject, without_grad
+from ._refused import WRITTEN, finding, out_of_place, subject, without_grad
+from ._texts import Texts
+from ._words import quoted
+
+TEXTS = Texts(
+    "{view} is a view of {whose}, and {operation} writes to it",
+    {**WRITTEN, "saved": "{made}"},
+    (
+        "a view shares the leaf's memory: this would change the leaf itself, where gradients end up",
+        "{expanded} is expanded: torch refuses this under no_grad as well",
+    ),
+)
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write to a view of a leaf."""
-    leaf = f"`{evidence.leaf}`" if evidence.leaf else "a leaf"
-    view = subject(evidence)
-    whose = "a leaf that requires grad"
-    if evidence.leaf and view != leaf:
-        whose = f"the leaf {leaf}, which requires grad"
-    message = f"{view} is a view of {whose}, and {operation(evidence)} writes to it"
-    made = None
-    if evidence.made is not None:
-        made = (
-            f"{leaf} was made here, a leaf that requires grad"
-            if evidence.leaf_shown
-            else f"{view} became a view of {leaf} here"
-            + (f", by {evidence.how}" if evidence.how != "[]" else "")
-        )
+    leaf, view = quoted(evidence.leaf, "a leaf"), subject(evidence)
+    known = evidence.leaf and view != leaf
+    made = f"{view} became a view of {leaf} here"
+    if evidence.leaf_shown:
+        made = f"{leaf} was made here, a leaf that requires grad"
+    elif evidence.how != "[]":
+        made += f", by {evidence.how}"
     # `net.0.weight` is a name, but no expression
     speakable = evidence.leaf is not None and not re.search(r"\.\d", evidence.leaf)
-    clone = f"x = {evidence.leaf}.clone()" if speakable else None
+    copied = evidence.leaf if speakable else None
     if evidence.expanded:
-        clone = f"x = {view.strip('`')}.clone()" if evidence.write and evidence.write.expression else None
+        copied = view.strip("`") if evidence.write and evidence.write.expression else None
+    copy = Help.COPY_OF_LEAF.fix(copied and f"x = {copied}.clone()")
+    fixes = (copy, out_of_place(evidence))
     return finding(
         evidence,
-        message,
+        TEXTS,
+        fixes if evidence.expanded else (without_grad(evidence), *fixes),
+        whose=f"the leaf {leaf}, which requires grad" if known else "a leaf that requires grad",
         made=made,
-        why=(
-            "a view shares the leaf's memory: this would change the leaf itself, where gradients end up",
-            *(
-                (f"{view} is expanded: torch refuses this under no_grad as well",)
-                if evidence.expanded
-                else ()
-            ),
-        ),
-        fixes=(
-            *(() if evidence.expanded else (without_grad(evidence),)),
-            Help.COPY_OF_LEAF.fix(clone),
-            out_of_place(evidence),
-        ),
+        expanded=view if evidence.expanded else None,
     )

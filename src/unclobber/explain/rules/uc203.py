@@ -11,7 +11,17 @@ import re
 from ...model import Finding, Fix, Help
 from .._evidence import RefusalEvidence
 from . import uc205
-from ._refused import finding, operation, out_of_place, subject
+from ._refused import finding, operation, out_of_place
+from ._texts import Texts
+
+TEXTS = Texts(
+    "{view} is one of several views that {by} returned, and {operation} writes to it in place",
+    {
+        "write": "one of them is written in place here ({operation})",
+        "saved": "{by} made several views of one tensor here",
+    },
+    ("all of these views share one backward node, which can't record a write to one of them",),
+)
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
@@ -20,26 +30,17 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # several tensors: tests/programs/UC203/hooked_module_returns_two.py.
     if evidence.module_hook is not None:
         return uc205.through_hook(evidence, evidence.module_hook)
-    view = subject(evidence)
     # If the line that made the view isn't known, torch's message still names its node
     # (test_the_maker_by_torchs_own_message in tests/unit/explain/test_refusal_rules.py).
     made = evidence.how or _MAKERS.get(_node(evidence) or "")
-    by = _BY.get(made, f"`{made}`")
-    fixes = [
+    fixes: tuple[Fix, ...] = (
         out_of_place(evidence),
         _views_by_index(made) if made else Help.COPY_OF_VIEW.fix(),
-    ]
+    )
     # A forget gate's bias is set so, in tests/programs/UC203/lstm_forget_bias.py.
     if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
-        fixes.insert(0, Help.START_VALUES.fix())
-    return finding(
-        evidence,
-        f"{view} is one of several views that {by} returned, and {operation(evidence)} writes to it in place",
-        made=None if evidence.made is None else f"{by} made several views of one tensor here",
-        written=f"one of them is written in place here ({operation(evidence)})",
-        why=("all of these views share one backward node, which can't record a write to one of them",),
-        fixes=tuple(fixes),
-    )
+        fixes = (Help.START_VALUES.fix(), *fixes)
+    return finding(evidence, TEXTS, fixes, by=_BY.get(made, f"`{made}`"))
 
 
 _MAKERS = {"Unbind": "unbinding", "Split": "splitting", "SplitWithSizes": "splitting"}

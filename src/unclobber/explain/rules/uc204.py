@@ -8,25 +8,24 @@ from __future__ import annotations
 
 from ...model import Finding, Help
 from .._evidence import RefusalEvidence
-from ._refused import finding, operation, out_of_place, subject
+from ._refused import finding, out_of_place
+from ._texts import Texts
+
+TEXTS = Texts(
+    "{view} is a view made under {off}, and {operation} writes to it with grad mode on",
+    {
+        "write": "written in place here, outside of {off} ({operation})",
+        "saved": "this view was made here, under {off}",
+    },
+    (
+        "a view made there is unknown to autograd, and yet the write changes the tensor that it is a "
+        "view of: whether gradients are to flow through it is ambiguous",
+    ),
+)
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write to a view made under no_grad or inference mode."""
     off = "inference mode" if evidence.variant == "inference_mode" else "no_grad"
-    view = subject(evidence)
-    return finding(
-        evidence,
-        f"{view} is a view made under {off}, and {operation(evidence)} writes to it with grad mode on",
-        made=None if evidence.made is None else f"this view was made here, under {off}",
-        written=f"written in place here, outside of {off} ({operation(evidence)})",
-        why=(
-            "a view made there is unknown to autograd, and yet the write changes the tensor that it is a "
-            "view of: whether gradients are to flow through it is ambiguous",
-        ),
-        fixes=(
-            Help.VIEW_OUTSIDE.fix(off=off),
-            Help.WRITE_INSIDE.fix(),
-            out_of_place(evidence, Help.COPY_OF_VIEW),
-        ),
-    )
+    copy = out_of_place(evidence, Help.COPY_OF_VIEW)
+    return finding(evidence, TEXTS, (Help.VIEW_OUTSIDE.fix(off=off), Help.WRITE_INSIDE.fix(), copy), off=off)

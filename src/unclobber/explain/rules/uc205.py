@@ -6,11 +6,31 @@ write to the view would replace that backward by the one of the view, and gradie
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ...model import Finding, Fix, Help
 from .._evidence import ModuleHook, RefusalEvidence
-from ._refused import by_module, finding, operation, out_of_place, subject
+from ._refused import WRITTEN, by_module, finding, out_of_place
+from ._texts import Texts
+from ._words import quoted
+
+TEXTS = Texts(
+    "{view} shares memory with the input of {function}, and {operation} writes to it in place",
+    {**WRITTEN, "saved": "{function} returns a view of its input here, or the input itself"},
+    (
+        "the write would replace the backward that the Function brings by that of a plain view, and "
+        "gradients would be wrong",
+    ),
+)
+_THROUGH_HOOK = Texts(
+    "{view} is a view that {module} {passed} because of its full backward hook{hook}, and {operation} "
+    "writes to it in place",
+    {**WRITTEN, "saved": "{module} {passed} a view here"},
+    (
+        "for a full backward hook torch passes what the module takes and returns through a Function of "
+        "its own, which makes views",
+        "the write would replace that Function's backward by that of a plain view, and the hook would "
+        "not be called",
+    ),
+)
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
@@ -19,53 +39,27 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # (test_a_modules_hook_is_no_function_of_the_programs in tests/unit/explain/test_refusal_rules.py).
     if evidence.module_hook is not None:
         return through_hook(evidence, evidence.module_hook)
-    function = f"`{evidence.how}`" if evidence.how else "a custom Function"
-    view = subject(evidence)
-    made = None
-    if evidence.made is not None:
-        made = f"{function} returns a view of its input here, or the input itself"
-    return finding(
-        evidence,
-        f"{view} shares memory with the input of {function}, and {operation(evidence)} writes to it in place",
-        made=made,
-        why=(
-            "the write would replace the backward that the Function brings by that of a plain view, and "
-            "gradients would be wrong",
-        ),
-        fixes=(
-            Help.COPY_OF_RETURNED.fix(function=function),
-            Help.OWN_OUTPUT.fix(),
-            out_of_place(evidence),
-            Help.MARKED_OUTPUT.fix(),
-        ),
-    )
+    function = quoted(evidence.how, "a custom Function")
+    copy, own = Help.COPY_OF_RETURNED.fix(function=function), Help.OWN_OUTPUT.fix()
+    fixes = (copy, own, out_of_place(evidence), Help.MARKED_OUTPUT.fix())
+    return finding(evidence, TEXTS, fixes, function=function)
 
 
 def through_hook(evidence: RefusalEvidence, hook: ModuleHook) -> Finding:
     """Return the finding for torch's own Function, which a module's full backward hooks add."""
-    module = f"`{hook.module}`" if hook.module else "a module"
     passed = "was given" if hook.given else "returned"
     if hook.module is None:
         passed = "was given or returned"
-    its = f"its full backward hook{f' `{hook.name}`' if hook.name else ''}"
+    copies: tuple[Fix, ...] = ()
+    if not hook.given:
+        copies = (Help.COPY_OF_MODULE_OUTPUT.fix(),)
+    elif not by_module(evidence):
+        copies = (Help.COPY_OF_MODULE_INPUT.fix(),)
     return finding(
         evidence,
-        f"{subject(evidence)} is a view that {module} {passed} because of {its}, and {operation(evidence)} "
-        "writes to it in place",
-        made=None if evidence.made is None else f"{module} {passed} a view here",
-        why=(
-            "for a full backward hook torch passes what the module takes and returns through a Function of "
-            "its own, which makes views",
-            "the write would replace that Function's backward by that of a plain view, and the hook would "
-            "not be called",
-        ),
-        fixes=(*_without_view(evidence, hook), Help.TENSOR_HOOK.fix()),
+        _THROUGH_HOOK,
+        (out_of_place(evidence), *copies, Help.TENSOR_HOOK.fix()),
+        module=quoted(hook.module, "a module"),
+        passed=passed,
+        hook=f" `{hook.name}`" if hook.name else "",
     )
-
-
-def _without_view(evidence: RefusalEvidence, hook: ModuleHook) -> Iterator[Fix]:
-    yield out_of_place(evidence)
-    if not hook.given:
-        yield Help.COPY_OF_MODULE_OUTPUT.fix()
-    elif not by_module(evidence):
-        yield Help.COPY_OF_MODULE_INPUT.fix()

@@ -8,48 +8,44 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...model import Finding, Help, Need
+from ...model import Finding, Help, Need, Variant
 from .._evidence import RefusalEvidence
-from ._refused import finding, operation, subject
+from ._refused import finding, subject
+from ._texts import Texts
+
+_MADE = "{view} was made here, in inference mode"
+_WHY = ("tensors made in inference mode have no version counter, so autograd can't watch over them",)
+TEXTS: dict[Variant | None, Texts] = {
+    None: Texts(
+        "{view} was made in inference mode, and {operation} writes to it outside of it",
+        {"write": "written here, outside of inference mode ({operation})", "saved": _MADE},
+        _WHY,
+    ),
+    "saved": Texts(
+        "{view} was made in inference mode, and {operation} must save it for backward",
+        {"saved": "to be saved for backward here, by {operation}", "made": _MADE},
+        _WHY,
+    ),
+    "trained": Texts(
+        "{view} was made in inference mode and is to require grad outside of it",
+        {"needed": "to require grad here", "saved": _MADE},
+        _WHY,
+    ),
+}
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write, save or ``requires_grad`` of an inference tensor."""
-    name = subject(evidence)
-    if evidence.variant == "saved":
-        did = f"{operation(evidence)} must save it for backward"
-        written = f"to be saved for backward here, by {operation(evidence)}"
-    elif evidence.variant == "trained":
-        did = "is to require grad outside of it"
-        written = "to require grad here"
-    else:
-        did = f"{operation(evidence)} writes to it outside of it"
-        written = f"written here, outside of inference mode ({operation(evidence)})"
-    made = None if evidence.made is None else f"{name} was made here, in inference mode"
-    link = " and " if evidence.variant == "trained" else ", and "
-    result = finding(
-        evidence,
-        f"{name} was made in inference mode{link}{did}",
-        made=made,
-        written=written,
-        why=("tensors made in inference mode have no version counter, so autograd can't watch over them",),
-        fixes=(
-            Help.NO_INFERENCE.fix(),
-            Help.NORMAL_COPY.fix(how=_clone(name)),
-        ),
-    )
+    fixes = (Help.NO_INFERENCE.fix(), Help.NORMAL_COPY.fix(how=_clone(subject(evidence))))
+    result = finding(evidence, TEXTS[evidence.variant], fixes)
     # An operation that saves the tensor, or needs its gradient, writes nothing.
     if evidence.variant == "saved":
-        places = {"write": "saved", "saved": "made"}
-        result = replace(result, saved=evidence.saver, made=evidence.made)
-    elif evidence.variant == "trained":
+        labels = tuple(text for text in result.labels if evidence.made is not None or text[0] != "made")
+        return replace(result, saved=evidence.saver, made=evidence.made, writes=(), labels=labels)
+    if evidence.variant == "trained":
         site = None if evidence.write is None else evidence.write.site
-        places = {"write": "needed"}
-        result = replace(result, needed=Need(site))
-    else:
-        return result
-    labels = tuple((places.get(place, place), text) for place, text in result.labels)
-    return replace(result, writes=(), labels=labels)
+        return replace(result, needed=Need(site), writes=())
+    return result
 
 
 def _clone(name: str) -> str:

@@ -9,32 +9,26 @@ from __future__ import annotations
 
 from ...model import Finding, Help
 from .._evidence import RefusalEvidence
-from ._refused import finding, operation, out_of_place, subject
+from ._refused import WRITTEN, finding, out_of_place
+from ._texts import Texts
+from ._words import quoted
+
+TEXTS = Texts(
+    "several elements of {view} lie at one place in memory, and {operation} writes to them",
+    {**WRITTEN, "saved": "{by} repeats elements here without copying them"},
+    ("elements that share one place in memory can't be written one by one",),
+)
+_INPUT = Texts(
+    "{operation} writes to {view} while it reads memory that overlaps it",
+    {"write": "reads and writes overlapping memory ({operation})"},
+    ("which elements are read before and which after they are written is not defined",),
+)
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write to overlapping memory."""
-    name = subject(evidence)
     if evidence.variant == "input":
-        return finding(
-            evidence,
-            f"{operation(evidence)} writes to {name} while it reads memory that overlaps it",
-            made=None,
-            written=f"reads and writes overlapping memory ({operation(evidence)})",
-            why=("which elements are read before and which after they are written is not defined",),
-            fixes=(
-                Help.COPY_OF_INPUT.fix(),
-                out_of_place(evidence, Help.NEW_MEMORY),
-            ),
-        )
-    by = f"`{evidence.how}`" if evidence.how else "an expanded view"
-    return finding(
-        evidence,
-        f"several elements of {name} lie at one place in memory, and {operation(evidence)} writes to them",
-        made=None if evidence.made is None else f"{by} repeats elements here without copying them",
-        why=("elements that share one place in memory can't be written one by one",),
-        fixes=(
-            Help.OWN_MEMORY.fix(),
-            out_of_place(evidence),
-        ),
-    )
+        fixes = (Help.COPY_OF_INPUT.fix(), out_of_place(evidence, Help.NEW_MEMORY))
+        return finding(evidence, _INPUT, fixes)
+    by = quoted(evidence.how, "an expanded view")
+    return finding(evidence, TEXTS, (Help.OWN_MEMORY.fix(), out_of_place(evidence)), by=by)

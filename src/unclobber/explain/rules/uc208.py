@@ -9,24 +9,21 @@ from __future__ import annotations
 
 from ...model import Finding, Help
 from .._evidence import RefusalEvidence
-from ._refused import finding, operation, out_of_place, subject
+from ._refused import finding, out_of_place
+from ._texts import Texts
+from ._words import quoted
+
+TEXTS = Texts(
+    "{view} is a view, and {operation} would detach it in place",
+    {"write": "detached in place here ({operation})", "saved": "{by} makes a view here"},
+    (
+        "the history of a view follows from that of the tensor whose memory it shows, so there is none "
+        "of its own to drop",
+    ),
+)
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused ``detach_()`` of a view."""
-    view = subject(evidence)
-    by = f"`{evidence.how}`" if evidence.how and evidence.how != "[]" else "indexing"
-    return finding(
-        evidence,
-        f"{view} is a view, and {operation(evidence)} would detach it in place",
-        made=None if evidence.made is None else f"{by} makes a view here",
-        written=f"detached in place here ({operation(evidence)})",
-        why=(
-            "the history of a view follows from that of the tensor whose memory it shows, so there is none "
-            "of its own to drop",
-        ),
-        fixes=(
-            out_of_place(evidence, Help.DETACH),
-            Help.DETACH_BASE.fix(),
-        ),
-    )
+    by = "indexing" if evidence.how == "[]" else quoted(evidence.how, "indexing")
+    return finding(evidence, TEXTS, (out_of_place(evidence, Help.DETACH), Help.DETACH_BASE.fix()), by=by)

@@ -7,31 +7,106 @@ carried from one iteration to the next, a product made before the loop, a tensor
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Help, Need, Save
+from typing import Literal
+
+from ...model import Finding, Help, Need, Save
 from ...model.text import listing
 from .._evidence import FreedEvidence
-from ._words import line, place
+from ._texts import Texts
+from ._words import line, place, quoted
+
+_TEXTS = Texts(
+    "",
+    {"needed": "{needed}", "saved": "{what} ran here", "freed": "{freed}"},
+    (
+        "a backward frees what the operations saved as it passes them",
+        "the program calls one backward here: a checkpoint with use_reentrant=True runs one of its own, "
+        "for its part of the graph{reentrant}",
+        "the new graph still references the old one{through} at {joined}",
+        "where the operation ran whose saved tensors are gone is not known{unknown}",
+    ),
+)
+_ATTRIBUTE = "`{attribute}` ties this backward to an earlier graph, which {by}"
+_EITHER = (Help.SUM_OF_LOSSES, Help.RETAIN)
+_ANEW = (Help.ANEW, Help.DETACH_WHERE_USED, *_EITHER)
+
+Link = Literal["checkpoint", "root", "computed once", "attribute", "state", "operation", "unknown"]
+
+TEXTS: dict[Link, tuple[str, tuple[Help, ...]]] = {
+    "checkpoint": (
+        "{what} is part of the graph of two checkpoints, and the backward of one of them freed it",
+        (Help.NOT_REENTRANT, Help.CHECKPOINT_ARGUMENT),
+    ),
+    "root": (
+        "backward runs a second time from {root}, through a graph that {by}",
+        (Help.FORWARD_AGAIN, Help.ONE_BACKWARD, Help.RETAIN),
+    ),
+    "computed once": (_ATTRIBUTE, (Help.ANEW_IN_FORWARD, Help.KEEP_DETACHED, *_EITHER)),
+    "attribute": (_ATTRIBUTE, (Help.DETACH_STATE, *_EITHER)),
+    "state": ("{states} {tie} this backward to an earlier graph, which {by}", (Help.CUT, *_EITHER)),
+    "operation": ("{what} is part of this backward's graph and of one that {by}", _ANEW),
+    "unknown": ("this backward goes on into a graph that {by}", _ANEW),
+}
+"""Message and helps, by what links both graphs."""
+_INSIDE: dict[Link, str] = {
+    "root": ": move it into the loop",
+    "operation": ", inside the loop",
+    "unknown": ", inside the loop",
+}
+"""Where to compute again what both backwards of a loop go through."""
 
 
 def judge(evidence: FreedEvidence) -> Finding:
     """Return the finding for a backward that reached a freed node."""
-    what = _what(evidence.saved)
-    labels = [("needed", _needed_label(evidence))]
-    if evidence.saved is not None:
-        labels.append(("saved", f"{what} ran here"))
-    if evidence.freed is not None:
-        labels.append(("freed", _freed_label(evidence)))
-    return Finding(
-        code="UC301",
-        message=_message(evidence, what),
-        saved=evidence.saved,
-        needed=evidence.needed,
-        freed=evidence.freed,
-        fixes=_fixes(evidence),
-        notes=_notes(evidence),
+    freed, needed, saved = evidence.freed, evidence.needed, evidence.saved
+    shown = (saved, needed)
+    link = _link(evidence)
+    loops = freed is not None and needed is not None and _same_place(freed, needed)
+    joined = None if evidence.joined is None else evidence.joined.site
+    states = listing([f"`{name}`" for name in evidence.hidden_state])
+    cut = _cut(evidence)
+    if not cut and link == "state":
+        cut = " where an iteration begins"
+    names = {
+        "what": _what(saved),
+        "by": "is freed already" if freed is None else f"backward {freed.nth} freed",
+        "root": quoted(evidence.root, "the same tensor"),
+        "attribute": evidence.attribute,
+        "states": states,
+        "tie": "ties" if len(evidence.hidden_state) == 1 else "tie",
+        "needed": _needed_label(evidence, loops),
+        "freed": _freed_label(evidence, loops),
+        "reentrant": "" if evidence.reentrant else None,
+        "joined": None if joined is None else place(joined, shown),
+        "through": f" through {states}" if states and not evidence.attribute else "",
+        "unknown": "" if saved is None else None,
+        "inside": _INSIDE.get(link, "") if loops else "",
+        "cut": cut,
+        "used": "" if joined is None else f", in {line(joined, shown)}",
+    }
+    message, helps = TEXTS[link]
+    return _TEXTS._replace(message=message, helps=helps).finding(
+        "UC301",
+        names,
+        lines=dict.fromkeys((Help.KEEP_DETACHED, Help.DETACH_STATE, Help.CUT), evidence.detached),
+        saved=saved,
+        needed=needed,
+        freed=freed,
         torch_message=evidence.torch_message,
-        labels=tuple(labels),
     )
+
+
+def _link(evidence: FreedEvidence) -> Link:
+    """Return what links the graph of this backward to the freed one."""
+    if evidence.reentrant:
+        return "checkpoint"
+    if evidence.same_root:
+        return "root"
+    if evidence.attribute:
+        return "computed once" if evidence.attribute_is_freed else "attribute"
+    if evidence.hidden_state:
+        return "state"
+    return "unknown" if evidence.saved is None else "operation"
 
 
 def _what(save: Save | None) -> str:
@@ -44,72 +119,29 @@ def _what(save: Save | None) -> str:
     return name
 
 
-def _message(evidence: FreedEvidence, what: str) -> str:
-    """Return the sentence: the link of both graphs, and the backward that freed the first."""
-    if evidence.reentrant:
-        return f"{what} is part of the graph of two checkpoints, and the backward of one of them freed it"
-    by = "is freed already" if evidence.freed is None else f"backward {evidence.freed.nth} freed"
-    if evidence.same_root:
-        root = f"`{evidence.root}`" if evidence.root else "the same tensor"
-        return f"backward runs a second time from {root}, through a graph that {by}"
-    if evidence.attribute:
-        return f"`{evidence.attribute}` ties this backward to an earlier graph, which {by}"
-    if evidence.hidden_state:
-        tie = "ties" if len(evidence.hidden_state) == 1 else "tie"
-        return f"{_names(evidence.hidden_state)} {tie} this backward to an earlier graph, which {by}"
-    if evidence.saved is not None:
-        return f"{what} is part of this backward's graph and of one that {by}"
-    return f"this backward goes on into a graph that {by}"
-
-
-def _freed_label(evidence: FreedEvidence) -> str:
+def _freed_label(evidence: FreedEvidence, loops: bool) -> str | None:
     """Return the label of the line whose backward freed the saved tensor."""
     freed, needed = evidence.freed, evidence.needed
-    assert freed is not None
+    if freed is None:
+        return None
     if evidence.reentrant:
         return "the backward of one checkpoint freed it here, and that of another needs it again"
-    if needed is not None and _same_place(freed, needed):
-        return f"backward {freed.nth} freed it here, and backward {needed.nth} needs it again"
-    return f"backward {freed.nth} freed it here"
+    again = f", and backward {needed.nth} needs it again" if loops and needed is not None else ""
+    return f"backward {freed.nth} freed it here{again}"
 
 
-def _needed_label(evidence: FreedEvidence) -> str:
-    freed, needed = evidence.freed, evidence.needed
+def _needed_label(evidence: FreedEvidence, loops: bool) -> str | None:
+    needed = evidence.needed
     if needed is None or needed.site is None:
         return "needed again here"
-    if freed is not None and _same_place(freed, needed):
-        return _freed_label(evidence)  # one label serves both places
-    return f"backward {needed.nth} needs it again here"
+    # One label serves both places of a loop.
+    return _freed_label(evidence, loops) if loops else f"backward {needed.nth} needs it again here"
 
 
 def _same_place(a: Need, b: Need) -> bool:
     if a.site is None or b.site is None:
         return False
     return (a.site.path, a.site.line, a.site.column) == (b.site.path, b.site.line, b.site.column)
-
-
-def _notes(evidence: FreedEvidence) -> tuple[str, ...]:
-    """Return notes on freeing, and on the statement that links both graphs."""
-    notes = ["a backward frees what the operations saved as it passes them"]
-    if evidence.reentrant:
-        notes.append(
-            "the program calls one backward here: a checkpoint with use_reentrant=True runs one of its own, "
-            "for its part of the graph"
-        )
-    joined = evidence.joined
-    if joined is not None and joined.site is not None:
-        state = () if evidence.attribute else evidence.hidden_state
-        through = f" through {_names(state)}" if state else ""
-        where = place(joined.site, (evidence.saved, evidence.needed))
-        notes.append(f"the new graph still references the old one{through} at {where}")
-    if evidence.saved is None:
-        notes.append("where the operation ran whose saved tensors are gone is not known")
-    return tuple(notes)
-
-
-def _names(names: tuple[str, ...]) -> str:
-    """Return ``h``; ``h`` and ``c``."""
-    return listing([f"`{name}`" for name in names])
 
 
 def _cut(evidence: FreedEvidence) -> str:
@@ -120,47 +152,3 @@ def _cut(evidence: FreedEvidence) -> str:
     # (test_the_line_to_detach_in in tests/unit/explain/test_carried_state.py).
     where = "in" if evidence.attribute and evidence.detached else "after"
     return f" {where} {line(evidence.cut, (evidence.saved, evidence.needed))}"
-
-
-def _used(evidence: FreedEvidence) -> str:
-    joined = None if evidence.joined is None else evidence.joined.site
-    return "" if joined is None else f", in {line(joined, (evidence.saved, evidence.needed))}"
-
-
-def _fixes(evidence: FreedEvidence) -> tuple[Fix, ...]:
-    """Return the fixes: run the forward again, detach the link, or retain the graph."""
-    freed, needed = evidence.freed, evidence.needed
-    if evidence.reentrant:
-        return Help.NOT_REENTRANT.fix(), Help.CHECKPOINT_ARGUMENT.fix()
-    in_loop = freed is not None and needed is not None and _same_place(freed, needed)
-    retain = Help.RETAIN.fix()
-    if evidence.same_root:
-        return (
-            Help.FORWARD_AGAIN.fix(inside=": move it into the loop" if in_loop else ""),
-            Help.ONE_BACKWARD.fix(),
-            retain,
-        )
-    sum_up = Help.SUM_OF_LOSSES.fix()
-    attribute, cut = evidence.attribute, _cut(evidence)
-    if attribute and evidence.attribute_is_freed:
-        return (
-            Help.ANEW_IN_FORWARD.fix(attribute=attribute),
-            Help.KEEP_DETACHED.fix(evidence.detached, cut=cut),
-            sum_up,
-            retain,
-        )
-    if attribute:
-        return (
-            Help.DETACH_STATE.fix(evidence.detached, attribute=attribute, cut=cut),
-            sum_up,
-            retain,
-        )
-    if evidence.hidden_state:
-        begins = cut or " where an iteration begins"
-        return Help.CUT.fix(evidence.detached, cut=begins), sum_up, retain
-    return (
-        Help.ANEW.fix(inside=", inside the loop" if in_loop else ""),
-        Help.DETACH_WHERE_USED.fix(used=_used(evidence)),
-        sum_up,
-        retain,
-    )

@@ -1,0 +1,95 @@
+"""The sentences of a code as data, and the one way from sentences and facts to a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from string import Formatter
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ...model import Finding, Fix, Help, Variant, touching
+from .._evidence import Evidence
+from ._words import saver, tensor_name
+
+Names = Mapping[str, str | None]
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+SILENT = "torch reports nothing here: backward would go on with the changed values"
+"""Note on a write that moved no version counter."""
+
+
+class Texts(NamedTuple):
+    """The sentences of one code, or of a variant of it: templates with named fields in braces.
+
+    Notes and labels with a field that is None are left out.
+    """
+
+    message: str
+    labels: Mapping[str, str] = _NOTHING
+    """By place (``saved``, ``write``, ``needed``, ``freed``); left out if the place is None."""
+    notes: tuple[str, ...] = ()
+    """Left out if backward got the right value, because they say what happens otherwise."""
+    helps: tuple[Help, ...] = ()
+    """Most useful first."""
+    variant: Variant | None = None
+
+    def finding(
+        self,
+        code: str,
+        names: Names = _NOTHING,
+        *,
+        fixes: tuple[Fix, ...] | None = None,
+        lines: Mapping[Help, str | None] = _NOTHING,
+        notes: tuple[str, ...] = (),
+        **facts: Any,
+    ) -> Finding:
+        """Return the finding.
+
+        Args:
+            code: The code.
+            names: The fields of the sentences.
+            fixes: Fixes in place of the table's helps, if they depend on more than names.
+            lines: The one line to write, by help.
+            notes: Notes before the table's.
+            facts: Other attributes of the finding.
+        """
+        if fixes is None:
+            words = {name: str(text) for name, text in names.items()}
+            fixes = tuple(advice.fix(lines.get(advice), **words) for advice in self.helps)
+        repaired = facts.get("repaired", False)
+        known = [place for place in self.labels if facts.get(place, ()) is not None]
+        labels = [(place, fill(self.labels[place], names)) for place in known]
+        return Finding(
+            code,
+            self.message.format_map(names),
+            fixes=() if repaired else fixes,
+            notes=(*notes, *filled(() if repaired else self.notes, names)),
+            labels=tuple((place, text) for place, text in labels if text is not None),
+            **{"variant": self.variant, **facts},
+        )
+
+    def of_saved(self, code: str, evidence: Evidence, names: Names = _NOTHING, **facts: Any) -> Finding:
+        """Return the finding for a tensor that backward or a recomputation reads, and the writes to it."""
+        save = evidence.save
+        purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
+        known = {
+            "saved": save,
+            "writes": touching(evidence.writes),
+            "needed": evidence.need,
+            "kept_bytes": evidence.kept_bytes,
+            "repaired": evidence.repaired,
+            **facts,
+        }
+        words = {"tensor": tensor_name(save), "saver": saver(save), "purpose": purpose, **names}
+        return self.finding(code, words, **known)
+
+
+def fill(text: str, names: Names) -> str | None:
+    """Return the sentence with its fields; None if one of them is None."""
+    known = all(names[field] is not None for _, field, _, _ in Formatter().parse(text) if field)
+    return text.format_map(names) if known else None
+
+
+def filled(texts: tuple[str, ...], names: Names) -> tuple[str, ...]:
+    """Return the sentences of which every field is known."""
+    return tuple(sentence for text in texts if (sentence := fill(text, names)) is not None)
