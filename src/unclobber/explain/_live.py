@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from types import CodeType, FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..observe.hooks import backward_calls
 from ..source import Instruction, Stack, is_library
@@ -61,7 +61,4 @@ def user_depth(live_frames: Sequence[LiveFrame]) -> int | None:
 
 def stack_of(live_frames: Sequence[LiveFrame]) -> Stack:
     """Return the live frames as a stack."""
-    stack: list[Any] = []
-    for live_frame in live_frames:
-        stack += (live_frame.code, live_frame.lasti)
-    return tuple(stack)
+    return tuple(part for live_frame in live_frames for part in (live_frame.code, live_frame.lasti))

@@ -9,7 +9,7 @@ tests/property/test_refused_too.py compares the list with torch.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -18,16 +18,9 @@ from ..observe.record import Ledger, SavedTensor
 from ..torch_internals import compat
 
 
-class Awaited(NamedTuple):
-    """A saved tensor whose memory was written, and the node that has yet to unpack it."""
-
-    saved: SavedTensor
-    node: Any
-
-
-def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
-    """Yield the other saves that the running backward would refuse, in the order in which it would unpack
-    them.
+def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[tuple[SavedTensor, Any]]:
+    """Yield the other saves that the running backward would refuse, each with the node that has yet to unpack
+    it, in the order in which it would unpack them.
 
     Args:
         first: The save that it has refused.
@@ -53,7 +46,7 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[Awaited]:
         if not isinstance(node, torch.autograd.function.BackwardCFunction):
             for _, kept in compat.kept.raw_saved(node):
                 if id(kept) in moved:
-                    yield Awaited(kept, node)
+                    yield kept, node
 
 
 def _is_refused(saved: SavedTensor) -> bool:

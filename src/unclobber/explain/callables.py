@@ -45,14 +45,20 @@ class Form:
     """Arguments that the function itself passes to its operation, by that operation's argument name."""
 
 
-_RESULT_ONLY: Roles = {"self": "input", "result": RESULT}
+_POINTWISE: Roles = {"self": "input", "result": RESULT}
+_LOSS: Roles = {"self": "input", "target": "target"}
 _ATTENTION = {"query": "query", "key": "key", "value": "value"}
 _CONV = Form(("input", "weight", "bias"), {"convolution": {"input": "input", "weight": "weight"}}, required=2)
-_REDUCED: Roles = {"self": "input", "result": RESULT}
+
+_RUNS = {"selu": "elu", "relu6": "hardtanh", "softmax": "_softmax", "log_softmax": "_log_softmax"}
+"""Functions of one tensor that run an operation of another name."""
 
 FUNCTIONS: dict[str, Form] = {
-    "softmax": Form(("input", "dim", "dtype"), {"_softmax": _RESULT_ONLY}, required=2),
-    "log_softmax": Form(("input", "dim", "dtype"), {"_log_softmax": _RESULT_ONLY}, required=2),
+    **{
+        name: Form(("input", "dim", "dtype"), {_RUNS[name]: _POINTWISE}, required=2)
+        for name in ("softmax", "log_softmax")
+    },
+    **{name: Form(("input",), {_RUNS[name]: _POINTWISE}) for name in ("selu", "relu6")},
     "linear": Form(
         ("input", "weight", "bias"),
         {**LINEAR, "linear": {"input": "input", "weight": "weight"}},
@@ -81,9 +87,7 @@ FUNCTIONS: dict[str, Form] = {
             "clamp_max": {"self": "input", "max": "max"},
         },
     ),
-    "square": Form(("input",), {"pow": _RESULT_ONLY}, given={"exponent": "2"}),
-    "selu": Form(("input",), {"elu": {"self": "input", "result": RESULT}}),
-    "relu6": Form(("input",), {"hardtanh": {"self": "input", "result": RESULT}}),
+    "square": Form(("input",), {"pow": _POINTWISE}, given={"exponent": "2"}),
     "logsigmoid": Form(("input",), {"log_sigmoid_forward": {"self": "input"}}),
     "prelu": Form(("input", "weight"), {"_prelu_kernel": {"self": "input", "weight": "weight"}}, required=2),
     "where": Form(
@@ -95,10 +99,8 @@ FUNCTIONS: dict[str, Form] = {
     "max": Form(("input", "other"), {"maximum": {"self": "input", "other": "other"}}, required=2),
     "min": Form(("input", "other"), {"minimum": {"self": "input", "other": "other"}}, required=2),
     "outer": Form(("input", "vec2"), {"mul": {"self": "input", "other": "vec2"}}, required=2),
-    "std": Form(("input", "dim", "unbiased", "keepdim"), {"std": _REDUCED}),
-    "var": Form(("input", "dim", "unbiased", "keepdim"), {"var": _REDUCED}),
-    "inverse": Form(("input",), {"linalg_inv_ex": {"inverse": RESULT}}),
-    "inv": Form(("input",), {"linalg_inv_ex": {"inverse": RESULT}}),
+    **{name: Form(("input", "dim", "unbiased", "keepdim"), {name: _POINTWISE}) for name in ("std", "var")},
+    **dict.fromkeys(("inverse", "inv"), Form(("input",), {"linalg_inv_ex": {"inverse": RESULT}})),
 }
 """Built-in functions and methods that run an operation of another name or order."""
 
@@ -118,37 +120,25 @@ MATMUL = frozenset({"matmul", "__matmul__", "__rmatmul__"})
 _NORM = {
     "native_layer_norm": {"input": "input", "weight": "weight", "bias": "bias"},
     "native_group_norm": {"input": "input", "weight": "weight"},
-    "native_batch_norm": {
-        "input": "input",
-        "weight": "weight",
-        "running_mean": "running_mean",
-        "running_var": "running_var",
-    },
+    "native_batch_norm": {name: name for name in ("input", "weight", "running_mean", "running_var")},
     "cudnn_batch_norm": {"input": "input", "weight": "weight"},
 }
 
-_POINTWISE = {"self": "input", "result": RESULT}
-_LOSS = {"self": "input", "target": "target"}
-
-_UNARY = ("relu", "leaky_relu", "elu", "celu", "silu", "mish", "glu", "tanh", "sigmoid", "threshold")
-_HARD = ("hardtanh", "hardswish", "hardsigmoid")
+_UNARY = (
+    "relu", "leaky_relu", "elu", "celu", "silu", "mish", "glu", "tanh", "sigmoid", "threshold", "hardtanh",
+    "hardswish", "hardsigmoid",
+)  # fmt: skip
+_LOSSES = (
+    "mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
+)  # fmt: skip
 
 PYTHON_FUNCTIONS: dict[str, Mapping[str, Roles]] = {
-    **{name: {name: _POINTWISE} for name in (*_UNARY, *_HARD)},
-    "selu": {"elu": _POINTWISE},
-    "relu6": {"hardtanh": _POINTWISE},
-    "softmax": {"_softmax": _RESULT_ONLY},
-    "log_softmax": {"_log_softmax": _RESULT_ONLY},
-    "layer_norm": _NORM,
-    "group_norm": _NORM,
-    "batch_norm": _NORM,
+    **{name: {name: _POINTWISE} for name in _UNARY},
+    **{name: {operation: _POINTWISE} for name, operation in _RUNS.items()},
+    **dict.fromkeys(("layer_norm", "group_norm", "batch_norm"), _NORM),
+    **{name: {name: _LOSS} for name in _LOSSES},
     "embedding": {"embedding": {"indices": "input"}},
     "_max_pool2d": {"max_pool2d_with_indices": {"self": "input"}, "max_pool2d": {"self": "input"}},
-    "mse_loss": {"mse_loss": _LOSS},
-    "smooth_l1_loss": {"smooth_l1_loss": _LOSS},
-    "huber_loss": {"huber_loss": _LOSS},
-    "binary_cross_entropy": {"binary_cross_entropy": _LOSS},
-    "binary_cross_entropy_with_logits": {"binary_cross_entropy_with_logits": _LOSS},
     "nll_loss": {"nll_loss_forward": _LOSS, "nll_loss2d_forward": _LOSS},
     "cross_entropy": {"nll_loss_forward": {"target": "target"}, "nll_loss2d_forward": {"target": "target"}},
     "Tensor.norm": {"linalg_vector_norm": {"self": "self", "result": RESULT}},
@@ -193,34 +183,31 @@ _ACTIVATIONS = (
 )  # fmt: skip
 """Modules that run an operation of their own name, some through a Python function of that name."""
 
+_CALLS = {
+    "LeakyReLU": "leaky_relu", "SELU": "selu", "Softmax": "softmax", "LogSoftmax": "log_softmax",
+    "Embedding": "embedding", "MSELoss": "mse_loss", "BCELoss": "binary_cross_entropy", "NLLLoss": "nll_loss",
+    "CrossEntropyLoss": "cross_entropy",
+}  # fmt: skip
+"""Modules that pass their arguments on to one Python function."""
+
 MODULES: dict[str, ModuleForm] = {
-    **{
-        name: ModuleForm({operation: _POINTWISE}, frozenset({operation}))
-        for name, operation in (
-            *((name, name.lower()) for name in _ACTIVATIONS),
-            ("LeakyReLU", "leaky_relu"),
-        )
-    },
-    "SELU": ModuleForm({"elu": _POINTWISE}, frozenset({"selu"})),
-    "Softmax": ModuleForm({"_softmax": _RESULT_ONLY}, frozenset({"softmax"})),
-    "LogSoftmax": ModuleForm({"_log_softmax": _RESULT_ONLY}, frozenset({"log_softmax"})),
+    **{name: ModuleForm({name.lower(): _POINTWISE}, frozenset({name.lower()})) for name in _ACTIVATIONS},
+    **{name: ModuleForm(PYTHON_FUNCTIONS[called], frozenset({called})) for name, called in _CALLS.items()},
     "PReLU": ModuleForm({"_prelu_kernel": {"self": "input", "weight": ".weight"}}),
     "Linear": _LINEAR,
     **{f"Conv{n}d": ModuleForm(_CONVOLUTION, frozenset({f"Conv{n}d._conv_forward"})) for n in (1, 2, 3)},
-    "ConvTranspose1d": ModuleForm(_CONVOLUTION),
-    "ConvTranspose2d": ModuleForm(_CONVOLUTION),
-    "LayerNorm": ModuleForm(_NORMALISE, frozenset({"layer_norm"})),
-    "GroupNorm": ModuleForm(_NORMALISE, frozenset({"group_norm"})),
-    "_BatchNorm": ModuleForm(_NORMALISE, frozenset({"batch_norm"})),
-    "Embedding": ModuleForm({"embedding": {"indices": "input"}}, frozenset({"embedding"})),
+    **{f"ConvTranspose{n}d": ModuleForm(_CONVOLUTION) for n in (1, 2)},
+    **{
+        name: ModuleForm(_NORMALISE, frozenset({called}))
+        for name, called in (
+            ("LayerNorm", "layer_norm"),
+            ("GroupNorm", "group_norm"),
+            ("_BatchNorm", "batch_norm"),
+        )
+    },
     "MaxPool2d": ModuleForm(
-        {"max_pool2d_with_indices": {"self": "input"}, "max_pool2d": {"self": "input"}},
-        frozenset({"boolean_dispatch.<locals>.fn", "_max_pool2d"}),
+        PYTHON_FUNCTIONS["_max_pool2d"], frozenset({"boolean_dispatch.<locals>.fn", "_max_pool2d"})
     ),
-    "MSELoss": ModuleForm({"mse_loss": _LOSS}, frozenset({"mse_loss"})),
-    "BCELoss": ModuleForm({"binary_cross_entropy": _LOSS}, frozenset({"binary_cross_entropy"})),
-    "NLLLoss": ModuleForm({"nll_loss_forward": _LOSS}, frozenset({"nll_loss"})),
-    "CrossEntropyLoss": ModuleForm({"nll_loss_forward": {"target": "target"}}, frozenset({"cross_entropy"})),
 }
 """torch's modules, by the class whose ``forward`` ran."""
 

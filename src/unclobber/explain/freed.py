@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ class FreedNode:
     """The node at which the engine stopped."""
 
     node: Any
-    way: list[Any] = field(default_factory=list)
+    way: list[Any]
     """The nodes from the root to ``node``, root first, ``node`` last."""
     certain: bool = True
     """False if the engine may have stopped at a later node; ``node`` is then the first candidate."""
@@ -98,7 +98,7 @@ class _EngineOrder:
         for node in self._every.values():
             for child in compat.graph.children(node):
                 waiting[id(child)] += 1
-        first = {id(node): node for node in self._starts if not waiting[id(node)]}
+        first = {id(node): node for node in self._starts if not waiting.get(id(node), 1)}
         queue = [(-compat.graph.sequence_number(node), key) for key, node in first.items()]
         heapq.heapify(queue)
         while queue:
@@ -112,7 +112,10 @@ class _EngineOrder:
 
     def way(self, node: Any) -> list[Any]:
         """Return the nodes from a start to a node that was yielded, start first."""
-        return _way(node, self._came_from)
+        way = [node]
+        while id(way[-1]) in self._came_from:
+            way.append(self._came_from[id(way[-1])])
+        return way[::-1]
 
 
 def _ran(node: Any, call: BackwardCall) -> bool:
@@ -154,21 +157,9 @@ def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
 def freed_function(ctx: Any, starts: Sequence[Any]) -> FreedNode:
     """Return the custom Function whose own ``backward`` failed to read ``ctx.saved_tensors``, as a freed
     node: tests/programs/UC301/custom_function.py."""
-    came_from: dict[int, Any] = {}
-    todo = list(starts)
-    seen = {id(node) for node in todo}
-    keep = list(todo)
-    while todo and len(keep) < compat.graph.MOST_NODES:
-        node = todo.pop()
-        if node is ctx:
-            break
-        for child in compat.graph.children(node):
-            if id(child) not in seen:
-                seen.add(id(child))
-                keep.append(child)
-                came_from[id(child)] = node
-                todo.append(child)
-    return FreedNode(ctx, _way(ctx, came_from))
+    order = _EngineOrder(starts, compat.graph.reachable(starts) or {})
+    next((node for node in order if node is ctx), None)
+    return FreedNode(ctx, order.way(ctx))
 
 
 def _was_freed(node: Any, call: BackwardCall) -> bool | None:
@@ -205,10 +196,3 @@ def freed_role(node: Any) -> str | None:
     """Return the node's name for its freed tensor if it saved just one; else None."""
     roles = [name for name in compat.kept.raw_attributes(node) if compat.kept.is_freed(node, name)]
     return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None
-
-
-def _way(node: Any, came_from: dict[int, Any]) -> list[Any]:
-    way = [node]
-    while id(way[-1]) in came_from:
-        way.append(came_from[id(way[-1])])
-    return way[::-1]

@@ -123,17 +123,15 @@ def _binary(
         return NOTHING
     if isinstance(left, ast.Constant) and isinstance(operator, (ast.Mult, ast.Add)):
         left, right = right, left  # `0.5 * x` calls mul(x, 0.5)
-    return Operands({"self": left, second: right}, results=_outputs(rule))
+    return Operands({"self": left, second: right}, results=frozenset(rule.returns))
 
 
 def _reflected(node: ast.BinOp, names: Sequence[str], rule: Rule, edges: Edges | None) -> Operands:
     """Match an operator that torch's method of the right operand ran, such as ``2 ** x``."""
     if list(names) == ["Tensor.__rpow__"] and rule.operation == "pow":
-        return Operands({"self": node.left, "exponent": node.right}, results=_outputs(rule))
+        return Operands({"self": node.left, "exponent": node.right}, results=frozenset(rule.returns))
     if list(names) == ["Tensor.__rmatmul__"]:
         return _matmul(node.left, node.right, rule, edges)
-    if list(names) == ["Tensor.__rmod__"] and rule.operation == "remainder":
-        return Operands({"self": node.left, "other": node.right})
     return NOTHING
 
 
@@ -217,13 +215,13 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
     if bound is None:
         return NOTHING
     roles = form.operations[rule.operation]
-    arguments = {role: bound[given] for role, given in roles.items() if given in bound}
-    arguments.update({name: bound[name] for name in _scalars(rule) if name in bound})
+    arguments = _given(roles, bound)
+    scalars = [a.name for a in rule.arguments if not a.is_tensor and a.name != "self"]
+    arguments.update({name: bound[name] for name in scalars if name in bound})
     target = out_argument(node)
     if in_place:
         target = arguments.get("self", arguments.get("input"))
-    results = frozenset(role for role, given in roles.items() if given == RESULT)
-    return Operands(arguments, results=results, target=target, given=form.given, linear=form.is_linear)
+    return Operands(arguments, {}, _results(roles), target, form.given, form.is_linear)
 
 
 def _same_operation(name: str, rule: Rule) -> bool:
@@ -239,26 +237,14 @@ def _same_operation(name: str, rule: Rule) -> bool:
 
 def _schema_form(rule: Rule) -> Form:
     """Return the operation's own schema as a form; ``self`` may be passed as ``input=``."""
-    names = tuple(_python_name(a.name) for a in rule.arguments if not a.keyword_only)
+    roles = {a.name: "input" if a.name == "self" else a.name for a in rule.arguments}
+    names = tuple(roles[a.name] for a in rule.arguments if not a.keyword_only)
     required = sum(a.default is None for a in rule.arguments if not a.keyword_only)
-    roles = {a.name: _python_name(a.name) for a in rule.arguments}
     roles.update(dict.fromkeys(rule.returns, RESULT))
     method = None
     if "input" in names and names[0] != "input":
         method = ("input", *(name for name in names if name != "input"))
     return Form(names, {rule.operation: roles}, method, required)
-
-
-def _python_name(name: str) -> str:
-    return "input" if name == "self" else name
-
-
-def _outputs(rule: Rule) -> frozenset[str]:
-    return frozenset(rule.returns)
-
-
-def _scalars(rule: Rule) -> list[str]:
-    return [a.name for a in rule.arguments if not a.is_tensor and a.name != "self"]
 
 
 def out_argument(node: ast.Call) -> ast.expr | None:
@@ -343,17 +329,15 @@ def _imported(tree: ast.Module) -> Mapping[str, str]:
 # --- calls that went through torch's Python code --------------------------------------------------
 def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Operands:
     """Match a call that went through Python functions of torch's (``between``, outermost first)."""
-    outer = between[0]
-    name = outer.co_qualname
-    names = [code.co_qualname for code in between]
-    if len(names) > 1 and not set(names[1:]) <= NESTED.get(name, frozenset()):
+    name, *below = [code.co_qualname for code in between]
+    if not set(below) <= NESTED.get(name, frozenset()):
         return NOTHING
-    inner = between[-1] if name == "boolean_dispatch.<locals>.fn" else outer
+    inner = between[-1 if name == "boolean_dispatch.<locals>.fn" else 0]
     roles = PYTHON_FUNCTIONS.get(inner.co_qualname, {}).get(rule.operation)
     if roles is None:
         return NOTHING
     bound = bind_code(node, inner) or {}
-    arguments = {role: bound[given] for role, given in roles.items() if given in bound}
+    arguments = _given(roles, bound)
     inplace = bound.get("inplace")
     target = None
     if inplace is not None and not (isinstance(inplace, ast.Constant) and inplace.value is False):
@@ -413,11 +397,16 @@ def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
         return NOTHING
     bound = bind(node.args, node.keywords, MODULE_ARGUMENTS) or {}
     return Operands(
-        {role: bound[given] for role, given in roles.items() if given in bound},
+        _given(roles, bound),
         {role: given for role, given in roles.items() if given.startswith(".")},
         _results(roles),
         linear=names[0] == "Linear.forward",
     )
+
+
+def _given(roles: Mapping[str, str], bound: Bound) -> Bound:
+    """Return the arguments by torch's names."""
+    return {role: bound[given] for role, given in roles.items() if given in bound}
 
 
 def _results(roles: Mapping[str, str]) -> frozenset[str]:

@@ -20,7 +20,7 @@ from ..source import UNKNOWN, Stack, function_of, is_library, is_plumbing, sourc
 from ..syntax import is_in_place
 from ._containers import only_read, taken_from
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
-from ._live import LiveFrame
+from ._live import LiveFrame, stack_of
 from .assignments import assignments, may_set
 from .makers import Accepts, is_library_class, multi_view, multi_view_name, view, viewed
 from .operands import bind_code
@@ -105,11 +105,8 @@ class Finder(LiveValues):
         stack = instructions(place.code, node)
         if not stack:
             return None
-        outer: list[Any] = []
-        if place.depth is not None:
-            for live_frame in self.live_frames[place.depth + 1 :]:
-                outer += (live_frame.code, live_frame.lasti)
-        return Origin(node, place, how, (*stack, *outer))
+        outer = () if place.depth is None else self.live_frames[place.depth + 1 :]
+        return Origin(node, place, how, (*stack, *stack_of(outer)))
 
 
 # --- steps back: each returns the expression before, the origin, or None if neither is certain ------------

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..derivatives import Rule, by_node, read_for, why, why_words
 from ..model import Extent
@@ -69,19 +69,17 @@ def spell(
     gradient_of = names.texts.get(read_by[0]) if len(read_by) == 1 else None
     bare = role.partition("[")[0]
     words = {key: text for key, text in names.texts.items() if key != bare}
-    own = expression or (None if _may_be_transposed(rule, names) else name)
-    if own is None and not _may_be_transposed(rule, names):
-        own = _UNNAMED.get(bare)
+    transposed = not names.linear and rule.operation in _MAY_TRANSPOSE
+    own = expression or (None if transposed else name or _UNNAMED.get(bare))
     if own is not None:
         words[bare] = own
+    derivative = _linear_words if names.linear else why_words
     return Spelling(
         operation=rule.operation,
         expression=expression,
         gradient_of=gradient_of,
         why=why(node_name, role, needed),
-        why_words=_linear_words(rule, role, words, needed)
-        if names.linear
-        else why_words(node_name, role, words, needed),
+        why_words=derivative(rule.operation if names.linear else node_name, role, words, needed),
         extent=None if expression is None else names.extents.get(role if role in names.texts else bare),
     )
 
@@ -90,16 +88,15 @@ _UNNAMED = {"self": "input", "result": "result"}
 """Words in a formula for a tensor without a name of the program's, of which `self` would be one."""
 
 
-def _may_be_transposed(rule: Rule, names: _Names) -> bool:
-    """Return whether a parameter's path could mean the parameter's transpose in this rule's formulas."""
-    return not names.linear and rule.operation in ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv")
+_MAY_TRANSPOSE = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv")
+"""Operations in whose formulas a parameter's path could mean the parameter's transpose."""
 
 
 def _linear_words(
-    rule: Rule, role: str, words: Mapping[str, str], needed: frozenset[str] | None
+    operation: str, role: str, words: Mapping[str, str], needed: frozenset[str] | None
 ) -> str | None:
     """Return the reason in the formulas of ``linear``, for ``mm`` or ``addmm`` that ``linear`` ran."""
-    renamed = LINEAR.get(rule.operation, {name: name for name in words})
+    renamed = LINEAR.get(operation, {name: name for name in words})
     return why_words(
         "LinearBackward0",
         renamed.get(role, role),
@@ -108,19 +105,14 @@ def _linear_words(
     )
 
 
-def edge_names(node: object) -> Edges | None:
+def edge_names(node: Any) -> Edges:
     """Return the names of the nodes that a node's gradients flow to, None for an input that needs none."""
-    functions = getattr(node, "next_functions", None)
-    if functions is None:
-        return None
-    return [None if function is None else function.name() for function, _ in functions]
+    return [None if function is None else function.name() for function, _ in node.next_functions]
 
 
 def _running_edges(node_name: str) -> Edges | None:
     node = compat.graph.current_node()
-    if node is None or node.name() != node_name:
-        return None
-    return edge_names(node)
+    return edge_names(node) if node is not None and node.name() == node_name else None
 
 
 def _custom_operation(node_name: str | None) -> str | None:
@@ -228,12 +220,9 @@ def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
         targets = [(statement.target, statement.value)]
     targets += [(part.target, part.value) for part in ast.walk(statement) if isinstance(part, ast.NamedExpr)]
     for target, value in targets:
-        if (
-            isinstance(target, ast.Tuple)
-            and isinstance(value, ast.Tuple)
-            and len(target.elts) == len(value.elts)
-        ):
-            targets += list(zip(target.elts, value.elts, strict=True))
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            if len(target.elts) == len(value.elts):
+                targets += list(zip(target.elts, value.elts, strict=True))
         # `buffer[i] = x.exp()` copies: the result is another tensor than the buffer's row
         # (tests/unit/explain/test_spelling.py).
         elif value is node and isinstance(target, (ast.Name, ast.Attribute)):
@@ -248,13 +237,8 @@ def _unpacked(located: Located) -> list[ast.expr]:
     if not isinstance(statement, ast.Assign) or statement.value is not located.node:
         return []
     target = statement.targets[0]
-    if not isinstance(target, (ast.Tuple, ast.List)) or any(isinstance(t, ast.Starred) for t in target.elts):
-        return []
-    return [t for t in target.elts if isinstance(t, (ast.Name, ast.Attribute))] if _plain(target) else []
-
-
-def _plain(target: ast.Tuple | ast.List) -> bool:
-    return all(isinstance(element, (ast.Name, ast.Attribute)) for element in target.elts)
+    elements = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+    return elements if all(isinstance(element, (ast.Name, ast.Attribute)) for element in elements) else []
 
 
 def _text(node: ast.AST, source: ParsedSource) -> str | None:
@@ -303,10 +287,9 @@ def spell_argument(stack: Stack, position: int) -> str | None:
     """Return the user's expression for one argument of the call at ``stack``, by position: ``h`` of
     ``f(h)``."""
     place = user_expression(stack)
-    if place is None or not isinstance(place[0].node, ast.Call):
-        return None
-    args = place[0].node.args[: position + 1]
-    if len(args) <= position or any(isinstance(arg, ast.Starred) for arg in args):
+    call = None if place is None else place[0].node
+    args = call.args[: position + 1] if isinstance(call, ast.Call) else []
+    if place is None or len(args) <= position or any(isinstance(arg, ast.Starred) for arg in args):
         return None
     return _text(args[position], place[0].source)
 
