@@ -11,9 +11,7 @@ import torch
 from ..source import ProgramNames, code_of, is_a, is_library
 from ._evidence import ModuleHook
 from ._graph_attribute import objects_in
-from .assignments import assignments
 from .origins import Finder, Origin
-from .places import Place
 
 
 def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
@@ -55,12 +53,10 @@ def _set_at(
     owner: torch.nn.Module, name: str, modules: Sequence[torch.nn.Module], finder: Finder
 ) -> Origin | None:
     """Return the line that set ``owner.name``; if a torch class did, the line that made ``owner`` itself."""
-    ways = list(assignments(type(owner), name))
-    if len(ways) == 1:
-        value, statement, code, source = ways[0]
-        known = not finder.set_by_others(name, code)
-        return finder.origin(value, Place(code, source, statement)) if known else None
-    if ways or not type(owner).__module__.startswith("torch."):
+    value = finder.assigned(type(owner), name)
+    if value != "elsewhere":
+        return None if value is None else finder.origin(value.node, value.place)
+    if not type(owner).__module__.startswith("torch."):
         return None
     parents = [
         (parent, name) for parent in modules for name, child in parent._modules.items() if child is owner

@@ -19,6 +19,9 @@ _REACHES_MEMORY = re.compile(
 """Words that lines which write past torch usually contain."""
 
 
+_CHANGED = "its content changed {when}; no write was seen"
+
+
 def write_at(stack: Stack) -> Write:
     """Return the write by a statement that ran alone while the content changed."""
     located = Instruction(*stack[:2]).located()
@@ -46,37 +49,34 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
         written: The one statement that can have changed it.
     """
     if written is not None and written.site is not None:
-        return f"its content changed while {_line(written.site)} ran; no write was seen"
+        return _CHANGED.format(when=f"while {_line(written.site)} ran")
     start = None if good is None else resolve(good.stack)
     end = None if bad is None else resolve(bad.stack)
     if good is None or bad is None or start is None or end is None:
         return "no write to it was seen, and it is not known when its content changed"
-    if user_frame(good.stack) == user_frame(bad.stack) and not good.after and bad.after:
-        ran = (
-            f"`{_flattened(start.source)}` ran, at {_line(start)}" if start.source else f"{_line(start)} ran"
-        )
-        return f"its content changed while {ran}; no write was seen"
+    place = user_frame(good.stack)
+    source = None if place is None else source_of(place.code)
+    if place == user_frame(bad.stack) and not good.after and bad.after:
+        called = f"`{_flattened(start.source)}` ran, at {_line(start)}"
+        return _CHANGED.format(when=f"while {called if start.source else f'{_line(start)} ran'}")
     if (start.path, start.line) == (end.path, end.line):
-        if _may_come_again(start, good.stack):
-            return (
-                f"its content changed between two calls of torch at {_line(start)}, in one pass of it or "
-                "between two; no write was seen"
-            )
-        return f"its content changed within {_line(start)}; no write was seen"
-    text = f"its content changed between {_line(start)} and {_line(end)}; no write was seen"
-    suspect = _suspect(start, end, good.stack)
-    if suspect is None:
+        if _may_come_again(start, source):
+            passes = "in one pass of it or between two"
+            return _CHANGED.format(when=f"between two calls of torch at {_line(start)}, {passes}")
+        return _CHANGED.format(when=f"within {_line(start)}")
+    text = _CHANGED.format(when=f"between {_line(start)} and {_line(end)}")
+    suspect = None if source is None else _suspect(start, end, source)
+    if place is None or suspect is None:
         return text
     line, statement = suspect
     # If two statements share the line, name only the line, because either may have written.
-    shared = start.statement_line == end.statement_line or ";" in _line_text(good.stack, line)
+    shared = start.statement_line == end.statement_line or ";" in "".join(place.lines[line - 1 : line])
     return f"{text}: probably line {line}" + ("" if shared else f", `{_flattened(statement)}`")
 
 
-def _may_come_again(site: Site, stack: Stack) -> bool:
+def _may_come_again(site: Site, source: ParsedSource | None) -> bool:
     """Return whether the line may have run more than once: in a function, in a loop, or if that isn't
     known."""
-    source = _source(stack)
     if source is None or site.function != "<module>":
         return True
     return any(
@@ -88,7 +88,7 @@ def _may_come_again(site: Site, stack: Stack) -> bool:
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
+def _suspect(start: Site, end: Site, source: ParsedSource) -> tuple[int, str] | None:
     """Return the one statement of the range that can have written; None if there are several or none.
 
     The call at ``start`` is over, but its statement goes on. The call at ``end`` has started.
@@ -98,7 +98,7 @@ def _suspect(start: Site, end: Site, stack: Stack) -> tuple[int, str] | None:
     if start.path != end.path or start.function != end.function or end.statement_line < start.statement_line:
         return None  # in different places, or the range goes round a loop
     first = (start.statement_line, start.statement)
-    inside = list(_statements_between(stack, start.statement_line, end.statement_line))
+    inside = list(_statements_between(source, start.statement_line, end.statement_line))
     if not _only_names_a_value(start.statement):
         inside.insert(0, first)
     if not inside:  # only the part of the last statement before its call is left
@@ -117,26 +117,11 @@ def _only_names_a_value(statement: str) -> bool:
     return isinstance(node, ast.Assign) and all(isinstance(target, ast.Name) for target in node.targets)
 
 
-def _statements_between(stack: Stack, first: int, last: int) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) of simple statements that begin strictly between two lines of the stack's innermost
-    user code."""
-    source = _source(stack)
-    for node in ast.walk(source.tree) if source is not None else ():
+def _statements_between(source: ParsedSource, first: int, last: int) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of simple statements that begin strictly between two lines."""
+    for node in ast.walk(source.tree):
         if isinstance(node, ast.stmt) and first < node.lineno < last and not hasattr(node, "body"):
-            assert source is not None
             yield node.lineno, source.statement_text(node)
-
-
-def _source(stack: Stack) -> ParsedSource | None:
-    """Return the source of the stack's innermost user code."""
-    place = user_frame(stack)
-    return None if place is None else source_of(place.code)
-
-
-def _line_text(stack: Stack, line: int) -> str:
-    place = user_frame(stack)
-    lines = () if place is None else place.lines
-    return lines[line - 1] if line <= len(lines) else ""
 
 
 def _line(site: Site) -> str:

@@ -12,7 +12,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import CodeType
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -88,15 +88,20 @@ class Finder(LiveValues):
         return None
 
     def set_by_others(self, name: str, home: CodeType) -> bool:
-        """Return whether code other than a method of the owner may also have set an attribute.
+        """Return whether code other than a method of the owner, ``home``, may also have set an attribute."""
+        return may_set(name, home.co_filename, [frame.code.co_filename for frame in self.live_frames])
 
-        Args:
-            name: The attribute.
-            home: The method that sets it.
-        """
-        return may_set(
-            name, home.co_filename, [live_frame.code.co_filename for live_frame in self.live_frames]
-        )
+    def assigned(self, kind: type, name: str) -> At | Literal["elsewhere"] | None:
+        """Return the value that the program's classes of ``kind`` set the attribute to; None if it isn't
+        certain, ``elsewhere`` if they never set it."""
+        ways = list(assignments(kind, name))
+        if not ways:
+            return "elsewhere"
+        value, statement, code, source = ways[0]
+        # Code outside the class may have set it: tests/programs/UC203/attribute_that_an_outsider_has_set.py.
+        if len(ways) > 1 or self.set_by_others(name, code):
+            return None
+        return At(value, Place(code, source, statement))
 
     def made(self, node: ast.expr, place: Place, how: str) -> Origin | None:
         """Return ``node`` as the origin; None if a library wrote it or it has no instruction."""
@@ -401,16 +406,11 @@ def _owned(finder: Finder, owner: Any, node: ast.Attribute, place: Place) -> Ste
 
     A library's module makes its own tensors, so its step leads to the expression that made the module.
     """
-    candidates = list(assignments(type(owner), node.attr))
-    if len(candidates) == 1:
-        value, statement, code, source = candidates[0]
-        # Code outside the class may have set it: tests/programs/UC203/attribute_that_an_outsider_has_set.py.
-        if finder.set_by_others(node.attr, code):
-            return None
-        return At(value, Place(code, source, statement))
-    if not candidates and isinstance(owner, torch.nn.Module) and is_library_class(type(owner)):
-        return At(node.value, place)
-    return None
+    value = finder.assigned(type(owner), node.attr)
+    if value != "elsewhere":
+        return value
+    by_library = isinstance(owner, torch.nn.Module) and is_library_class(type(owner))
+    return At(node.value, place) if by_library else None
 
 
 def _returns(scope: ast.FunctionDef) -> Iterator[ast.Return]:

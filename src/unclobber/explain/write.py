@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any, Literal
 
 import torch
 
-from ..model import PastCounter, Site, Write
+from ..model import Frame, PastCounter, Site, Write
 from ..observe.hooks import kernels as _writes_table
 from ..observe.record import METADATA_ONLY, KernelName, Ledger, SaveState, WriteEvent
 from ..source import ProgramNames, Stack, resolve, user_place
 from ..torch_internals import compat
 from . import spelling
+
+
+_LAUNCHES = "/triton/runtime/"
 
 
 def at(site: Site | None, operation: str, expression: str | None = None) -> Write:
@@ -50,31 +54,24 @@ def writes(state: SaveState, ledger: Ledger, frames: list[FrameType]) -> tuple[W
     counters = ledger.counters(state.saved, [event for event, _ in history]) if state.moved else None
     for nth, (event, overlaps) in enumerate(history):
         site = resolve(event.stack)
-        key = (_place(site), event.operation if site is None or not site.below else None)
+        place = None if site is None else (site.path, site.line, site.column)
+        key = (place, event.operation if site is None or not site.below else None)
         after = version + event.count * event.bumps if state.moved else version
         if counters is not None:
             version = counters[nth]
             after = version + min(event.bumps, counters[nth + 1] - version)
         earlier = folded.get(key)
-        if earlier is not None:
-            folded[key] = _merged(earlier, overlaps, after, event.count)
-        else:
+        if earlier is None:
             folded[key] = _write(event, overlaps, site, version, after, state, ledger, frames)
+        else:
+            folded[key] = replace(
+                earlier,
+                overlaps_needed=earlier.overlaps_needed or overlaps,
+                version_after=after,
+                count=earlier.count + event.count,
+            )
         version = after
     return tuple(folded.values())
-
-
-def _place(site: Site | None) -> Any:
-    return None if site is None else (site.path, site.line, site.column)
-
-
-def _merged(write: Write, overlaps: bool, after: int, count: int) -> Write:
-    return replace(
-        write,
-        overlaps_needed=write.overlaps_needed or overlaps,
-        version_after=after,
-        count=write.count + count,
-    )
 
 
 def _write(
@@ -114,7 +111,7 @@ def _write(
         optimizer=optimizer,
         parameters=parameters,
         module=module,
-        by=_by_itself(event, site),
+        by=_by_itself(event, () if site is None else site.below),
         past_counter=None if bumped else _way_past_the_counter(event, site),
         undeclared=None if bumped else _undeclared(event),
     )
@@ -142,32 +139,23 @@ def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> t
     return tuple(sorted(names))
 
 
-def _by_itself(event: WriteEvent, site: Site | None) -> Literal["backward", "buffer broadcast"] | None:
+def _by_itself(event: WriteEvent, below: Sequence[Frame]) -> Literal["backward", "buffer broadcast"] | None:
     """Return the part of torch that wrote by itself, judged by the frames below the user's line; None for the
     program's writes."""
-    if _adds_gradients(site):
-        return "backward"
-    return "buffer broadcast" if event.operation == "broadcast_" and _syncs_buffers(site) else None
-
-
-_ENGINE = ("torch/autograd/graph.py", "torch\\autograd\\graph.py")
-_LAUNCHES = "/triton/runtime/"
-_PARALLEL = ("torch/nn/parallel/distributed.py", "torch\\nn\\parallel\\distributed.py")
-
-
-def _syncs_buffers(site: Site | None) -> bool:
-    """Return whether the user's line ran the broadcast of DistributedDataParallel's buffers."""
-    return site is not None and any(
-        frame.path.endswith(_PARALLEL) and frame.function == "DistributedDataParallel._sync_buffers"
-        for frame in site.below
-    )
-
-
-def _adds_gradients(site: Site | None) -> bool:
-    """Return whether the user's line ran backward itself, which accumulates gradients in place."""
     # Only the innermost frame below the line: deeper code in backward is a hook's, whose write is its own.
-    return site is not None and any(
-        frame.path.endswith(_ENGINE) and frame.function == "_engine_run_backward" for frame in site.below[-1:]
+    if _ran(below[-1:], "torch/autograd/graph.py", "_engine_run_backward"):
+        return "backward"
+    return "buffer broadcast" if event.operation == "broadcast_" and _syncs_buffers(below) else None
+
+
+def _syncs_buffers(below: Sequence[Frame]) -> bool:
+    """Return whether the user's line ran the broadcast of DistributedDataParallel's buffers."""
+    return _ran(below, "torch/nn/parallel/distributed.py", "DistributedDataParallel._sync_buffers")
+
+
+def _ran(frames: Sequence[Frame], path: str, function: str) -> bool:
+    return any(
+        frame.function == function and frame.path.replace("\\", "/").endswith(path) for frame in frames
     )
 
 
@@ -185,7 +173,7 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
         return "undeclared"
     if _writes_table.is_undeclared(event.operation):
         return "statistics"
-    if _syncs_buffers(site) and compat.behaviour.broadcasts_unseen:
+    if site is not None and _syncs_buffers(site.below) and compat.behaviour.broadcasts_unseen:
         return "broadcast"
     return "data" if site is not None and ".data" in site.statement else "alias"
 

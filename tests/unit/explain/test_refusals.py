@@ -51,6 +51,37 @@ def test_every_operator_has_an_out_of_place_form(operator, tmp_path):
     assert f"w {operator} 2" in [fix.code for fix in finding.fixes]
 
 
+LEAF = "w = torch.ones(4, requires_grad=True)\nh = w * 1\n"
+MADE = [
+    ("for v in reversed(h.chunk(2)):\n    v.mul_(2)", "UC203", "`v` is one of several", 4),
+    ("with torch.no_grad():\n    v: torch.Tensor = h[:2]\nv.mul_(2)", "UC204", "`v`", 5),
+    ("with torch.no_grad():\n    v = h[:2].mul_(3)\nv.mul_(2)", "UC204", "`v`", 5),
+    ("v = w[:2]\ntry:\n    v.mul_(2)\nfinally:\n    pass", "UC202", "`v` is a view of the leaf `w`", 4),
+    ("a, b = (c := h.chunk(2))\na.mul_(2)", "UC203", "`chunk` returned", 4),
+    ("w[0] = -1", "UC202", "fill_ writes to it", 2),
+    ("act = torch.nn.ReLU(inplace=True)\nact(w[0])", "UC202", "`w[0]` is a view of the leaf `w`", 2),
+    ("with torch.inference_mode():\n    e = w * 2\ntorch.add(w.detach(), 1, out=e)", "UC206", "`e`", 5),
+]
+
+
+@pytest.mark.parametrize(("program", "code", "said", "line"), MADE)
+def test_the_line_that_made_the_tensor_is_found(program, code, said, line, tmp_path):
+    """The written tensor has its name and its origin, by whatever syntax it came to the write."""
+    finding = run_watched(LEAF + program, tmp_path).finding
+    assert (finding.code, finding.saved.site.line) == (code, line)
+    assert said in finding.message
+
+
+@pytest.mark.parametrize(
+    "again", ["loss = 0.5 * b", "loss = -b", "loss = a * 0.5 + b.sum() * 0.5", "loss = b + a * 2."]
+)
+def test_the_operation_that_saved_only_a_number_is_found(again, tmp_path):
+    """``b``'s operation has no stack: its line is found along the expression of the failed backward."""
+    program = f"a = torch.ones((), requires_grad=True)\nb = a * 2.\n{again}\nloss.backward()\n"
+    finding = run_watched(f"{program}{again}\nloss.backward()", tmp_path).finding
+    assert (finding.code, finding.saved.site.line) == ("UC301", 3)
+
+
 # --- whose error it is ----------------------------------------------------------------------------
 
 SENTENCE = "a leaf Variable that requires grad is being used in an in-place operation."
