@@ -19,6 +19,7 @@ from planted_faults import BOUNDARY, FAULTS, MODES, Ended, called_in, functions,
 import unclobber
 from surroundings import surroundings
 from unclobber.explain import boundary, occurrences
+from unclobber.explain.rules import rule_of
 from unclobber.model import Report
 from unclobber.report import FORMATS, RenderOptions, rendered
 
@@ -165,7 +166,7 @@ def test_what_is_certain_is_told_in_every_format(code):
     name = next(name for name, (of, _) in PROGRAMS.items() if of == code)
     describe = {"1": "unclobber.explain.describe:_evidence", "2": "unclobber.explain.refused:evidence"}
     function = describe.get(code[2], "unclobber.explain.refused:evidence")
-    if code in ("UC104", "UC106"):
+    if not hasattr(rule_of(code, None), "judge"):  # judged from other facts than the evidence of a save
         function = "unclobber.explain.write:by"
     with planted(by_name()[function], RuntimeError("planted")) as met:
         ended = run("watch", name)
