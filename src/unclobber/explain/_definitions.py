@@ -30,12 +30,9 @@ class Definition:
     """Indices into the unpacked value: ``(1,)`` for ``b`` in ``a, b = value``."""
 
 
-class _Ambiguous:
-    """The type of ``_AMBIGUOUS``: several definitions may hold."""
-
-
-_AMBIGUOUS = _Ambiguous()
-_Binding = Definition | _Ambiguous | None
+_AMBIGUOUS: Literal["ambiguous"] = "ambiguous"
+_Binding = Definition | Literal["ambiguous"] | None
+"""The definition that holds, `_AMBIGUOUS` if several may hold, or None for an unbound name."""
 
 
 def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
@@ -93,7 +90,7 @@ def is_local(name: str, scope: Scope) -> bool:
     """Return whether ``name`` is a variable of the function itself; always True for a module."""
     if isinstance(scope, ast.Module):
         return True
-    return name in _parameters(scope) or any(True for _ in _bindings(scope.body, name))
+    return name in _parameters(scope) or _may_bind(scope.body, name)
 
 
 def _parameters(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
@@ -138,11 +135,8 @@ def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _last_bound(block: Sequence[ast.stmt], name: str) -> _Binding:
-    for statement in reversed(block):
-        binding = _bound_by(statement, name)
-        if binding is not None:
-            return binding
-    return None
+    bindings = (_bound_by(statement, name) for statement in reversed(block))
+    return next((binding for binding in bindings if binding is not None), None)
 
 
 def _bound_by(statement: ast.stmt, name: str) -> _Binding:
@@ -158,7 +152,7 @@ def _bound_by(statement: ast.stmt, name: str) -> _Binding:
             return Definition("assigned", statement, statement.value)
     elif isinstance(statement, (ast.With, ast.AsyncWith)):
         return _bound_in_header(statement, name) or _last_bound(statement.body, name)
-    return _AMBIGUOUS if any(True for _ in _bindings([statement], name)) else None
+    return _AMBIGUOUS if _may_bind([statement], name) else None
 
 
 def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
@@ -170,7 +164,7 @@ def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
             if position is not None:
                 return Definition("iterated", owner, owner.iter, position)
         # An earlier pass of the loop may have bound the name in its body.
-        return _AMBIGUOUS if any(True for _ in _bindings(owner.body, name)) else None
+        return _AMBIGUOUS if _may_bind(owner.body, name) else None
     if isinstance(owner, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)):
         return None
     if isinstance(owner, (ast.With, ast.AsyncWith)):
@@ -181,7 +175,7 @@ def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
         return None
     # In handlers, in the ``else`` of a loop and in ``match``, an earlier block of the owner may or may not
     # have run.
-    return _AMBIGUOUS if any(True for _ in _bindings([owner], name)) else None
+    return _AMBIGUOUS if _may_bind([owner], name) else None
 
 
 def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Binding:
@@ -214,6 +208,10 @@ def _names_in_expression(node: ast.AST, name: str) -> bool:
     )
 
 
+def _may_bind(nodes: Sequence[ast.AST], name: str) -> bool:
+    return next(_bindings(nodes, name), None) is not None
+
+
 def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
     """Yield every node below ``nodes`` that may give ``name`` another value; inner scopes are skipped."""
     todo = list(nodes)
@@ -228,9 +226,7 @@ def _bindings(nodes: Sequence[ast.AST], name: str) -> Iterator[ast.AST]:
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             if name in imported_by(node):
                 yield node
-        elif (isinstance(node, ast.ExceptHandler) and node.name == name) or (
-            isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name == name
-        ):
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name == name:
             yield node
         if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
             continue

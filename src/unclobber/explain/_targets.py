@@ -19,7 +19,7 @@ from .operands import out_argument
 class WriteTarget:
     """The tensor that an operation was about to write, as far as it is known."""
 
-    operation: str
+    operation: str | None = None
     """torch's name of the operation: ``copy_``, ``normal_``."""
     node: ast.expr | None = None
     """The user's expression for the target."""
@@ -35,7 +35,7 @@ class WriteTarget:
         return self.base is not self.node
 
 
-def find(live_frames: Sequence[LiveFrame]) -> WriteTarget | None:
+def find(live_frames: Sequence[LiveFrame]) -> WriteTarget:
     """Return the target of the operation that raised in the innermost frame.
 
     Args:
@@ -43,48 +43,38 @@ def find(live_frames: Sequence[LiveFrame]) -> WriteTarget | None:
     """
     depth = user_depth(live_frames)
     inner = written_at(live_frames[0])
-    if depth is None:
-        return None if inner is None else WriteTarget(inner.operation)
     return inner if depth == 0 else _from_outside(live_frames, depth, inner)
 
 
-def written_at(live_frame: LiveFrame) -> WriteTarget | None:
+def written_at(live_frame: LiveFrame) -> WriteTarget:
     """Return the target of the failed instruction of one frame."""
     located = live_frame.at.located()
-    return None if located is None else _written(located, live_frame)
+    return WriteTarget() if located is None else _written(located, live_frame)
 
 
-def _from_outside(
-    live_frames: Sequence[LiveFrame], depth: int, inner: WriteTarget | None
-) -> WriteTarget | None:
+def _from_outside(live_frames: Sequence[LiveFrame], depth: int | None, inner: WriteTarget) -> WriteTarget:
     """Return the user's expression for a tensor that a library was about to write."""
+    unknown = WriteTarget(inner.operation)
+    if depth is None:
+        return unknown
     live_frame = live_frames[depth]
     located = live_frame.at.located()
-    if inner is None or located is None:
-        return None
-    unknown = WriteTarget(inner.operation)
-    if inner.tensor is None:
-        return unknown
-    if not isinstance(located.node, ast.Call):
+    if located is None:
+        return WriteTarget()
+    if inner.tensor is None or not isinstance(located.node, ast.Call):
         return unknown
     for node in _operands(located.node):
         if value_of(node, live_frame.frame) is inner.tensor:
             text = located.source.text(node)
             # If the library writes a view of its argument, the library makes that view, not the user's line.
             return WriteTarget(inner.operation, node, text, inner.tensor, None if inner.made_here else node)
+    # The argument is a view that the line makes itself (`act(w[0])` in tests/unit/explain/test_refusals.py).
     # A module that runs others (Sequential) passes on tensors that it computed itself.
-    runs = [
-        live_frame for live_frame in live_frames[:depth] if live_frame.code.co_qualname.endswith(".forward")
-    ]
-    passes_on = len(runs) < 2 and all(is_library(live_frame.code) for live_frame in live_frames[:depth])
-    first = located.node.args[0] if located.node.args else None
-    if (
-        passes_on
-        and first is not None
-        and len(located.node.args) == 1
-        and _is_parameter(inner, live_frames[0])
-    ):
-        return _as_view(first, located, live_frame, inner.operation)
+    codes = [live_frame.code for live_frame in live_frames[:depth]]
+    runs = sum(code.co_qualname.endswith(".forward") for code in codes)
+    passes_on = runs < 2 and all(map(is_library, codes))
+    if passes_on and len(located.node.args) == 1 and _is_parameter(inner, live_frames[0]):
+        return _as_view(located.node.args[0], located, live_frame, inner.operation)
     return unknown
 
 
@@ -100,9 +90,9 @@ def _operands(call: ast.Call) -> Iterator[ast.expr]:
         yield call.func.value
 
 
-def _written(located: Located, live_frame: LiveFrame) -> WriteTarget | None:
-    """Return the expression that an assignment, augmented assignment or call writes, with its ATen operation.
-    None for other nodes."""
+def _written(located: Located, live_frame: LiveFrame) -> WriteTarget:
+    """Return the expression that an assignment, augmented assignment or call writes, with its ATen operation;
+    unknown for other nodes."""
     node = located.node
     stored = node.target if isinstance(node, ast.AugAssign) else node
     # Indexing by a tensor makes no view, so all of the tensor is the target:
@@ -119,10 +109,10 @@ def _written(located: Located, live_frame: LiveFrame) -> WriteTarget | None:
         return _as_view(node, located, live_frame, _assigned(located.statement, live_frame))
     if isinstance(node, ast.Call):
         return _called(node, located, live_frame)
-    return None
+    return WriteTarget()
 
 
-def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTarget | None:
+def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTarget:
     """Return the target of a call: its ``out=``, the receiver of an in-place method, or the first
     argument."""
     out = out_argument(node)
@@ -135,10 +125,10 @@ def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTar
             return _as_view(node.func.value, located, live_frame, name)
     if node.args and not isinstance(node.args[0], ast.Starred):
         return _as_view(node.args[0], located, live_frame, name)
-    return WriteTarget(name) if name else None
+    return WriteTarget(name or None)
 
 
-def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation: str) -> WriteTarget:
+def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation: str | None) -> WriteTarget:
     """Return the target with its tensor; if the line itself makes a view, with the tensor that it is a view
     of."""
     text = located.source.text(node)
@@ -158,7 +148,7 @@ def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation:
         value = _value(base, located, live_frame)
         if isinstance(value, torch.Tensor):
             return WriteTarget(operation, node, text, value, base)
-        if value is not UNKNOWN and not isinstance(value, torch.Tensor):
+        if value is not UNKNOWN:
             return WriteTarget(operation, node, text)
 
 

@@ -29,16 +29,10 @@ def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     if isinstance(node, ast.Attribute):
         is_view = node.attr in torch_table().view_attributes and values.is_tensor(node.value, place)
         return node.attr if is_view else None
-    name = multi_view_name(node)
-    if name is not None:
-        return name
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in torch_table().returns_views | torch_table().may_return_view:
-            return node.func.attr
-        function = custom_function(node, values, place)
-        if function is not None:
-            return function
-    return None
+    method = node.func.attr if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+    if method in torch_table().returns_views | torch_table().may_return_view:
+        return method
+    return multi_view_name(node) or custom_function(node, values, place)
 
 
 def multi_view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
@@ -56,8 +50,7 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
         return "requires_grad_"
     if any(keyword.arg == "requires_grad" and _is_true(keyword.value) for keyword in node.keywords):
         return last_name(node.func)
-    called = values.named(node.func, place)
-    name = last_name(node.func)
+    called, name = values.named(node.func, place), last_name(node.func)
     if called is UNKNOWN:
         # The call was in a constructor that has returned, so only the spelling is left.
         text = ast.unparse(node.func)
@@ -65,7 +58,7 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
             return "Parameter"
         prefix, _, last = text.rpartition(".")
         kind = getattr(torch.nn, last, None) if prefix in ("nn", "torch.nn") else None
-        called = UNKNOWN if kind is None else kind
+        called = kind
     if not isinstance(called, type):
         return None
     if issubclass(called, torch.nn.Parameter):
@@ -92,8 +85,7 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
         return "operator"
     if not isinstance(node, ast.Call) or view(node, values, place) is not None:
         return None
-    name = last_name(node.func)
-    called = values.named(node.func, place)
+    called, name = values.named(node.func, place), last_name(node.func)
     if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
         return None
     if called is UNKNOWN:
@@ -104,11 +96,8 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
         return name if known else None
     if isinstance(called, torch.nn.Module):
         return name if is_library_class(type(called)) and type(called) is not torch.nn.Sequential else None
-    return (
-        name
-        if getattr(called, "__module__", "").split(".")[0] == "torch" or isinstance(called, type(torch.add))
-        else None
-    )
+    is_torchs = getattr(called, "__module__", "").split(".")[0] == "torch"
+    return name if is_torchs or isinstance(called, type(torch.add)) else None
 
 
 def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:
@@ -156,5 +145,4 @@ def _is_true(node: ast.expr) -> bool:
 
 
 def is_library_class(kind: type) -> bool:
-    module = kind.__module__.partition(".")[0]
-    return module == "torch"
+    return kind.__module__.partition(".")[0] == "torch"

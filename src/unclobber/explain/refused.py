@@ -73,12 +73,9 @@ class _Refused:
         if _WRITTEN_BEFORE in str(self.error):
             return self._use()
         target = self._target()
-        leaf_shown = False
-        origin: Origin | None = None
-        if target is not None and target.node is not None:
-            leaf_shown = target.made_here and self._is_wanted_leaf(target.tensor)
-            origin = self._origin(target, leaf_shown)
-        tensor = None if target is None else target.tensor
+        tensor = target.tensor
+        leaf_shown = target.made_here and self._is_wanted_leaf(tensor)
+        origin = self._origin(target, leaf_shown)
         made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
         module_hook = None
         if self.kind.subject == "leaf":
@@ -89,7 +86,7 @@ class _Refused:
             # A module's full backward hooks add a Function of torch's: tests/programs/UC205/hooked_conv.py.
             if call is not None or compat.entries.MODULE_HOOK in str(self.error):
                 module_hook = self._module_hook(call)
-                made = None if call is None else self._made(call.stack, None, None, tensor)
+                made = None if call is None else self._made(call.stack, None, WriteTarget(), tensor)
         refused = self._write(target)
         return RefusalEvidence(
             code=self.kind.code,
@@ -102,17 +99,17 @@ class _Refused:
             leaf_shown=leaf_shown,
             module_hook=module_hook,
             saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
-            out_of_place=None if target is None else self._out_of_place(target),
+            out_of_place=self._out_of_place(target),
             parameter=isinstance(tensor, torch.nn.Parameter),
-            expanded=target is not None and _is_expanded(target),
+            expanded=_is_expanded(target),
             in_no_grad=self._in_no_grad(),
         )
 
     def _use(self) -> RefusalEvidence:
         """Return the evidence for a view that is only used, after its memory was written."""
         target = self._operand(_is_stale, first=True)
-        view = None if target is None else target.tensor
-        origin = None if target is None or view is None else self._origin(target, leaf_shown=False)
+        view = target.tensor
+        origin = None if view is None else self._origin(target, leaf_shown=False)
         wrote = None if view is None else self.view_writes.last(view)
         site = None if wrote is None else resolve(wrote.stack)
         return RefusalEvidence(
@@ -127,11 +124,11 @@ class _Refused:
 
     # --- the refused operation --------------------------------------------------------------------
 
-    def _target(self) -> WriteTarget | None:
+    def _target(self) -> WriteTarget:
         if self.kind.variant == "saved":
             return self._operand(torch.Tensor.is_inference)
         target = _targets.find(self.live_frames)
-        return target if target is None or self._fits(target) else WriteTarget(target.operation)
+        return target if self._fits(target) else WriteTarget(target.operation)
 
     def _fits(self, target: WriteTarget) -> bool:
         """Return whether torch can have refused this tensor; if not, the search found another one."""
@@ -160,14 +157,12 @@ class _Refused:
             and not tensor._is_view()
         )
 
-    def _operand(
-        self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False
-    ) -> WriteTarget | None:
+    def _operand(self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False) -> WriteTarget:
         """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
         if ``first``."""
         located, depth = self.located, self.depth
         if located is None or depth is None:
-            return None
+            return WriteTarget()
         operation = _operation((self.inner or located).node)
         finder = Finder(self.live_frames, makers.anything)
         place = Place(self.live_frames[depth].code, located.source, located.statement, depth)
@@ -182,23 +177,23 @@ class _Refused:
         node, tensor = min(matching.values(), key=lambda pair: (pair[0].lineno, pair[0].col_offset))
         return WriteTarget(operation, node, located.source.text(node), tensor, node)
 
-    def _write(self, target: WriteTarget | None) -> Write | None:
+    def _write(self, target: WriteTarget) -> Write | None:
         """Return the refused operation as a write at the user's line; None if no line is known."""
         site = resolve(stack_of(self.live_frames))
         if site is None:
             return None
-        operation = target.operation if target is not None else None
+        operation = target.operation
         if operation is None:
             operation = _UNNAMED if self.kind.variant in _WRITES_NOTHING else "write"
             if self.inner is not None and not self.depth:
                 operation = _operation(self.inner.node)
-        return write.at(site, operation, None if target is None else target.expression)
+        return write.at(site, operation, target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
         """Return the tensor that a library's innermost call was about to write; None if that isn't
         certain."""
-        target = _targets.written_at(self.live_frames[0]) if self.live_frames else None
-        return None if target is None or not self._fits(target) else target.tensor
+        target = _targets.written_at(self.live_frames[0])
+        return target.tensor if self._fits(target) else None
 
     def _out_of_place(self, target: WriteTarget) -> str | None:
         """Return the refused statement as one that makes a new tensor, or the part of it that does; None if
@@ -290,7 +285,7 @@ class _Refused:
         return ModuleHook(ProgramNames(self.frames).module(module), call.given, name)
 
     def _made(
-        self, stack: Stack, how: str | None, target: WriteTarget | None, tensor: torch.Tensor | None
+        self, stack: Stack, how: str | None, target: WriteTarget, tensor: torch.Tensor | None
     ) -> Save | None:
         """Return the place where the tensor was made, with the tensor's facts and its owner."""
         site = resolve(stack)
@@ -299,20 +294,19 @@ class _Refused:
         is_owned = not tensor._is_view() and not compat.graph.has_history(tensor)
         name = ProgramNames(self.frames).parameter(tensor) if is_owned else None
         expression = None
-        if target is not None and target.base is not None and self.located is not None:
+        if target.base is not None and self.located is not None:
             expression = self.located.source.text(target.base)
         return replace(save.unplaced(tensor), site=site, operation=how, expression=expression, name=name)
 
-    def _saver(
-        self, refused: Write | None, tensor: torch.Tensor | None, target: WriteTarget | None
-    ) -> Save | None:
+    def _saver(self, refused: Write | None, tensor: torch.Tensor | None, target: WriteTarget) -> Save | None:
         """Return the refused operation as the place of a save, because torch refused to save its operand."""
         if refused is None:
             return None
         facts = save.UNKNOWN if tensor is None else save.unplaced(tensor)
         operation = None if refused.operation == _UNNAMED else refused.operation
-        node = None if target is None else target.node
-        extent = None if node is None or self.located is None else self.located.source.extent(node)
+        extent = None
+        if target.node is not None and self.located is not None:
+            extent = self.located.source.extent(target.node)
         return replace(
             facts, site=refused.site, operation=operation, expression=refused.expression, extent=extent
         )
@@ -320,9 +314,7 @@ class _Refused:
     def _leaf_name(self, tensor: torch.Tensor | None) -> str | None:
         if tensor is None or self.kind.subject not in ("leaf", "view of a leaf"):
             return None
-        leaf = tensor._base if tensor._is_view() else tensor
-        if leaf is None:
-            return None
+        leaf = tensor._base if tensor._base is not None else tensor
         return ProgramNames(self.frames).parameter(leaf) or ProgramNames(self.frames).variable(leaf)
 
 
