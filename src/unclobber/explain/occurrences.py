@@ -123,6 +123,7 @@ def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
     repaired = session.policy == "guard" and session.active
 
     def make() -> Finding | None:
+        """Describe and judge the attribute."""
         facts = describe.held_elsewhere(
             conflict.state,
             session,

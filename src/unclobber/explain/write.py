@@ -16,7 +16,6 @@ from ..source import ProgramNames, Stack, resolve, user_place
 from ..torch_internals import compat
 from . import spelling
 
-
 _LAUNCHES = "/triton/runtime/"
 
 

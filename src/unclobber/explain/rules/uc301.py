@@ -53,7 +53,7 @@ _INSIDE: dict[Link, str] = {
     "operation": ", inside the loop",
     "unknown": ", inside the loop",
 }
-"""Where to compute again what both backwards of a loop go through."""
+"""The place to compute the shared part again if one line of a loop ran both backwards."""
 
 
 def judge(evidence: FreedEvidence) -> Finding:
