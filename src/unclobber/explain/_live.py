@@ -53,10 +53,8 @@ def user_frames_of(live_frames: Sequence[LiveFrame]) -> list[FrameType]:
 
 def user_depth(live_frames: Sequence[LiveFrame]) -> int | None:
     """Return the index of the innermost live frame of the user's code; None if all are a library's."""
-    for depth, live_frame in enumerate(live_frames):
-        if not is_library(live_frame.code):
-            return depth
-    return None
+    own = (depth for depth, live_frame in enumerate(live_frames) if not is_library(live_frame.code))
+    return next(own, None)
 
 
 def stack_of(live_frames: Sequence[LiveFrame]) -> Stack:

@@ -235,30 +235,21 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     if depth is None or graph is None:
         return {}
     live_frame = live_frames[depth]
-    source = source_of(live_frame.code)
-    line = live_frame.at.line
+    source, line = source_of(live_frame.code), live_frame.at.line
     loops = [
         loop
         for loop in (ast.walk(source.tree) if source is not None else ())
         if isinstance(loop, (ast.For, ast.While)) and loop.lineno <= line <= (loop.end_lineno or 0)
     ]
-    statements = [
-        statement
-        for loop in loops[-1:]
-        for statement in ast.walk(loop)
-        if isinstance(statement, (ast.Assign, ast.AugAssign))
-    ]
-    state = {
-        name: _value(name, live_frame.frame) for statement in statements for name in _read_and_set(statement)
-    }
+    inside = (node for loop in loops[-1:] for node in ast.walk(loop))
+    statements = [node for node in inside if isinstance(node, (ast.Assign, ast.AugAssign))]
+    carried = {name for statement in statements for name in _read_and_set(statement)}
     # A variable that the loop also sets without reading it starts from scratch in each pass.
-    for name in {
-        name for statement in statements for name in _set(statement).keys() - _read_and_set(statement)
-    }:
-        state.pop(name, None)
+    fresh = {name for statement in statements for name in _set(statement).keys() - _read_and_set(statement)}
     of_graph = {
         name: value
-        for name, value in state.items()
+        for name in carried - fresh
+        for value in (_value(name, live_frame.frame),)
         if any(id(compat.graph.grad_fn(tensor)) in graph for tensor in _graph_attribute.tensors(value))
     }
     return of_graph if len(of_graph) == 1 else {}

@@ -120,22 +120,13 @@ def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrenc
 def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
     """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""
     node = conflict.node
-    repaired = session.policy == "guard" and session.active
-
-    def make() -> Finding | None:
-        """Describe and judge the attribute."""
-        facts = describe.held_elsewhere(
-            conflict.state,
-            session,
-            "ctx",
-            repaired=repaired,
-            operation=node.removesuffix("Backward"),
-            role=conflict.attribute,
-            node=node,
-        )
-        return judge(facts)
-
-    return _held("UC103", conflict.state, session, make, can_be_repaired=True, repaired=repaired)
+    held = {
+        "kind": "ctx",
+        "operation": node.removesuffix("Backward"),
+        "role": conflict.attribute,
+        "node": node,
+    }
+    return _held("UC103", conflict.state, session, held, can_be_repaired=True)
 
 
 def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) -> Occurrence:
@@ -143,32 +134,35 @@ def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) ->
 
     Guard can't hand the old values to it, because the code reads the tensor by itself.
     """
-    state, read = conflict.state, conflict.read
-
-    def make() -> Finding | None:
-        facts = describe.held_elsewhere(state, session, "recompute", read=read, operation="checkpoint")
-        return judge(facts)
-
-    return _held("UC105", state, session, make, refused=session.policy == "guard")
+    held = {"kind": "recompute", "operation": "checkpoint", "read": conflict.read}
+    return _held("UC105", conflict.state, session, held, can_be_repaired=False)
 
 
 def _held(
-    code: str,
-    state: SaveState,
-    session: SessionView,
-    make: Callable[[], Finding | None],
-    *,
-    repaired: bool = False,
-    **facts: Any,
+    code: str, state: SaveState, session: SessionView, held: dict[str, Any], *, can_be_repaired: bool
 ) -> Occurrence:
-    """Return the occurrence of a changed tensor that autograd did not save."""
+    """Return the occurrence of a changed tensor that autograd did not save.
+
+    Args:
+        code: The code that reports it.
+        state: The state of the tensor's record.
+        session: The session.
+        held: The holder, as ``describe.held_elsewhere`` takes it.
+        can_be_repaired: Whether guard can hand the old values to the holder.
+    """
+    guards = session.policy == "guard"
+    repaired = guards and can_be_repaired and session.active
 
     def key() -> Any:
         last = session.ledger.last_write(state.saved)
         return code, frame_key(state.saved.stack), frame_key(() if last is None else last.stack)
 
     return Occurrence(
-        key, make, lambda: bare_finding(code, saved=_unplaced(state.saved), repaired=repaired), **facts
+        key,
+        lambda: judge(describe.held_elsewhere(state, session, repaired=repaired, **held)),
+        lambda: bare_finding(code, saved=_unplaced(state.saved), repaired=repaired),
+        can_be_repaired=can_be_repaired,
+        refused=guards and not can_be_repaired,
     )
 
 

@@ -84,8 +84,32 @@ class Finder(LiveValues):
             how = self.accepts(step.node, self, step.place)
             if how is not None:
                 return self.made(step.node, step.place, how)
-            step = _before(self, step)
+            step = self._before(step.node, step.place, step.element)
         return None
+
+    def _before(self, node: ast.expr, place: Place, element: tuple[int, ...]) -> Step:
+        """Return the step before an expression, by its kind of syntax."""
+        if self.through_views and view(node, self, place) is not None:
+            base = viewed(node)
+            if base is not None:
+                return At(base, place)
+        match node:
+            case ast.NamedExpr(value=value):
+                return At(value, place, element)
+            case ast.Name(id=name):
+                return _of_name(self, name, place, element)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) if element and element[0] < len(parts):
+                return At(parts[element[0]], place, element[1:])
+            case ast.Attribute():
+                return _of_attribute(self, node, place)
+            case ast.Subscript():
+                return _of_element(self, node, place)
+            case ast.ListComp() | ast.GeneratorExp() if element:
+                return _of_comprehended(self, node, place, element[1:])
+            case ast.Call():
+                return _of_call(self, node, place, element)
+            case _:
+                return None
 
     def set_by_others(self, name: str, home: CodeType) -> bool:
         """Return whether code other than a method of the owner, ``home``, may also have set an attribute."""
@@ -115,35 +139,6 @@ class Finder(LiveValues):
 
 
 # --- steps back: each returns the expression before, the origin, or None if neither is certain ------------
-
-
-def _before(finder: Finder, at: At) -> Step:
-    if finder.through_views and view(at.node, finder, at.place) is not None:
-        base = viewed(at.node)
-        if base is not None:
-            return At(base, at.place)
-    return _step(finder, at.node, at.place, at.element)
-
-
-def _step(finder: Finder, node: ast.expr, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the step before an expression, by its kind of syntax."""
-    match node:
-        case ast.NamedExpr(value=value):
-            return At(value, place, element)
-        case ast.Name(id=name):
-            return _of_name(finder, name, place, element)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts) if element and element[0] < len(parts):
-            return At(parts[element[0]], place, element[1:])
-        case ast.Attribute():
-            return _of_attribute(finder, node, place)
-        case ast.Subscript():
-            return _of_element(finder, node, place)
-        case ast.ListComp() | ast.GeneratorExp() if element:
-            return _of_comprehended(finder, node, place, element[1:])
-        case ast.Call():
-            return _of_call(finder, node, place, element)
-        case _:
-            return None
 
 
 # --- variables --------------------------------------------------------------------------------------
@@ -351,10 +346,16 @@ def _passed(finder: Finder, call: ast.Call, value: Any, place: Place) -> ast.exp
 
 # --- attributes and elements ------------------------------------------------------------------------
 def _of_attribute(finder: Finder, node: ast.Attribute, place: Place) -> Step:
-    if place.depth is None:
-        return None
+    """Return the assignment that set ``owner.name``, if only one in its classes can have.
+
+    A library's module makes its own tensors, so its step leads to the expression that made the module.
+    """
     owner = finder.value(node.value, place)
-    return None if owner is UNKNOWN else _owned(finder, owner, node, place)
+    value = None if owner is UNKNOWN else finder.assigned(type(owner), node.attr)
+    if value != "elsewhere":
+        return value
+    by_library = isinstance(owner, torch.nn.Module) and is_library_class(type(owner))
+    return At(node.value, place) if by_library else None
 
 
 def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
@@ -399,18 +400,6 @@ def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, .
     if len(returns) != 1 or returns[0].value is None:
         return None
     return At(returns[0].value, Place(code, source, returns[0], called=(node, place)), element)
-
-
-def _owned(finder: Finder, owner: Any, node: ast.Attribute, place: Place) -> Step:
-    """Return the assignment that set ``owner.name``, if only one in its classes can have.
-
-    A library's module makes its own tensors, so its step leads to the expression that made the module.
-    """
-    value = finder.assigned(type(owner), node.attr)
-    if value != "elsewhere":
-        return value
-    by_library = isinstance(owner, torch.nn.Module) and is_library_class(type(owner))
-    return At(node.value, place) if by_library else None
 
 
 def _returns(scope: ast.FunctionDef) -> Iterator[ast.Return]:

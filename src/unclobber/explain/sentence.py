@@ -83,7 +83,7 @@ def _of_version(state: SaveState, node: Any, role: str | None, goes_on: bool) ->
     elif (history := _listed_result(saved, node)) is not None:
         shown, producer, output = saved.alias, _said(node), history.output
     elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
-        shown, producer = saved.alias, _strided() if _view_is_followed(saved, node) else hidden
+        shown, producer = saved.alias, _said_of(_STRIDED) if _view_is_followed(saved, node) else hidden
     elif (original := saved.origin()) is not None and not _stands_for_view(original, saved):
         shown, producer = original, _said(_history_of(original, goes_on))
     else:
@@ -215,7 +215,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
         # A leaf may itself be a view of a tensor without history (tests/unit/explain/test_sentence.py).
         base = None if saved.base is None else saved.base()
         follows = saved.requires_grad or (base is not None and base.requires_grad)
-        return _strided() if follows else None
+        return _said_of(_STRIDED) if follows else None
     first = _before_views(node)
     refusal = _NOT_FOLLOWED.get(forward_name(first))
     if refusal is not None:
@@ -223,8 +223,11 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     if first is None:  # a view that has no history of its own, though its base has one
         made = f"Output {unpacked.output_nr} of {producer} is a view of a view which was"
         raise _AnotherError(f"{made} {compat.Sentence.NO_GRAD_VIEW}")
-    return producer if forward_name(node) in _NOT_STRIDES_ALONE else _strided()
+    return producer if forward_name(node) in _NOT_STRIDES_ALONE else _said_of(_STRIDED)
 
+
+_STRIDED = "AsStridedBackward0"
+"""The node of a view that torch rebuilds by its strides."""
 
 _NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
 """Views that torch rebuilds by their own operation; it rebuilds all others by their strides."""
@@ -257,10 +260,6 @@ def _said(node: Any) -> str | None:
 def _said_of(name: str) -> str:
     """Return ``Exp`` for ``ExpBackward0``, or ``name`` itself if this torch names backward nodes."""
     return _forward_name(name) if compat.behaviour.names_forward_operations else name
-
-
-def _strided() -> str:
-    return _said_of("AsStridedBackward0")
 
 
 def forward_name(node: Any) -> str | None:

@@ -52,6 +52,11 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     return ()
 
 
+def after_step(evidence: Evidence, step: str) -> Fix:
+    """Return the fix for weights that an optimizer's ``step`` wrote."""
+    return (Help.CARRIED if evidence.went_before else Help.STEP_LATER).fix(step=step)
+
+
 def _overwritten_by_backward(evidence: Evidence) -> bool:
     return any(write.overlaps_needed and write.by == "backward" for write in evidence.writes)
 

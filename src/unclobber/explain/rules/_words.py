@@ -54,16 +54,6 @@ def _clone_of_result(site: Site | None) -> str:
     return f"{site.source}.clone()" if isinstance(node, ATOMS) else f"({site.source}).clone()"
 
 
-def after_backward(step: str, *, in_loop: bool = False) -> Fix:
-    """Return the fix for weights that an optimizer's ``step`` wrote.
-
-    Args:
-        step: ``opt.step()``.
-        in_loop: Whether each backward goes through the graphs of the steps before.
-    """
-    return (Help.CARRIED if in_loop else Help.STEP_LATER).fix(step=step)
-
-
 def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
     """Return ``line 19: `z = h * w```, with the file's name if it isn't the file of the shown places; the
     line alone if its text isn't known."""

@@ -13,7 +13,7 @@ from ...syntax import torch_table
 from .._evidence import Evidence
 from . import _own_writes, uc101_detached
 from ._texts import Texts, filled
-from ._words import after_backward, line, with_a_copy
+from ._words import line, with_a_copy
 
 TEXTS = Texts("{tensor} {how} after {saver} saved it {purpose}")
 _NOTES = (
@@ -92,7 +92,7 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     if theirs := _own_writes.ways_out(evidence):
         fixes.extend(theirs)
     elif last is not None and last.optimizer:
-        fixes.append(after_backward(last.optimizer, in_loop=evidence.went_before))
+        fixes.append(_own_writes.after_step(evidence, last.optimizer))
     # `nn.Embedding(max_norm=…)` writes its weight at each lookup: tests/guard/test_guard_writes.py.
     elif last is not None and last.operation == "embedding_renorm_":
         fixes.append(Help.MAX_NORM.fix())

@@ -10,7 +10,7 @@ from ...model import Finding, Fix, Help, culprit
 from .._evidence import Evidence
 from . import _own_writes
 from ._texts import SILENT, Texts
-from ._words import after_backward, with_a_copy
+from ._words import with_a_copy
 
 TEXTS = Texts("{tensor} {how} after {saver} saved it {purpose}", notes=(SILENT,))
 _BY_CONTENT = Texts(
@@ -58,7 +58,7 @@ def _way_out(evidence: Evidence) -> Fix:
     """Return the fix by the last write that hit: an optimizer, ``.data``, or another."""
     last = culprit(evidence.writes)
     if last is not None and last.optimizer:
-        return after_backward(last.optimizer, in_loop=evidence.went_before)
+        return _own_writes.after_step(evidence, last.optimizer)
     if last is not None and last.past_counter == "statistics":
         return Help.ONE_MODE.fix()
     return with_a_copy(evidence.save) if evidence.save.role == "result" else Help.LATER.fix()

@@ -33,10 +33,8 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # If the line that made the view isn't known, torch's message still names its node
     # (test_the_maker_by_torchs_own_message in tests/unit/explain/test_refusal_rules.py).
     made = evidence.how or _MAKERS.get(_node(evidence) or "")
-    fixes: tuple[Fix, ...] = (
-        out_of_place(evidence),
-        _views_by_index(made) if made else Help.COPY_OF_VIEW.fix(),
-    )
+    by_index = Help.INDEX_VIEWS if made in ("unbind", "unbinding", "iteration") else Help.NARROW_VIEWS
+    fixes: tuple[Fix, ...] = (out_of_place(evidence), (by_index if made else Help.COPY_OF_VIEW).fix())
     # A forget gate's bias is set so, in tests/programs/UC203/lstm_forget_bias.py.
     if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
         fixes = (Help.START_VALUES.fix(), *fixes)
@@ -57,7 +55,3 @@ def _node(evidence: RefusalEvidence) -> str | None:
     """Return the view function that torch's message names (``Unbind``), or None."""
     match = re.match(r"Output \d+ of (\w+?)(?:Backward\d*)? is a view", evidence.torch_message)
     return match[1] if match else None
-
-
-def _views_by_index(made: str) -> Fix:
-    return (Help.INDEX_VIEWS if made in ("unbind", "unbinding", "iteration") else Help.NARROW_VIEWS).fix()
