@@ -14,6 +14,8 @@ from ._words import saver, tensor_name
 Names = Mapping[str, str | None]
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
+SPOILT = "{tensor} {how} after {saver} saved it {purpose}"
+"""Message on a saved tensor."""
 SILENT = "torch reports nothing here: backward would go on with the changed values"
 """Note on a write that moved no version counter."""
 
@@ -69,7 +71,10 @@ class Texts(NamedTuple):
         )
 
     def of_saved(self, code: str, evidence: Evidence, names: Names = _NOTHING, **facts: Any) -> Finding:
-        """Return the finding for a tensor that backward or a recomputation reads, and the writes to it."""
+        """Return the finding for a tensor that backward or a recomputation reads, and the writes to it.
+
+        The sentences may have the fields ``tensor``, ``how``, ``saver`` and ``purpose`` besides ``names``.
+        """
         save = evidence.save
         purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
         known = {
@@ -80,7 +85,13 @@ class Texts(NamedTuple):
             "repaired": evidence.repaired,
             **facts,
         }
-        words = {"tensor": tensor_name(save), "saver": saver(save), "purpose": purpose, **names}
+        words = {
+            "tensor": tensor_name(save),
+            "how": "was given other memory" if evidence.storage_swapped else "was overwritten",
+            "saver": saver(save),
+            "purpose": purpose,
+            **names,
+        }
         return self.finding(code, words, **known)
 
 

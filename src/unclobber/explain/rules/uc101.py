@@ -12,10 +12,10 @@ from ...model.text import listing
 from ...syntax import torch_table
 from .._evidence import Evidence
 from . import _own_writes, uc101_detached
-from ._texts import Texts, filled
+from ._texts import SPOILT, Texts, filled
 from ._words import line, with_a_copy
 
-TEXTS = Texts("{tensor} {how} after {saver} saved it {purpose}")
+TEXTS = Texts(SPOILT)
 _NOTES = (
     "{past_torch}",
     "no write that was seen changed an element that backward needs of this tensor, but the same "

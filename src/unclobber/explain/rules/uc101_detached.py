@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ...model import Finding, Help, Write
 from .._evidence import Evidence
-from ._texts import Texts
+from ._texts import SPOILT, Texts
 
 TEXTS = Texts(
-    "{tensor} was detached in place after {saver} saved it {purpose}",
+    SPOILT,
     {"write": "detached in place here ({operation})"},
     notes=("torch asks a tensor that it has saved for its history, which `detach_` has dropped",),
     helps=(Help.DETACHED,),
@@ -28,7 +28,7 @@ def judge(evidence: Evidence, write: Write) -> Finding:
     return TEXTS.of_saved(
         "UC101",
         evidence,
-        {"operation": write.operation},
+        {"how": "was detached in place", "operation": write.operation},
         lines={Help.DETACHED: instead},
         writes=(write,),
         harmless=unchanged and evidence.past_torch is None,

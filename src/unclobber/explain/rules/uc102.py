@@ -9,12 +9,12 @@ from __future__ import annotations
 from ...model import Finding, Fix, Help, culprit
 from .._evidence import Evidence
 from . import _own_writes
-from ._texts import SILENT, Texts
+from ._texts import SILENT, SPOILT, Texts
 from ._words import with_a_copy
 
-TEXTS = Texts("{tensor} {how} after {saver} saved it {purpose}", notes=(SILENT,))
+TEXTS = Texts(SPOILT, notes=(SILENT,))
 _BY_CONTENT = Texts(
-    "{tensor} was changed past torch after {saver} saved it {purpose}",
+    SPOILT,
     notes=(SILENT,),
     helps=(Help.PAST_TORCH_LATER, Help.PAST_TORCH_COPY),
 )
@@ -32,17 +32,18 @@ def judge(evidence: Evidence) -> Finding | None:
     if evidence.line_range is not None:
         # A line is named only if it alone can have written.
         written = () if evidence.written is None else (evidence.written,)
-        return _BY_CONTENT.of_saved("UC102", evidence, writes=written, notes=(evidence.line_range,))
+        names, notes = {"how": "was changed past torch"}, (evidence.line_range,)
+        return _BY_CONTENT.of_saved("UC102", evidence, names, writes=written, notes=notes)
     if evidence.moved:
         return None
     if evidence.storage_swapped:
-        return _finding(evidence, "was given other memory")
+        return _finding(evidence)
     if evidence.changed and any(write.overlaps_needed for write in evidence.writes):
-        return _finding(evidence, "was overwritten unseen by torch")
+        return _finding(evidence, how="was overwritten unseen by torch")
     return None
 
 
-def _finding(evidence: Evidence, how: str) -> Finding:
+def _finding(evidence: Evidence, **names: str) -> Finding:
     """Return the finding with the writes that touched the tensor."""
     notes = _own_writes.notes(evidence)
     if evidence.unchecked:
@@ -51,7 +52,7 @@ def _finding(evidence: Evidence, how: str) -> Finding:
     if last is not None and not last.library and last.past_counter in ("data", "set data"):
         notes = (*notes, _SEEN_UNDER_NO_GRAD)
     fixes = _own_writes.ways_out(evidence) or (_way_out(evidence),)
-    return TEXTS.of_saved("UC102", evidence, {"how": how}, fixes=fixes, notes=notes)
+    return TEXTS.of_saved("UC102", evidence, names, fixes=fixes, notes=notes)
 
 
 def _way_out(evidence: Evidence) -> Fix:

@@ -56,7 +56,6 @@ def judge(evidence: Evidence) -> Finding | None:
     unnamed = save.expression == save.role and not save.name
     names = {
         "what": held if unnamed else tensor_name(save),
-        "how": "was given other memory" if evidence.storage_swapped else "was overwritten",
         "function": save.operation or "a custom Function",
         "where": "there" if unnamed else f"on ctx ({held})",
         "held": held,

@@ -31,7 +31,6 @@ def judge(evidence: Evidence) -> Finding | None:
         return None
     write, read = culprit(evidence.writes), evidence.read
     names = {
-        "how": "was given other memory" if evidence.storage_swapped else "was overwritten",
         "read": place(read, (evidence.save, evidence.need)) if read and not read.library else None,
         "step": None if write is None else write.optimizer,
     }

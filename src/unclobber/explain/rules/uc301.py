@@ -26,6 +26,7 @@ _TEXTS = Texts(
         "where the operation ran whose saved tensors are gone is not known{unknown}",
     ),
 )
+"""Labels and notes, whatever links both graphs."""
 _ATTRIBUTE = "`{attribute}` ties this backward to an earlier graph, which {by}"
 _EITHER = (Help.SUM_OF_LOSSES, Help.RETAIN)
 _ANEW = (Help.ANEW, Help.DETACH_WHERE_USED, *_EITHER)
