@@ -60,7 +60,7 @@ def _told(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[A
 
     def noted(first: Any, ledger: Any) -> Any:
         found = list(look(first, ledger))
-        told.append([_what(one.saved, one.node) for one in found])
+        told.append([_what(saved, node) for saved, node in found])
         return iter(found)
 
     monkeypatch.setattr(session, "refused_too", noted)

@@ -289,7 +289,7 @@ def _by_itself(conflict: conflicts.HarmfulOperation, session: SessionView) -> Oc
         return finding
 
     def message() -> str:
-        return str(rule_of(code, variant).TEXTS.message.format(what="a tensor"))
+        return str(rule_of(code, variant).WORDING.message.format(what="a tensor"))
 
     return Occurrence(
         lambda: (code, variant, user_place(stack)),
@@ -351,7 +351,7 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
         saved = replace(facts, site=place, expression=written.expression, extent=extent)
         return frozen.judge_frozen(saved, written)
 
-    message = frozen.TEXTS.message.format(what="a tensor")
+    message = frozen.WORDING.message.format(what="a tensor")
     known = bare_finding("UC101", message=message, saved=facts, variant="frozen")
     finding = finding_or_fallback(make, lambda: known)
     assert finding is not None

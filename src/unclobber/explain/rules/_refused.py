@@ -8,12 +8,12 @@ from typing import Any
 from ...model import CODES, Finding, Fix, Help
 from ...syntax import torch_table
 from .._evidence import RefusalEvidence
-from ._texts import Names, Texts
+from ._wording import Names, Wording
 from ._words import quoted
 
 WRITTEN = {"write": "written in place here ({operation})"}
 """The usual label of the refused line."""
-_USED = Texts(
+_USED = Wording(
     "{what}used after its memory was written in place",
     {
         "saved": "{maker} makes the view here",
@@ -46,7 +46,7 @@ def operation(evidence: RefusalEvidence) -> str:
 
 
 def finding(
-    evidence: RefusalEvidence, texts: Texts, fixes: tuple[Fix, ...], /, **names: str | None
+    evidence: RefusalEvidence, texts: Wording, fixes: tuple[Fix, ...], /, **names: str | None
 ) -> Finding:
     """Return a finding at the refused line.
 
@@ -81,7 +81,7 @@ def judge_use(evidence: RefusalEvidence) -> Finding:
     return _finding(evidence, _USED, names, needed=evidence.used)
 
 
-def _finding(evidence: RefusalEvidence, texts: Texts, names: Names, **facts: Any) -> Finding:
+def _finding(evidence: RefusalEvidence, texts: Wording, names: Names, **facts: Any) -> Finding:
     """Return the finding with the facts that every refused line has."""
     return texts.finding(
         evidence.code,

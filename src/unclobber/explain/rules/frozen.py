@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...model import Finding, Help, Save, Write
-from ._texts import Texts
+from ._wording import Wording
 from ._words import quoted
 
-TEXTS = Texts(
+WORDING = Wording(
     "{what} was written to while it is frozen",
     {"saved": "frozen here", "write": "would be written here ({operation})"},
     helps=(Help.UNFREEZE,),
@@ -18,4 +18,4 @@ def judge_frozen(save: Save, write: Write) -> Finding:
     """Return the finding for ``write``, which is about to happen to a tensor that was frozen at
     ``save.site``."""
     names = {"what": quoted(save.expression, "a tensor"), "operation": write.operation}
-    return TEXTS.finding("UC101", names, saved=save, writes=(write,))
+    return WORDING.finding("UC101", names, saved=save, writes=(write,))

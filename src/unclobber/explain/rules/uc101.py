@@ -12,10 +12,10 @@ from ...model.text import listing
 from ...syntax import torch_table
 from .._evidence import Evidence
 from . import _own_writes, uc101_detached
-from ._texts import SPOILT, Texts, filled
+from ._wording import SPOILT, Wording, filled
 from ._words import line, with_a_copy
 
-TEXTS = Texts(SPOILT)
+WORDING = Wording(SPOILT)
 _NOTES = (
     "{past_torch}",
     "no write that was seen changed an element that backward needs of this tensor, but the same "
@@ -43,7 +43,7 @@ def judge(evidence: Evidence) -> Finding | None:
         "others": _others(evidence) if evidence.changed_too and kept else None,
         "so": so if evidence.unseen else None,
     }
-    return TEXTS.of_saved(
+    return WORDING.of_saved(
         "UC101",
         evidence,
         names,

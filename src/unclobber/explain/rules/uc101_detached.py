@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ...model import Finding, Help, Write
 from .._evidence import Evidence
-from ._texts import SPOILT, Texts
+from ._wording import SPOILT, Wording
 
-TEXTS = Texts(
+WORDING = Wording(
     SPOILT,
     {"write": "detached in place here ({operation})"},
     notes=("torch asks a tensor that it has saved for its history, which `detach_` has dropped",),
@@ -25,7 +25,7 @@ def judge(evidence: Evidence, write: Write) -> Finding:
     alone = write.site is not None and write.site.statement == f"{tensor}.detach_()"
     instead = f"{tensor} = {tensor}.detach()" if alone else f"{tensor}.detach()"
     unchanged = evidence.value_known and not evidence.changed and not evidence.moved
-    return TEXTS.of_saved(
+    return WORDING.of_saved(
         "UC101",
         evidence,
         {"how": "was detached in place", "operation": write.operation},

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from ...model import Finding, Help
 from .._evidence import StaleEvidence
-from ._texts import Texts
+from ._wording import Wording
 
-_BEFORE = Texts(
+_BEFORE = Wording(
     "a tensor that was saved before watching began was overwritten",
     notes=("it was saved where unclobber did not look, so neither the save nor the write is known",),
     helps=(Help.UNWATCHED,),
     variant="unwatched",
 )
-_IN_TRANSFORM = Texts(
+_IN_TRANSFORM = Wording(
     "a tensor that was saved inside of a torch.func transform was overwritten",
     notes=("torch.func allows no hooks in its transforms, so neither the save nor the write is known",),
     helps=(Help.IN_TRANSFORM,),

@@ -9,11 +9,11 @@ from __future__ import annotations
 from ...model import Finding, Fix, Help, culprit
 from .._evidence import Evidence
 from . import _own_writes
-from ._texts import SILENT, SPOILT, Texts
+from ._wording import SILENT, SPOILT, Wording
 from ._words import with_a_copy
 
-TEXTS = Texts(SPOILT, notes=(SILENT,))
-_BY_CONTENT = Texts(
+WORDING = Wording(SPOILT, notes=(SILENT,))
+_BY_CONTENT = Wording(
     SPOILT,
     notes=(SILENT,),
     helps=(Help.PAST_TORCH_LATER, Help.PAST_TORCH_COPY),
@@ -52,7 +52,7 @@ def _finding(evidence: Evidence, **names: str) -> Finding:
     if last is not None and not last.library and last.past_counter in ("data", "set data"):
         notes = (*notes, _SEEN_UNDER_NO_GRAD)
     fixes = _own_writes.ways_out(evidence) or (_way_out(evidence),)
-    return TEXTS.of_saved("UC102", evidence, names, fixes=fixes, notes=notes)
+    return WORDING.of_saved("UC102", evidence, names, fixes=fixes, notes=notes)
 
 
 def _way_out(evidence: Evidence) -> Fix:

@@ -10,10 +10,10 @@ import ast
 
 from ...model import Finding, Help, Need, Site, Write
 from ...syntax import parse
-from ._texts import Texts
+from ._wording import Wording
 from ._words import quoted
 
-TEXTS = Texts(
+WORDING = Wording(
     "{what} is overwritten by an operation that still reads the old values",
     {"write": "{operation} writes here …", "needed": "… and still reads here"},
     notes=(
@@ -35,7 +35,9 @@ def judge_operation(write: Write, read: Site | None) -> Finding:
     """
     names = {"what": quoted(write.expression, "a tensor"), "operation": write.operation}
     cloned = None if write.site is None else _cloned(write.site.statement)
-    return TEXTS.finding("UC102", names, lines={Help.READ_A_COPY: cloned}, writes=(write,), needed=Need(read))
+    return WORDING.finding(
+        "UC102", names, lines={Help.READ_A_COPY: cloned}, writes=(write,), needed=Need(read)
+    )
 
 
 def _cloned(statement: str) -> str | None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from ...model import Finding, Help, Need, Save, Write
 from .._evidence import Evidence
-from ._texts import Texts
+from ._wording import Wording
 from ._words import quoted, tensor_name
 
-TEXTS = Texts(
+WORDING = Wording(
     "{what} {how} after {function}.forward left it {where} for backward",
     {"saved": "{function}.forward left {held} here"},
     notes=(
@@ -22,13 +22,13 @@ TEXTS = Texts(
     ),
     helps=(Help.COPY_ON_CTX,),
 )
-DIRTY = Texts(
+DIRTY = Wording(
     "{function}.forward marks {what} dirty but returns another tensor",
     {"write": "changed in place here", "needed": "{function} is applied here"},
     helps=(Help.RETURN_MARKED,),
     variant="dirty",
 )
-UNMARKED = Texts(
+UNMARKED = Wording(
     "{held} was overwritten by {function}.forward without ctx.mark_dirty, and then read again",
     {"saved": "{function} is applied here", "write": "overwritten here, without ctx.mark_dirty"},
     notes=("the gradient of what reads {held} afterwards passes {function} by, and torch says nothing",),
@@ -36,7 +36,7 @@ UNMARKED = Texts(
     variant="unmarked",
 )
 _RETURNED = UNMARKED._replace(helps=(Help.MARK_DIRTY, Help.READ_RETURNED))
-BY_OPERATOR = Texts(
+BY_OPERATOR = Wording(
     "{held} was overwritten by {function}, which autograd does not record, and then read again",
     {"saved": "{function} is applied here", "write": "overwritten here"},
     notes=(
@@ -61,7 +61,7 @@ def judge(evidence: Evidence) -> Finding | None:
         "held": held,
     }
     notes = () if evidence.line_range is None else (evidence.line_range,)
-    return TEXTS.of_saved("UC103", evidence, names, notes=notes)
+    return WORDING.of_saved("UC103", evidence, names, notes=notes)
 
 
 def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_message: str) -> Finding:

@@ -8,9 +8,9 @@ they run.
 from __future__ import annotations
 
 from ...model import Finding, Help, Need, Write
-from ._texts import Texts
+from ._wording import Wording
 
-TEXTS = Texts(
+WORDING = Wording(
     "a {size}{way} was changed in place while another consumer still needs it",
     {"write": "changed in place here", "needed": "during this backward"},
     notes=("torch reports nothing here: the other consumer gets the changed gradient",),
@@ -33,4 +33,4 @@ def judge_gradient(
         "size": f"gradient of shape {shape}" if shape else "scalar gradient",
         "way": f" on its way to {need.node}" if need.node else "",
     }
-    return TEXTS.finding("UC104", names, writes=writes, needed=need, repaired=repaired)
+    return WORDING.finding("UC104", names, writes=writes, needed=need, repaired=repaired)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from ...model import Finding, Help, culprit
 from .._evidence import Evidence
-from ._texts import Texts
+from ._wording import Wording
 from ._words import place
 
-TEXTS = Texts(
+WORDING = Wording(
     "{tensor} {how} after the checkpoint's forward read it, and its recomputation reads it again",
     {"saved": "the checkpoint's forward ran here", "needed": "recomputed here"},
     notes=(
@@ -21,7 +21,7 @@ TEXTS = Texts(
     helps=(Help.AFTER_CHECKPOINT, Help.CLONE_FOR_CHECKPOINT),
     variant="recomputed",
 )
-_STEPPED = TEXTS._replace(helps=(Help.STEP_AFTER_CHECKPOINT, Help.CLONE_FOR_CHECKPOINT))
+_STEPPED = WORDING._replace(helps=(Help.STEP_AFTER_CHECKPOINT, Help.CLONE_FOR_CHECKPOINT))
 
 
 def judge(evidence: Evidence) -> Finding | None:
@@ -34,4 +34,4 @@ def judge(evidence: Evidence) -> Finding | None:
         "read": place(read, (evidence.save, evidence.need)) if read and not read.library else None,
         "step": None if write is None else write.optimizer,
     }
-    return (_STEPPED if names["step"] else TEXTS).of_saved("UC105", evidence, names)
+    return (_STEPPED if names["step"] else WORDING).of_saved("UC105", evidence, names)

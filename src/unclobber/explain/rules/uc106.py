@@ -7,10 +7,10 @@ that copy as it was.
 from __future__ import annotations
 
 from ...model import Finding, Help, Need, Save, Write
-from ._texts import Texts
+from ._wording import Wording
 from ._words import quoted, tensor_name
 
-TEXTS = Texts(
+WORDING = Wording(
     "{tensor} was overwritten inside of an autocast region, which goes on with its copy of the old values",
     {"saved": "autocast's old copy is read here", "needed": "during this backward"},
     notes=("torch reports nothing: values and gradients are those of the old weights",),
@@ -30,4 +30,4 @@ def judge_copy(saved: Save, writes: tuple[Write, ...], need: Need, *, repaired: 
     site = writes[0].site
     source = writes[0].optimizer or " ".join(site.source.split() if site is not None else ())
     names = {"tensor": tensor_name(saved), "write": quoted(source, "the write")}
-    return TEXTS.finding("UC106", names, saved=saved, writes=writes, needed=need, repaired=repaired)
+    return WORDING.finding("UC106", names, saved=saved, writes=writes, needed=need, repaired=repaired)

@@ -10,10 +10,10 @@ from ...model import Finding, Fix, Help
 from ...syntax import torch_table
 from .._evidence import RefusalEvidence
 from ._refused import WRITTEN, by_module, finding, operation, out_of_place, subject, without_grad
-from ._texts import Texts
+from ._wording import Wording
 from ._words import quoted
 
-TEXTS = Texts(
+WORDING = Wording(
     "{leaf} is a leaf that requires grad, and {operation} writes to it in place",
     {**WRITTEN, "saved": "{leaf} became a leaf that requires grad here"},
     (
@@ -34,7 +34,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     misleads = hook is None and operation(evidence) in _UPDATES and " = " in (update or "")
     return finding(
         evidence,
-        TEXTS,
+        WORDING,
         tuple(_fixes(evidence)),
         leaf=quoted(evidence.leaf, subject(evidence)),
         hook=None if hook is None else f"`{hook.module}`{f' `{hook.name}`' if hook.name else ''}",

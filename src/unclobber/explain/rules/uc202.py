@@ -11,10 +11,10 @@ import re
 from ...model import Finding, Help
 from .._evidence import RefusalEvidence
 from ._refused import WRITTEN, finding, out_of_place, subject, without_grad
-from ._texts import Texts
+from ._wording import Wording
 from ._words import quoted
 
-TEXTS = Texts(
+WORDING = Wording(
     "{view} is a view of {whose}, and {operation} writes to it",
     {**WRITTEN, "saved": "{made}"},
     (
@@ -42,7 +42,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     fixes = (copy, out_of_place(evidence))
     return finding(
         evidence,
-        TEXTS,
+        WORDING,
         fixes if evidence.expanded else (without_grad(evidence), *fixes),
         whose=f"the leaf {leaf}, which requires grad" if known else "a leaf that requires grad",
         made=made,

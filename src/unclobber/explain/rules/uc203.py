@@ -12,9 +12,9 @@ from ...model import Finding, Fix, Help
 from .._evidence import RefusalEvidence
 from . import uc205
 from ._refused import finding, operation, out_of_place
-from ._texts import Texts
+from ._wording import Wording
 
-TEXTS = Texts(
+WORDING = Wording(
     "{view} is one of several views that {by} returned, and {operation} writes to it in place",
     {
         "write": "one of them is written in place here ({operation})",
@@ -38,7 +38,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     # A forget gate's bias is set so, in tests/programs/UC203/lstm_forget_bias.py.
     if operation(evidence) in ("fill_", "zero_", "copy_", "normal_", "uniform_"):
         fixes = (Help.START_VALUES.fix(), *fixes)
-    return finding(evidence, TEXTS, fixes, by=_BY.get(made, f"`{made}`"))
+    return finding(evidence, WORDING, fixes, by=_BY.get(made, f"`{made}`"))
 
 
 _MAKERS = {"Unbind": "unbinding", "Split": "splitting", "SplitWithSizes": "splitting"}

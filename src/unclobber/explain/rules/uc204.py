@@ -9,9 +9,9 @@ from __future__ import annotations
 from ...model import Finding, Help
 from .._evidence import RefusalEvidence
 from ._refused import finding, out_of_place
-from ._texts import Texts
+from ._wording import Wording
 
-TEXTS = Texts(
+WORDING = Wording(
     "{view} is a view made under {off}, and {operation} writes to it with grad mode on",
     {
         "write": "written in place here, outside of {off} ({operation})",
@@ -28,4 +28,6 @@ def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write to a view made under no_grad or inference mode."""
     off = "inference mode" if evidence.variant == "inference_mode" else "no_grad"
     copy = out_of_place(evidence, Help.COPY_OF_VIEW)
-    return finding(evidence, TEXTS, (Help.VIEW_OUTSIDE.fix(off=off), Help.WRITE_INSIDE.fix(), copy), off=off)
+    return finding(
+        evidence, WORDING, (Help.VIEW_OUTSIDE.fix(off=off), Help.WRITE_INSIDE.fix(), copy), off=off
+    )

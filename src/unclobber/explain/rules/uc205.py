@@ -9,10 +9,10 @@ from __future__ import annotations
 from ...model import Finding, Fix, Help
 from .._evidence import ModuleHook, RefusalEvidence
 from ._refused import WRITTEN, by_module, finding, out_of_place
-from ._texts import Texts
+from ._wording import Wording
 from ._words import quoted
 
-TEXTS = Texts(
+WORDING = Wording(
     "{view} shares memory with the input of {function}, and {operation} writes to it in place",
     {**WRITTEN, "saved": "{function} returns a view of its input here, or the input itself"},
     (
@@ -20,7 +20,7 @@ TEXTS = Texts(
         "gradients would be wrong",
     ),
 )
-_THROUGH_HOOK = Texts(
+_THROUGH_HOOK = Wording(
     "{view} is a view that {module} {passed} because of its full backward hook{hook}, and {operation} "
     "writes to it in place",
     {**WRITTEN, "saved": "{module} {passed} a view here"},
@@ -42,7 +42,7 @@ def judge(evidence: RefusalEvidence) -> Finding:
     function = quoted(evidence.how, "a custom Function")
     copy, own = Help.COPY_OF_RETURNED.fix(function=function), Help.OWN_OUTPUT.fix()
     fixes = (copy, own, out_of_place(evidence), Help.MARKED_OUTPUT.fix())
-    return finding(evidence, TEXTS, fixes, function=function)
+    return finding(evidence, WORDING, fixes, function=function)
 
 
 def through_hook(evidence: RefusalEvidence, hook: ModuleHook) -> Finding:

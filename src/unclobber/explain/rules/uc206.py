@@ -11,22 +11,22 @@ from dataclasses import replace
 from ...model import Finding, Help, Need, Variant
 from .._evidence import RefusalEvidence
 from ._refused import finding, subject
-from ._texts import Texts
+from ._wording import Wording
 
 _MADE = "{view} was made here, in inference mode"
 _WHY = ("tensors made in inference mode have no version counter, so autograd can't watch over them",)
-TEXTS: dict[Variant | None, Texts] = {
-    None: Texts(
+WORDING: dict[Variant | None, Wording] = {
+    None: Wording(
         "{view} was made in inference mode, and {operation} writes to it outside of it",
         {"write": "written here, outside of inference mode ({operation})", "saved": _MADE},
         _WHY,
     ),
-    "saved": Texts(
+    "saved": Wording(
         "{view} was made in inference mode, and {operation} must save it for backward",
         {"saved": "to be saved for backward here, by {operation}", "made": _MADE},
         _WHY,
     ),
-    "trained": Texts(
+    "trained": Wording(
         "{view} was made in inference mode and is to require grad outside of it",
         {"needed": "to require grad here", "saved": _MADE},
         _WHY,
@@ -37,7 +37,7 @@ TEXTS: dict[Variant | None, Texts] = {
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused write, save or ``requires_grad`` of an inference tensor."""
     fixes = (Help.NO_INFERENCE.fix(), Help.NORMAL_COPY.fix(how=_clone(subject(evidence))))
-    result = finding(evidence, TEXTS[evidence.variant], fixes)
+    result = finding(evidence, WORDING[evidence.variant], fixes)
     # An operation that saves the tensor, or needs its gradient, writes nothing.
     if evidence.variant == "saved":
         labels = tuple(text for text in result.labels if evidence.made is not None or text[0] != "made")

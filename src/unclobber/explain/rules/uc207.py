@@ -10,15 +10,15 @@ from __future__ import annotations
 from ...model import Finding, Help
 from .._evidence import RefusalEvidence
 from ._refused import WRITTEN, finding, out_of_place
-from ._texts import Texts
+from ._wording import Wording
 from ._words import quoted
 
-TEXTS = Texts(
+WORDING = Wording(
     "several elements of {view} lie at one place in memory, and {operation} writes to them",
     {**WRITTEN, "saved": "{by} repeats elements here without copying them"},
     ("elements that share one place in memory can't be written one by one",),
 )
-_INPUT = Texts(
+_INPUT = Wording(
     "{operation} writes to {view} while it reads memory that overlaps it",
     {"write": "reads and writes overlapping memory ({operation})"},
     ("which elements are read before and which after they are written is not defined",),
@@ -31,4 +31,4 @@ def judge(evidence: RefusalEvidence) -> Finding:
         fixes = (Help.COPY_OF_INPUT.fix(), out_of_place(evidence, Help.NEW_MEMORY))
         return finding(evidence, _INPUT, fixes)
     by = quoted(evidence.how, "an expanded view")
-    return finding(evidence, TEXTS, (Help.OWN_MEMORY.fix(), out_of_place(evidence)), by=by)
+    return finding(evidence, WORDING, (Help.OWN_MEMORY.fix(), out_of_place(evidence)), by=by)

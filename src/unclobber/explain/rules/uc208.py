@@ -10,10 +10,10 @@ from __future__ import annotations
 from ...model import Finding, Help
 from .._evidence import RefusalEvidence
 from ._refused import finding, out_of_place
-from ._texts import Texts
+from ._wording import Wording
 from ._words import quoted
 
-TEXTS = Texts(
+WORDING = Wording(
     "{view} is a view, and {operation} would detach it in place",
     {"write": "detached in place here ({operation})", "saved": "{by} makes a view here"},
     (
@@ -26,4 +26,4 @@ TEXTS = Texts(
 def judge(evidence: RefusalEvidence) -> Finding:
     """Return the finding for a refused ``detach_()`` of a view."""
     by = "indexing" if evidence.how == "[]" else quoted(evidence.how, "indexing")
-    return finding(evidence, TEXTS, (out_of_place(evidence, Help.DETACH), Help.DETACH_BASE.fix()), by=by)
+    return finding(evidence, WORDING, (out_of_place(evidence, Help.DETACH), Help.DETACH_BASE.fix()), by=by)

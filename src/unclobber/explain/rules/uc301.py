@@ -12,10 +12,10 @@ from typing import Literal
 from ...model import Finding, Help, Need, Save
 from ...model.text import listing
 from .._evidence import FreedEvidence
-from ._texts import Texts
+from ._wording import Wording
 from ._words import line, place, quoted
 
-_TEXTS = Texts(
+_WORDING = Wording(
     "",
     {"needed": "{needed}", "saved": "{what} ran here", "freed": "{freed}"},
     (
@@ -33,7 +33,7 @@ _ANEW = (Help.ANEW, Help.DETACH_WHERE_USED, *_EITHER)
 
 Link = Literal["checkpoint", "root", "computed once", "attribute", "state", "operation", "unknown"]
 
-TEXTS: dict[Link, tuple[str, tuple[Help, ...]]] = {
+WORDING: dict[Link, tuple[str, tuple[Help, ...]]] = {
     "checkpoint": (
         "{what} is part of the graph of two checkpoints, and the backward of one of them freed it",
         (Help.NOT_REENTRANT, Help.CHECKPOINT_ARGUMENT),
@@ -85,8 +85,8 @@ def judge(evidence: FreedEvidence) -> Finding:
         "cut": cut,
         "used": "" if joined is None else f", in {line(joined, shown)}",
     }
-    message, helps = TEXTS[link]
-    return _TEXTS._replace(message=message, helps=helps).finding(
+    message, helps = WORDING[link]
+    return _WORDING._replace(message=message, helps=helps).finding(
         "UC301",
         names,
         lines=dict.fromkeys((Help.KEEP_DETACHED, Help.DETACH_STATE, Help.CUT), evidence.detached),

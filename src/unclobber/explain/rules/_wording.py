@@ -20,7 +20,7 @@ SILENT = "torch reports nothing here: backward would go on with the changed valu
 """Note on a write that moved no version counter."""
 
 
-class Texts(NamedTuple):
+class Wording(NamedTuple):
     """The sentences of one code, or of a variant of it: templates with named fields in braces.
 
     Notes and labels with a field that is None are left out.
