@@ -13,7 +13,6 @@ _FACTS = ("model", "syntax", "torch_internals")
 ROOMS: dict[str, tuple[str, ...]] = {
     "model": (),
     "syntax": (),
-    "agreement": (),
     "settings": ("model", "syntax"),
     "torch_internals": ("model",),
     "static": ("model", "syntax"),
@@ -32,10 +31,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "report",
     ),
     "repair": (
-        *(*_FACTS, "agreement", "settings"),
+        *_FACTS,
         *("derivatives", "observe", "session"),
     ),
-    "footprint": (*_FACTS, "agreement", "derivatives", "source"),
+    "footprint": (*_FACTS, "derivatives", "source"),
     "integrations": (
         "model",
         "settings",

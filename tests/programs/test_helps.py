@@ -21,11 +21,11 @@ from torch import nn
 import unclobber
 from programs.helps import HELPED, Helped
 from programs.running import find_cases
-from unclobber.agreement import difference, rounding
 from unclobber.model import PACKAGE, Finding, Fix, Help, Report
 from unclobber.repair import _interpretations, with_candidates
 from unclobber.repair._candidate import KEPT, interpretation_of
 from unclobber.report._notes import helps
+from unclobber.torch_internals.agreement import difference, rounding
 
 ONCE = {"UC102/library_op_hides_mutation"}
 """A process can register its operators only once."""

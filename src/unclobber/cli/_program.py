@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import NoReturn
 
-from ..settings.main_module import is_default_hook
+from ..repair.main_module import is_default_hook
 from ._errors import UsageError
 from ._tracebacks import show
 

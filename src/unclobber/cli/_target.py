@@ -12,7 +12,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType
 from typing import Any, Protocol
 
-from ..settings.main_module import first_on_path, run_as_main
+from ..repair.main_module import first_on_path, run_as_main
 from ._errors import UsageError, not_python
 
 

@@ -10,9 +10,9 @@ from types import TracebackType
 
 from ..model import Finding, InplaceError, Report
 from ..repair import with_candidates
+from ..repair.main_module import is_default_hook
 from ..report import FORMATS, guard_lines, options_for, rendered
 from ..session import Session
-from ..settings.main_module import is_default_hook
 
 
 def say(text: str) -> None:

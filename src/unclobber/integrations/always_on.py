@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import Any
 
 from ..model import InplaceError, UnclobberError
+from ..repair.main_module import is_default_hook
 from ..report import text_of
 from ..session import Session, depth, is_watched_by_a_command, put_back, settings_here
-from ..settings.main_module import is_default_hook
 from ._saying import say, say_restored, shows_stories, story
 from ._sessions import by_settings
 

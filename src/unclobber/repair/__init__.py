@@ -28,6 +28,7 @@ __all__ = [
     "Rounds",
     "Runner",
     "fix",
+    "main_module",
     "together",
     "with_candidates",
 ]

@@ -16,9 +16,9 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
-from ..settings.main_module import first_on_path, run_as_main
 from ._job import Job
 from ._probes import instrumented
+from .main_module import first_on_path, run_as_main
 
 
 class Overlay:

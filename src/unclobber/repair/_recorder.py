@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..agreement import difference, rounding
 from ..torch_internals import compat
+from ..torch_internals.agreement import difference, rounding
 from ..torch_internals.engine import EngineCall
 from ._job import Comparison, Why
 

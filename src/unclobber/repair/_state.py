@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from ..agreement import difference, rounding
 from ..torch_internals import compat
+from ..torch_internals.agreement import difference, rounding
 from ._job import Different
 
 _MOST_ROWS = 300_000

@@ -1,7 +1,6 @@
-"""The program as its author sets it up: settings for findings (pyproject.toml, comments, a baseline), and
-``main_module``, which runs it as ``__main__``.
+"""Settings for findings by the program's author: pyproject.toml, comments, a baseline.
 
-The settings are pure functions of files and findings. A refusal of torch can't be suppressed, because it ends
+They are pure functions of files and findings. A refusal of torch can't be suppressed, because it ends
 the program whatever a comment says; the finding has a note if the author tried.
 """
 
@@ -22,7 +21,6 @@ __all__ = [
     "can_be_suppressed",
     "codes",
     "comments_in",
-    "main_module",
     "pyproject",
     "shown_path",
     "unused",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from ...agreement import difference, rounding
+from ...torch_internals.agreement import difference, rounding
 from ...torch_internals.engine import EngineCall, engine
 from .._facts import InPlaceCandidate, Tried, TriedInPlace
 from .._names import ModuleNames

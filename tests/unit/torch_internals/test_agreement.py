@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from unclobber.agreement import difference, rounding
+from unclobber.torch_internals.agreement import difference, rounding
 
 INF, NAN = math.inf, math.nan
 

@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from unclobber.settings.main_module import first_on_path, is_default_hook, run_as_main
+from unclobber.repair.main_module import first_on_path, is_default_hook, run_as_main
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["difference", "rounding"]
-
 ROUNDING = 32
 """Machine epsilons of the largest element by which two tensors may differ and still count as equal: sums are
 taken in another order, and a fused formula rounds at other places than its parts."""

@@ -1,4 +1,4 @@
-"""Run a program in this process as the interpreter itself would: as ``__main__``.
+"""Run a program in this process as the interpreter itself would: as ``__main__``, for a proof or a command.
 
 The standard library's ``runpy`` clears ``__main__`` when the program's body has ended. Threads, ``atexit``
 handlers and pickles of the program's own classes still need it then, so the program's module stays in
@@ -12,8 +12,6 @@ import sys
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
-
-__all__ = ["first_on_path", "is_default_hook", "run_as_main"]
 
 
 def first_on_path(directory: str) -> None:
