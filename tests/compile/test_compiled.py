@@ -14,7 +14,7 @@ import unclobber
 import warm
 from torch_features import needs
 from torch_words import quiet_script
-from unclobber.report import to_text
+from unclobber.report._text import to_text
 from unclobber.source import sites
 
 # torch's own, when it compiles

@@ -10,7 +10,7 @@ import torch
 from _programs import Program, assert_told, watched
 
 import unclobber
-from unclobber.report import to_text
+from unclobber.report._text import to_text
 
 UNDISPATCHED = {
     "NumPy": """\

@@ -90,13 +90,13 @@ def take_away(monkeypatch):
     """Take a mechanism away, and have the self-test run anew."""
 
     def take(which):
-        session.put_back()  # what sleeps since an earlier session was installed with it
+        session.Session.put_back()  # what sleeps since an earlier session was installed with it
         AWAY[which](monkeypatch)
         monkeypatch.setattr(session.installation, "_off", None)
         session._warn_once.cache_clear()
 
     yield take
-    session.put_back()
+    session.Session.put_back()
 
 
 def off() -> tuple[mechanisms.Off, ...]:

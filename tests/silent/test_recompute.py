@@ -5,7 +5,7 @@ import torch
 from _programs import Program, assert_told, corpus, places, watched
 from torch.utils.checkpoint import checkpoint
 
-from unclobber.report import to_text
+from unclobber.report._text import to_text
 from unclobber.session import Session
 
 START = """\

@@ -6,7 +6,7 @@ from _programs import Program, assert_told, watched
 
 import unclobber
 from unclobber.observe.hooks import unmarked
-from unclobber.report import to_text
+from unclobber.report._text import to_text
 from unclobber.torch_internals import compat
 from unclobber.torch_internals.engine import engine
 

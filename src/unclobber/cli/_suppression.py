@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ..model import Finding, Report, Suppressed
 from ..model.text import plural
-from ..settings import Baseline, ProjectSettings, Suppression, can_be_suppressed, codes, shown_path
+from ..settings import Baseline, ProjectSettings, Suppression, codes, shown_path
 from ..settings.unused import unused
 from ._errors import ReportError
 from ._output import OutputFile
@@ -73,7 +73,7 @@ class RunSuppression(NamedTuple):
         """
         if self.baseline is None and self.written is None:
             return report
-        could_be = [f for f in report.findings if can_be_suppressed(f) and f not in stopped_by]
+        could_be = [f for f in report.findings if f.is_silent and f not in stopped_by]
         baseline = self._known()
         if self.written is None and baseline is not None:
             could_be = baseline.split(could_be)[1]
@@ -112,7 +112,7 @@ class RunSuppression(NamedTuple):
         if self.written is not None:
             write_baseline(in_baseline, OutputFile(self.written), exit_code=ending.exit_code)
             notices.append(f"{plural(len(in_baseline), 'finding')} written to {shown_path(self.written)}")
-            if left := sum(not can_be_suppressed(f) and not f.repaired for f in report.findings):
+            if left := sum(not f.is_silent and not f.repaired for f in report.findings):
                 count = plural(left, "finding")
                 notices.append(f"{count} left out of it: what torch refuses can't be suppressed")
         return replace(report, notices=tuple(notices))

@@ -13,7 +13,7 @@ import click
 
 from ..model import Report
 from ..repair import with_candidates
-from ..report import summary_line
+from ..report import line_of
 from ..settings import Baseline, add_comments
 from ._completion import a_file, choices
 from ._delivery import Delivery
@@ -118,7 +118,7 @@ def command(
         return 0
     report = replace(report, exit_code=int(bool(report.findings) and not exit_zero))
     if statistics or quiet:
-        lines = _statistics(report) if statistics else map(summary_line, report.findings)
+        lines = _statistics(report) if statistics else map(line_of, report.findings)
         write_text(sys.stdout, "".join(f"{line}\n" for line in lines))
     else:
         delivery.deliver(with_candidates(report))

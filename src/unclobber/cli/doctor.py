@@ -10,7 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from ..model import VERSION, UnclobberError
-from ..settings import SettingsError, pyproject, shown_path
+from ..settings import shown_path
+from ..settings.pyproject import settings_for
 from ._terminal import COMMAND
 from ._torch import require_torch
 
@@ -82,10 +83,10 @@ def _versions(names: tuple[str, ...]) -> Iterator[str]:
 
 def _settings() -> str:
     try:
-        project = pyproject.settings_for(os.getcwd())
-    except SettingsError as error:
+        project = settings_for(os.getcwd())
+    except UnclobberError as error:
         return str(error)
-    return shown_path(os.path.join(project.folder, pyproject.NAME)) if project.given else "the defaults"
+    return shown_path(project.file) if project.given else "the defaults"
 
 
 def _environment() -> Iterator[str]:

@@ -7,7 +7,7 @@ import sys
 import click
 
 from ..model import CODES
-from ..model.pages import page, pages
+from ..model.pages import page
 from ..report import options_for
 from ..settings import codes
 from . import _meant
@@ -59,7 +59,7 @@ def _known(given: str) -> str:
 def _listed() -> str:
     """Return one line for each code; the widest has 80 columns."""
     longest = max(len(entry.name) for entry in CODES.values())
-    return "".join(f"{entry.code}  {entry.name:<{longest}}  {entry.gist}\n" for entry in pages())
+    return "".join(f"{code}  {entry.name:<{longest}}  {entry.gist}\n" for code, entry in CODES.items())
 
 
 def _rendered(code: str) -> str:

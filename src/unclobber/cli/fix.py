@@ -214,13 +214,13 @@ def _stories(rounds: Rounds) -> str:
     from dataclasses import asdict, replace
 
     from ..model import Fix
-    from ..report import to_text
+    from ..report import text_of
 
     options = options_for(sys.stdout)
     explanations = []
     for outcome in rounds.explained:
         fixes = tuple(Fix(repair.title) for repair in outcome.repairs[:1])
-        explanations.append(to_text(replace(outcome.finding, fixes=fixes), **asdict(options)))
+        explanations.append(text_of(replace(outcome.finding, fixes=fixes), **asdict(options)))
     return "".join(f"{story}\n\n" for story in explanations)
 
 

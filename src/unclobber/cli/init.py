@@ -10,11 +10,12 @@ from importlib.metadata import metadata
 import click
 
 from ..model import VERSION
-from ..settings.pyproject import NAME, SETTINGS
+from ..settings.pyproject import SETTINGS
 from ._errors import UsageError
 from ._output import OutputFile
 from ._terminal import COMMAND
 
+_SETTINGS = "pyproject.toml"
 _HOOKS = ".pre-commit-config.yaml"
 _WORKFLOW = os.path.join(".github", "workflows", "unclobber.yml")
 
@@ -27,7 +28,7 @@ def command(*, pre_commit: bool, github: bool) -> int:
 
     What is there already is left as it is.
     """
-    _write(NAME, _with_settings)
+    _write(_SETTINGS, _with_settings)
     if pre_commit:
         _write(_HOOKS, _with_hook)
     if github:
@@ -56,7 +57,7 @@ def _with_settings(before: str) -> str:
     try:
         tool = tomllib.loads(before).get("tool", {})
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{NAME} is no valid TOML: {error}") from None
+        raise UsageError(f"{_SETTINGS} is no valid TOML: {error}") from None
     if "unclobber" in tool:
         return before
     lines = [f"# {setting.about}\n# {key} = {setting.example}\n" for key, setting in SETTINGS.items()]

@@ -102,14 +102,15 @@ def command(
         settings, select=select, ignore=ignore, baseline=baseline, write_baseline=write_baseline
     )
     require_torch()
-    from ..session import LoadedFiles, Session, put_back
+    from ..session import LoadedFiles, Session
     from .children._gather import Children
 
     shown = ("-m", *words) if as_module else words
-    session = Session(
-        "guard" if guard else "watch",
-        strict=settings.strict if strict is None else strict,
-        fingerprint=settings.fingerprint if fingerprint is None else fingerprint,
+    session = Session.by_settings(
+        settings,
+        guard=guard,
+        strict=strict,
+        fingerprint=fingerprint,
         command=shown,
         # The report at the end has these findings, so they warn of nothing.
         warn=False,
@@ -157,7 +158,7 @@ def command(
         ending = wait_for_threads(ending)
         if os.getpid() == process:
             ending = wait_for_children(ending)
-    put_back()  # exit handlers of the program find torch as it was (test_as_without_us.py)
+    session.put_back()  # exit handlers of the program find torch as it was (test_as_without_us.py)
     code = ending.exit_code
     # A child forked by hand may reach this line, too: only its parent reports (test_as_without_us.py,
     # test_a_forked_child_that_returns).

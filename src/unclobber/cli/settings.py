@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import click
 
-from ..settings import pyproject, shown_path
+from ..settings import shown_path
+from ..settings.pyproject import SETTINGS, settings_for
 from ._completion import a_file
 from ._errors import UsageError
 from ._terminal import COMMAND
@@ -23,22 +25,35 @@ def command(*, schema: bool, folder: str) -> int:
     given on a command line precedes it.
     """
     if schema:
-        click.echo(json.dumps(pyproject.schema(), indent=2))
+        click.echo(json.dumps(json_schema(), indent=2))
         return 0
     if not os.path.exists(folder):
         raise UsageError(f"there is no folder {folder}")
     # a file stands for its folder
-    project = pyproject.settings_for(folder if os.path.isdir(folder) else os.path.dirname(folder))
-    file = shown_path(os.path.join(project.folder, pyproject.NAME))
+    project = settings_for(folder if os.path.isdir(folder) else os.path.dirname(folder))
+    file = shown_path(project.file)
     # Whether the file has the key decides, because a key may have its default's value there.
     rows = [
         (key, _value(getattr(project, key.replace("-", "_"))), file if key in project.given else "default")
-        for key in pyproject.SETTINGS
+        for key in SETTINGS
     ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for (key, value, origin), setting in zip(rows, pyproject.SETTINGS.values(), strict=True):
+    for (key, value, origin), setting in zip(rows, SETTINGS.values(), strict=True):
         click.echo(f"{key:{widths[0]}}  {value:{widths[1]}}  {origin}  ({setting.commands})")
     return 0
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the JSON schema of ``[tool.unclobber]``, for editors."""
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "[tool.unclobber]",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            key: {"description": setting.about, **setting.schema} for key, setting in SETTINGS.items()
+        },
+    }
 
 
 def _value(value: object) -> str:

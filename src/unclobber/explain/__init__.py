@@ -11,7 +11,7 @@ from .boundary import bare_finding
 from .occurrences import Occurrence, of_conflict, of_frozen, of_refusal, of_unpack
 from .reads import is_detached, is_own_result, is_unpacking, never_read
 from .sentence import shortest
-from .unobserved import notices, now
+from .unobserved import notices
 
 __all__ = [
     "Occurrence",
@@ -21,7 +21,6 @@ __all__ = [
     "is_unpacking",
     "never_read",
     "notices",
-    "now",
     "of_conflict",
     "of_frozen",
     "of_refusal",

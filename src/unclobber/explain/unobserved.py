@@ -7,7 +7,6 @@ library's, and the line that called the function is the program's.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 
 from ..model import shown_name
@@ -18,22 +17,17 @@ from ..torch_internals import compat
 _NAMED = 3
 
 
-def now() -> int:
-    """Return the current time, in microseconds since the epoch, by which torch dates compilations."""
-    return time.time_ns() // 1000
-
-
 def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
     """Return one sentence, without full stop, for each mechanism that hid code from the hooks.
 
     Args:
-        started_at: Start of the session, as ``now`` gave it.
+        started_at: Start of the session, in nanoseconds since the epoch.
         transform: The stack of the first transform of ``torch.func``.
         replay: The stack of the first replay of a CUDA graph.
     """
     sentences = []
     # Several entries of one function: it was compiled again for other shapes.
-    compilations = list(dict.fromkeys(compat.compilers.compilations(started_at)))
+    compilations = list(dict.fromkeys(compat.compilers.compilations(started_at // 1000)))
     if compiled := [(name, path, line) for name, path, line in compilations if not is_library_path(path)]:
         sentences.append(
             f"torch.compile made code of {_names(compiled)}: what goes in, comes out and is saved is "

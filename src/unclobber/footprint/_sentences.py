@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..model.text import listing, plural, shape, size, times
+from ..model.text import listing, plural, shape, size
 from ._facts import (
     Change,
     Compared,
@@ -156,7 +156,11 @@ def in_place(report: MemoryReport, most: int) -> list[str]:
 
 def _used(used: InPlaceUse) -> str:
     gain = f"spares {size(used.peak_saved)} at the peak" if used.peak_saved else "spares nothing at the peak"
-    return f"{short(used.place)}: {used.operation} {gain} (ran {times(used.times)}; {used.reason})"
+    return f"{short(used.place)}: {used.operation} {gain} (ran {_often(used.times)}; {used.reason})"
+
+
+def _often(count: int) -> str:
+    return "once" if count == 1 else plural(count, "time")
 
 
 def _tried_in_place(trial: TriedInPlace) -> str:
@@ -178,7 +182,7 @@ def head(change: Change) -> str:
     """Return the place of a change, what it is, and how often."""
     where = f"{short(change.place)}: " if change.place is not None else ""
     inside = f" in {listing(change.modules, limit=1)}" if change.modules else ""
-    return f"{where}{change.title} ({times(change.times)}{inside})"
+    return f"{where}{change.title} ({_often(change.times)}{inside})"
 
 
 def code(changes: Iterable[Change]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..settings import ProjectSettings, SettingsError
+from ..model import UnclobberError
+from ..settings import ProjectSettings
 from ..settings.pyproject import settings_for
 
 
@@ -23,5 +24,5 @@ def settings_in(folder: str, error: type[Exception]) -> ProjectSettings:
     """Return the settings of the project that a folder belongs to; raise an `error` if they are wrong."""
     try:
         return settings_for(folder)
-    except SettingsError as problem:
+    except UnclobberError as problem:
         raise error(str(problem)) from None

@@ -18,9 +18,8 @@ from typing import Any
 from ..model import InplaceError, UnclobberError
 from ..repair.main_module import is_default_hook
 from ..report import text_of
-from ..session import Session, depth, is_watched_by_a_command, put_back, settings_here
+from ..session import Session, depth, is_watched_by_a_command, settings_here
 from ._saying import say, say_restored, shows_stories, story
-from ._sessions import by_settings
 
 _INSIDE = "the whole program is watched or none of it, so not inside of `with unclobber.watch():` or the like"
 
@@ -111,7 +110,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         uninstall()
     if depth():
         raise UnclobberError(f"install(): {_INSIDE}")
-    session = by_settings(settings, guard=guarded, strict=strict, command=tuple(sys.argv))
+    session = Session.by_settings(settings, guard=guarded, strict=strict, command=tuple(sys.argv))
     installation = _Installed(session)
     installation.begin()
     _installed.append(installation)
@@ -137,4 +136,4 @@ def uninstall() -> None:
         if depth() > 1:
             raise UnclobberError(f"uninstall(): {_INSIDE}")
         _installed.pop().end()
-    put_back()
+    Session.put_back()

@@ -37,7 +37,6 @@ from ..report import ReportDisplay, error_of, line_of
 from ..session import Session
 from ._answers import rate, settings_in
 from ._every_cell import EveryCell
-from ._sessions import by_settings
 
 Shell = Any
 """An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
@@ -110,7 +109,7 @@ def _session(options: dict[str, Any]) -> Session:
     """Return a new session. The settings of the working directory decide the options that are left open."""
     # The directory's, because a notebook's kernel starts in its folder. Silent writes are displayed below the
     # cell, so they warn of nothing.
-    return by_settings(settings_in(os.getcwd(), UsageError), **options, warn=False)
+    return Session.by_settings(settings_in(os.getcwd(), UsageError), **options, warn=False)
 
 
 class Magics:

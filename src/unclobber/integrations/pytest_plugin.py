@@ -152,10 +152,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         require_installed_torch()
     except UnclobberError as error:
         pytest.fail(str(error), pytrace=False)
-    from ._sessions import by_settings
+    from ..session import Session
 
     mode = wanted.mode
-    session = by_settings(
+    session = Session.by_settings(
         wanted.settings,
         guard=mode == "guard",
         strict=mode == "strict",

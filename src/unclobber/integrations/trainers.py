@@ -21,7 +21,6 @@ import torch
 from ..model import Finding, InplaceError, UnclobberError
 from ..session import Session, Watching, settings_here
 from ._saying import say_restored, show_without_traceback
-from ._sessions import by_settings
 
 Mode = Literal["watch", "guard", "strict"]
 
@@ -41,7 +40,7 @@ class Training(Watching):
         """Return the session of a training; the project's settings decide what the callback leaves open."""
         settings = settings_here()
         mode = self._mode or settings.mode
-        return by_settings(
+        return Session.by_settings(
             settings, guard=mode == "guard", strict=mode == "strict", fingerprint=self._fingerprint
         )
 

@@ -9,7 +9,6 @@ from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
 from ._need import Need
-from ._overwriting import culprit, overwrites, touching
 from ._ranks import ProcessEnd, RankEnd
 from ._report import CheckedSources, Outcome, Report, Totals, outcome
 from ._save import Save
@@ -57,14 +56,11 @@ __all__ = [
     "Variant",
     "Write",
     "cell_name",
-    "culprit",
     "internal_error_in",
     "or_default",
     "outcome",
-    "overwrites",
     "pages",
     "require_installed_torch",
     "shown_name",
     "text",
-    "touching",
 ]

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ._need import Need
-from ._overwriting import touching
 from ._save import Save
 from ._site import Site
 from ._write import Write
@@ -168,11 +167,27 @@ class Finding:
         They are the known lines of all writes that overwrote needed elements. If there are none, it is the
         line of the first known write, else the line that needs or saved the tensor.
         """
-        known = [write for write in self.writes if write.site]
-        sites = [write.site for write in (touching(tuple(known)) or known[:1]) if write.site]
+        known = [write for write in self.writes if write.site][:1]
+        overwriting = [write for write in self.overwriting if write.site]
+        sites = [write.site for write in overwriting or known if write.site]
         if not sites:
             sites = [place.site for place in (self.needed, self.saved) if place and place.site][:1]
         return tuple(sites)
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether a gradient is silently wrong: torch does not refuse, and guard has not repaired."""
+        return self.torch_message is None and not self.repaired
+
+    @property
+    def overwriting(self) -> tuple[Write, ...]:
+        """The writes that touched a needed element. If torch compares no counter, all others did no harm."""
+        return tuple(write for write in self.writes if write.overlaps_needed)
+
+    @property
+    def culprit(self) -> Write | None:
+        """The first write that touched a needed element, where reports point; else the last, or None."""
+        return next(iter(self.overwriting), self.writes[-1] if self.writes else None)
 
     @property
     def severity(self) -> Severity:

@@ -15,16 +15,6 @@ def plural(count: int, noun: str, nouns: str | None = None) -> str:
     return f"{count} {noun if count == 1 else nouns or noun + 's'}"
 
 
-def times(count: int) -> str:
-    """Return a number of occurrences in words.
-
-    Example:
-        >>> times(1), times(2)
-        ('once', '2 times')
-    """
-    return "once" if count == 1 else plural(count, "time")
-
-
 def size(count: int) -> str:
     """Return a number of bytes, from 1024 on in the largest binary unit that leaves at least 1.
 

@@ -17,10 +17,9 @@ from ._html import to_html
 from ._json import to_json, to_json_text
 from ._options import RenderOptions
 from ._sarif import to_sarif_text
-from ._summary import summary_line
 from ._suppressed import suppressed_line
 from ._terminal import options_for
-from ._text import report_to_text, to_text
+from ._text import report_to_text
 from .story import offending
 
 __all__ = [
@@ -33,11 +32,9 @@ __all__ = [
     "offending",
     "options_for",
     "rendered",
-    "summary_line",
     "suppressed_line",
     "text_of",
     "to_json",
-    "to_text",
 ]
 
 FORMATS: dict[str, Callable[[Report, RenderOptions], str]] = {

@@ -30,7 +30,7 @@ def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
 
 
 def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
-    """Return the finding's text from ``report.to_text``, or its plainest form if that fails."""
+    """Return the finding's text by ``to_text``, or its plainest form if that fails."""
     try:
         return to_text(finding, width=width, colour=colour)
     except Exception as error:
@@ -42,7 +42,7 @@ def text_of(finding: Finding, *, width: int = 80, colour: bool = False) -> str:
 
 
 def line_of(finding: Finding) -> str:
-    """Return ``report.summary_line``, or just the code and message if that fails."""
+    """Return the finding's ``summary_line``, or just the code and message if that fails."""
     return or_default(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
 
 

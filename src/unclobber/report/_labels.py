@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..model import Finding, Need, Save, Write, overwrites
+from ..model import Finding, Need, Save, Write
 from . import _words as words
 
 
@@ -74,7 +74,7 @@ def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
     elif not write.overlaps_needed:
         text = f"written here, {_UNNEEDED[write.reached]}"
     # One write that changed nothing differs from several that restored what they changed.
-    elif finding.harmless and overwrites(finding.writes) == 1:
+    elif finding.harmless and sum(write.count for write in finding.overwriting) == 1:
         text = "written here, without a change to a needed value"
     elif finding.harmless:
         text = "written here; in the end all needed values were as before"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..model import Finding, Fix, Frame, Help, Write, overwrites
+from ..model import Finding, Fix, Frame, Help, Write
 from . import _words as words
 from ._callers import callers
 from ._past_counter import why_unseen
@@ -59,7 +59,7 @@ def occurrences(finding: Finding) -> str:
 def _harmless(finding: Finding) -> str:
     """Return the note of a harmless finding: no needed element changed, though torch may still refuse."""
     same = "no write that was seen changed an element that backward needs"
-    if overwrites(finding.writes) > 1:
+    if sum(write.count for write in finding.overwriting) > 1:
         same = "the writes that were seen left every element that backward needs as it was"
     if finding.variant == "detached":
         return f"{same}: torch refuses all the same"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ..model import Finding, SuppressedBy
-from ..settings import Suppression, can_be_suppressed
+from ..settings import Suppression
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ class Suppressing:
 
     def raised(self, finding: Finding) -> None:
         """Remember a finding that is about to be raised, so that it is reported even if suppressed."""
-        if can_be_suppressed(finding) and len(self._raised) < _MOST_RAISED:
+        if finding.is_silent and len(self._raised) < _MOST_RAISED:
             self._raised[id(finding)] = finding  # keeps the finding, so its identity is not reused
 
     def noted(self, finding: Finding) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from ..model import Finding, SilentWriteWarning, Site, cell_name, culprit, or_default
+from ..model import Finding, SilentWriteWarning, Site, cell_name, or_default
 from ..report import text_of
 
 _MOST_PLACES = 1000
@@ -40,7 +40,6 @@ def _text(finding: Finding) -> str:
 
 def _blamed(finding: Finding) -> Site | None:
     """Return the site that a warning points at: the guilty write, else the save; None if both are unknown."""
-    write = culprit(finding.writes)
-    if write is not None:
+    if (write := finding.culprit) is not None:
         return write.site
     return None if finding.saved is None else finding.saved.site

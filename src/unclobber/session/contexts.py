@@ -102,12 +102,9 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
 
     def _make(self) -> Session:
         """Return a session by the arguments, or by the settings for an argument that is None."""
-        settings = settings_here()  # at each entry: test_settings_that_change_while_it_runs
-        return Session(
-            "watch",
-            strict=settings.strict if self._strict is None else self._strict,
-            fingerprint=settings.fingerprint if self._fingerprint is None else self._fingerprint,
-            suppression=Suppression(settings),
+        # At each entry: test_settings_that_change_while_it_runs.
+        return Session.by_settings(
+            settings_here(), guard=False, strict=self._strict, fingerprint=self._fingerprint
         )
 
 

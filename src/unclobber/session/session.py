@@ -11,6 +11,7 @@ import contextlib
 import functools
 import sys
 import threading
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -28,7 +29,6 @@ from ..explain import (
     is_unpacking,
     never_read,
     notices,
-    now,
     of_conflict,
     of_refusal,
     of_unpack,
@@ -54,7 +54,7 @@ from ..observe.hooks.mechanisms import Off
 from ..observe.native import core
 from ..observe.record import SavedTensor, SaveState
 from ..report import error_of
-from ..settings import Suppression
+from ..settings import ProjectSettings, Suppression
 from ..source import is_own
 from ..torch_internals import compat, versions
 from ._suppressing import Suppressing
@@ -151,11 +151,40 @@ class Session:
             conflicts.HarmfulOperation("UC102", operation, stack, "self-overlap")
         )
         self.ledger.unrecorded = self._unrecorded
-        self._started_at = now()
+        self._started_at = time.time_ns()
         self.backwards_before = 0
         """Number of backward calls in the process before this session."""
         self._counted_before = (0, 0)
         """Numbers of saves and writes that the parent process made before it forked this one."""
+
+    @classmethod
+    def by_settings(
+        cls,
+        settings: ProjectSettings,
+        *,
+        guard: bool | None = None,
+        strict: bool | None = None,
+        fingerprint: float | None = None,
+        suppression: Suppression | None = None,
+        **options: Any,
+    ) -> Session:
+        """Return a session that is not entered yet; the project's settings decide what is None.
+
+        Args:
+            settings: The settings of the project.
+            guard: Whether backward is given the values that were saved.
+            strict: Whether silent writes raise.
+            fingerprint: Share of saved tensors whose content is compared.
+            suppression: The suppression; by default that of the settings alone.
+            options: Further arguments of ``Session``.
+        """
+        return cls(
+            "guard" if (settings.guard if guard is None else guard) else "watch",
+            strict=settings.strict if strict is None else strict,
+            fingerprint=settings.fingerprint if fingerprint is None else fingerprint,
+            suppression=suppression or Suppression(settings),
+            **options,
+        )
 
     # --- enter and leave ------------------------------------------------------------------------
 
@@ -174,7 +203,7 @@ class Session:
         self._begin_where(installation.off())
         installation.acquire(self.ledger)
         self.backwards_before = backward_calls.count
-        self._started_at = now()
+        self._started_at = time.time_ns()
         try:
             self._hooks = _saves.SavedTensorHooks(self._need, self)
             self._hooks.enter()
@@ -234,7 +263,12 @@ class Session:
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
         self.ledger.account.peak = self.ledger.account.kept
         self.ledger.transform = self.ledger.replay = None
-        self._started_at = now()
+        self._started_at = time.time_ns()
+
+    @staticmethod
+    def put_back() -> None:
+        """Put torch back as it was, unless a session is still entered or a tensor frozen."""
+        installation.put_back()
 
     def leave_unwatched(self) -> None:
         """Stop watching in a forked child that doesn't train, unless other hooks were pushed after these."""
@@ -502,12 +536,17 @@ class Session:
         """The most bytes of overwritten values that were ever kept at a time."""
         return self.ledger.account.peak
 
+    @staticmethod
+    def finding_of(error: BaseException) -> Finding | None:
+        """Return the finding that an exception carries, also from another process; None if it has none."""
+        return error.finding if isinstance(error, InplaceError) else getattr(error, _FINDING_ATTRIBUTE, None)
+
     def finding_for(self, error: BaseException) -> Finding | None:
         """Return the finding for an exception that left the watched code, or None if it is the user's own.
 
         torch's own refusals (UC2xx, UC301) get their findings here. A second call returns the same finding.
         """
-        finding = finding_of(error)
+        finding = self.finding_of(error)
         if isinstance(error, InplaceError):
             return finding
         if finding is None:
@@ -586,9 +625,6 @@ class Session:
         )
 
 
-put_back = installation.put_back
-
-
 def _named(save: Save) -> Any:
     """Return the parts in which two saves of one finding differ: the tensor's names, its shape and line."""
     site = save.site
@@ -599,14 +635,6 @@ def _of_this_torch() -> tuple[str, ...]:
     """Return a sentence for each mechanism that doesn't work on this torch, and one for an untested torch."""
     said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
     return (*said, *(mechanism.sentence for mechanism in installation.off()))
-
-
-def finding_of(error: BaseException) -> Finding | None:
-    """Return the finding that an exception carries, also from another process; None if it has none."""
-    finding: Finding | None = (
-        error.finding if isinstance(error, InplaceError) else getattr(error, _FINDING_ATTRIBUTE, None)
-    )
-    return finding
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from ._project import ProjectSettings
 from .baseline import Baseline
 from .comments import comments_in
 from .errors import SettingsError
-from .suppression import Suppression, can_be_suppressed
+from .suppression import Suppression
 
 __all__ = [
     "Baseline",
@@ -18,7 +18,6 @@ __all__ = [
     "SettingsError",
     "Suppression",
     "add_comments",
-    "can_be_suppressed",
     "codes",
     "comments_in",
     "pyproject",

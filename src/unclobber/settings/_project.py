@@ -37,6 +37,11 @@ class ProjectSettings:
     """The keys that the settings file has."""
 
     @property
+    def file(self) -> str:
+        """The path of the settings file, if it has any settings."""
+        return os.path.join(self.folder, "pyproject.toml")
+
+    @property
     def mode(self) -> Literal["watch", "guard", "strict"]:
         """The mode of a run if the command line names none."""
         return "guard" if self.guard else "strict" if self.strict else "watch"

@@ -14,8 +14,6 @@ from ._project import ProjectSettings
 from .codes import checked
 from .errors import SettingsError
 
-NAME = "pyproject.toml"
-
 
 def settings_for(folder: str) -> ProjectSettings:
     """Return the settings of the project that a folder belongs to.
@@ -42,7 +40,7 @@ def _upward(folder: str) -> tuple[str, ...]:
     """Return the possible paths of a pyproject.toml; cached, because each context needs them when it is
     entered."""
     here = Path(folder)
-    return tuple(str(parent / NAME) for parent in (here, *here.parents))
+    return tuple(str(parent / "pyproject.toml") for parent in (here, *here.parents))
 
 
 @lru_cache(maxsize=64)
@@ -92,19 +90,6 @@ def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
     # A command may run in any folder.
     values |= {key: os.path.join(folder, values[key]) for key in ("baseline", "cache_dir") if key in values}
     return ProjectSettings(**values, folder=folder, given=tuple(table))
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of ``[tool.unclobber]``, for editors."""
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "title": "[tool.unclobber]",
-        "type": "object",
-        "additionalProperties": False,
-        "properties": {
-            key: {"description": setting.about, **setting.schema} for key, setting in SETTINGS.items()
-        },
-    }
 
 
 def _texts(value: Any, where: str, what: str = 'a list of globs, such as ["tests/*"]') -> tuple[str, ...]:

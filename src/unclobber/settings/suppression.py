@@ -13,11 +13,6 @@ from .comments import IgnoreComment, comments_in
 _NO_MATTER = "but what torch refuses can't be suppressed"
 
 
-def can_be_suppressed(finding: Finding) -> bool:
-    """Return whether a gradient is silently wrong: torch does not refuse, and guard has not repaired."""
-    return finding.torch_message is None and not finding.repaired
-
-
 class Suppression:
     """Comments, settings and known findings, for one session.
 
@@ -43,11 +38,11 @@ class Suppression:
 
     def by(self, finding: Finding) -> SuppressedBy | None:
         """Return the reason that suppresses a finding; None if it is to be reported."""
-        return self._tried(finding) if can_be_suppressed(finding) else None
+        return self._tried(finding) if finding.is_silent else None
 
     def lets_pass(self, finding: Finding) -> bool:
         """Return whether a finding neither stops nor warns the program."""
-        if not can_be_suppressed(finding):
+        if not finding.is_silent:
             return False
         known = self.all_known or (self.baseline is not None and self.baseline.knows(finding))
         return known or self._tried(finding) is not None

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import unclobber
-from unclobber.report import to_text
+from unclobber.report._text import to_text
 
 from ._facts import Facts, facts
 from ._faults import About, Judgement

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.report import to_text
+from unclobber.report._text import to_text
 
 
 def other_memory(h, v):

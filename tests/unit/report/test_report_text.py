@@ -13,9 +13,9 @@ from rich.cells import cell_len
 from sample_findings import SOURCES, examples
 
 from unclobber.model import CODES, Finding, Fix, Need, Report, Site, Totals
-from unclobber.report import RenderOptions, to_text
+from unclobber.report import RenderOptions
 from unclobber.report._ahead import ahead_to_text
-from unclobber.report._text import report_to_text
+from unclobber.report._text import report_to_text, to_text
 
 EXAMPLES = examples()
 

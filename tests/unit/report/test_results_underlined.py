@@ -5,7 +5,7 @@ import runpy
 import pytest
 
 import unclobber
-from unclobber.report import to_text
+from unclobber.report._text import to_text
 
 PROGRAM = """\
 import torch

@@ -10,8 +10,9 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from unclobber.cli.settings import json_schema
 from unclobber.settings import ProjectSettings, SettingsError
-from unclobber.settings.pyproject import SETTINGS, schema, settings_for
+from unclobber.settings.pyproject import SETTINGS, settings_for
 
 
 def project(folder, text):
@@ -86,11 +87,11 @@ def test_editors_take_the_same_values(tmp_path):
     }
     for text, is_right in texts.items():
         table = tomllib.loads(text)
-        assert jsonschema.Draft7Validator(schema()).is_valid(table) == is_right, text
+        assert jsonschema.Draft7Validator(json_schema()).is_valid(table) == is_right, text
         folder = str(project(tmp_path / str(abs(hash(text))), f"[tool.unclobber]\n{text}\n"))
         with contextlib.nullcontext() if is_right else pytest.raises(SettingsError):
             settings_for(folder)
-    jsonschema.Draft7Validator.check_schema(schema())
+    jsonschema.Draft7Validator.check_schema(json_schema())
 
 
 @pytest.mark.parametrize(

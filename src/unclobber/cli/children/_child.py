@@ -148,10 +148,10 @@ class Child:
         self._stopped = finding is not None
         if finding is None or self._records is None or not self._settings.text_on_stderr:
             return False
-        from ...report import summary_line
+        from ...report import line_of
         from .._output import write_to_stderr
 
-        line = summary_line(finding).removeprefix("SUMMARY: ")
+        line = line_of(finding).removeprefix("SUMMARY: ")
         write_to_stderr(f"Process {self._process.name}: stopped by {line}\n")
         return True
 

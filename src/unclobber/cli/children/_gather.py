@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from ...model import ProcessEnd, Report, outcome
-from ...session import Session, finding_of
+from ...session import Session
 from .._merge import Part, merge, merge_key
 from .._records import Folder, ProcessRecord
 from .._suppression import RunSuppression
@@ -69,7 +69,7 @@ class Children:
             child.pid == process and record.ending and record.ending.refused for child, record in children
         ):
             return True
-        cause = finding_of(error)
+        cause = Session.finding_of(error)
         reported = (merge_key(finding) for _, record in children for finding in record.findings)
         return cause is not None and merge_key(cause) in reported
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 
 from ...model import Finding, Outcome, RankEnd, Report
-from ...report import summary_line
+from ...report import line_of
 from .._merge import Part, merge
 from .._output import write_to_stderr
 from .._program import ProgramEnd
@@ -88,7 +88,7 @@ class Ranks:
         """
         self._reporting.acquire()
         for finding in stopped_by:
-            line = summary_line(finding).removeprefix("SUMMARY: ")
+            line = line_of(finding).removeprefix("SUMMARY: ")
             # One write, because `print` writes the newline separately and the ranks share a terminal.
             write_to_stderr(f"[rank{self.world.rank}]: stopped by {line}\n")
 

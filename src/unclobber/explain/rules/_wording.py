@@ -7,7 +7,7 @@ from string import Formatter
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ...model import Finding, Fix, Help, Variant, touching
+from ...model import Finding, Fix, Help, Variant
 from .._evidence import Evidence
 from ._words import saver, tensor_name
 
@@ -79,7 +79,7 @@ class Wording(NamedTuple):
         purpose = f"for the gradient of `{save.gradient_of}`" if save.gradient_of else "for backward"
         known = {
             "saved": save,
-            "writes": touching(evidence.writes),
+            "writes": evidence.overwriting,
             "needed": evidence.need,
             "kept_bytes": evidence.kept_bytes,
             "repaired": evidence.repaired,

@@ -7,7 +7,7 @@ changed.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Help, Write, culprit, overwrites
+from ...model import Finding, Fix, Help
 from ...model.text import listing
 from ...syntax import torch_table
 from .._evidence import Evidence
@@ -35,7 +35,7 @@ def judge(evidence: Evidence) -> Finding | None:
     kept = _harmless(evidence)
     how = "was overwritten" if evidence.writes else "was modified"
     if kept and not evidence.changed:
-        how = _kept(evidence.writes)
+        how = _kept(evidence)
     so = "; the writes shown may not be all" if evidence.writes else ", so the line that wrote is not known"
     names = {
         "how": how,
@@ -57,12 +57,12 @@ def judge(evidence: Evidence) -> Finding | None:
     )
 
 
-def _kept(writes: tuple[Write, ...]) -> str:
+def _kept(evidence: Evidence) -> str:
     """Return the clause that says why the writes left the saved values intact."""
-    if touched := overwrites(writes):
+    if touched := sum(write.count for write in evidence.overwriting):
         without = "without a change to any value" if touched == 1 else "and holds the saved values again"
         return f"was written to {without}"
-    shared = "version counter" if all(write.reached == "other" for write in writes) else "storage"
+    shared = "version counter" if all(write.reached == "other" for write in evidence.writes) else "storage"
     return f"shares its {shared} with memory that was written"
 
 
@@ -87,7 +87,7 @@ def _takes_inplace(module: str) -> bool:
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     """Return the fixes for the last write that hit, and guard."""
-    last = culprit(evidence.writes)
+    last = evidence.culprit
     fixes: list[Fix] = []
     if theirs := _own_writes.ways_out(evidence):
         fixes.extend(theirs)

@@ -6,7 +6,7 @@ is a finding; a write of the same values, or to other elements, is not.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Help, culprit
+from ...model import Finding, Fix, Help
 from .._evidence import Evidence
 from . import _own_writes
 from ._wording import SILENT, SPOILT, Wording
@@ -48,7 +48,7 @@ def _finding(evidence: Evidence, **names: str) -> Finding:
     notes = _own_writes.notes(evidence)
     if evidence.unchecked:
         notes = (*notes, _UNCHECKED)
-    last = culprit(evidence.writes)
+    last = evidence.culprit
     if last is not None and not last.library and last.past_counter in ("data", "set data"):
         notes = (*notes, _SEEN_UNDER_NO_GRAD)
     fixes = _own_writes.ways_out(evidence) or (_way_out(evidence),)
@@ -57,7 +57,7 @@ def _finding(evidence: Evidence, **names: str) -> Finding:
 
 def _way_out(evidence: Evidence) -> Fix:
     """Return the fix by the last write that hit: an optimizer, ``.data``, or another."""
-    last = culprit(evidence.writes)
+    last = evidence.culprit
     if last is not None and last.optimizer:
         return _own_writes.after_step(evidence, last.optimizer)
     if last is not None and last.past_counter == "statistics":

@@ -6,7 +6,7 @@ buffers, closures) must still be what it was, or the gradient belongs to another
 
 from __future__ import annotations
 
-from ...model import Finding, Help, culprit
+from ...model import Finding, Help
 from .._evidence import Evidence
 from ._wording import Wording
 from ._words import place
@@ -29,7 +29,7 @@ def judge(evidence: Evidence) -> Finding | None:
     evidence."""
     if evidence.kind != "recompute":
         return None
-    write, read = culprit(evidence.writes), evidence.read
+    write, read = evidence.culprit, evidence.read
     names = {
         "read": place(read, (evidence.save, evidence.need)) if read and not read.library else None,
         "step": None if write is None else write.optimizer,
