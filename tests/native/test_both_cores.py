@@ -14,7 +14,7 @@ import unclobber
 from unclobber.observe.hooks import saves
 from unclobber.observe.hooks.backward import marker
 from unclobber.observe.native import core, place, selftest
-from unclobber.observe.record import SavedTensor
+from unclobber.observe.record import SavedTensor, running
 from unclobber.source import frames, sites
 from unclobber.torch_internals import compat
 
@@ -184,7 +184,7 @@ def test_one_stack_for_one_operation(native, program):
 
     def pack(tensor):
         first = ours(tensor)
-        after = frames.newest.save
+        after = running.newest.save
         second = theirs(tensor)
         pairs.append((first, second, after, native.newest()))
         return first

@@ -11,9 +11,9 @@ import unclobber
 from grammar import random_script
 from oracles.scripts import Script, run
 from unclobber.explain import ahead, reads, sentence
+from unclobber.explain._stacks import user_place
 from unclobber.observe.hooks import backward_calls
 from unclobber.session import Session, session
-from unclobber.source import sites
 from unclobber.torch_internals import compat
 
 SCRIPTS = range(60)
@@ -50,7 +50,7 @@ class _WatchGoingOn(unclobber.watch):
 
 
 def _what(saved: Any, node: Any) -> tuple[Any, str]:
-    return sites.user_place(saved.stack), type(node).__name__
+    return user_place(saved.stack), type(node).__name__
 
 
 def _told(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[Any, str]] | None, Any]:

@@ -21,7 +21,6 @@ from ..source import (
     is_library,
     path_of,
     source_of,
-    user_expression,
     user_frame,
     value_of,
 )
@@ -30,6 +29,7 @@ from ..torch_internals import compat
 from . import _expressions, _graph_attribute, freed, need
 from ._evidence import FreedEvidence
 from ._live import LiveFrame, user_depth, user_frames_of
+from ._stacks import user_expression
 from .freed import FreedNode
 from .save import of_node
 

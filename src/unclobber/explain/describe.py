@@ -13,11 +13,12 @@ from typing import Any, Literal, Protocol
 from ..model import Save, Site, Write
 from ..observe.hooks import backward_calls
 from ..observe.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
-from ..source import ProgramNames, Stack, of_program, resolve, user_place
+from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
 from ._evidence import Evidence, GradientMemory
 from ._live import user_frames
+from ._stacks import user_place
 from .save import of_held, of_saved
 
 

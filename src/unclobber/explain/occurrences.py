@@ -14,10 +14,11 @@ from ..model import Finding, Save, Write, or_default
 from ..observe.hooks import conflicts
 from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import SavedTensor, SaveState, ViewWrites
-from ..source import ProgramNames, Stack, frame_key, of_program, resolve, user_place
+from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
 from . import describe, need, reads, refused, save, sentence, spelling, write
 from ._live import user_frames
+from ._stacks import frame_key, user_place
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from ..derivatives import Rule, by_node, read_for, why, why_words
 from ..model import Extent
-from ..source import Located, ParsedSource, Stack, user_expression
+from ..source import Located, ParsedSource, Stack
 from ..syntax import is_in_place, last_name
 from ..torch_internals import compat
+from ._stacks import user_expression
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, imported, is_torch, operands, out_argument
 

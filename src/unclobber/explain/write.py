@@ -12,9 +12,10 @@ import torch
 from ..model import Frame, PastCounter, Site, Write
 from ..observe.hooks import kernels as _writes_table
 from ..observe.record import METADATA_ONLY, KernelName, Ledger, SaveState, WriteEvent
-from ..source import ProgramNames, Stack, resolve, user_place
+from ..source import ProgramNames, Stack, resolve
 from ..torch_internals import compat
 from . import spelling
+from ._stacks import user_place
 
 _LAUNCHES = "/triton/runtime/"
 

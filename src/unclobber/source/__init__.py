@@ -12,7 +12,6 @@ from .frames import code_of, of_program
 from .owners import ProgramNames
 from .sites import (
     Stack,
-    frame_key,
     is_library,
     is_library_path,
     is_own,
@@ -20,9 +19,7 @@ from .sites import (
     path_of,
     resolve,
     starts_program,
-    user_expression,
     user_frame,
-    user_place,
     user_stack,
 )
 from .syntax import Instruction, Located, ParsedSource, first_line, source_of, tree_of
@@ -30,7 +27,7 @@ from .values import UNKNOWN, contents, function_of, is_a, value_of
 
 __all__ = [
     "UNKNOWN", "Instruction", "Located", "ParsedSource", "ProgramNames", "Stack", "code_of", "contents",
-    "first_line", "frame_key", "frames", "function_of", "is_a", "is_library", "is_library_path", "is_own",
+    "first_line", "frames", "function_of", "is_a", "is_library", "is_library_path", "is_own",
     "is_plumbing", "of_program", "path_of", "resolve", "source_of", "starts_program", "statement_between",
-    "tree_of", "user_expression", "user_frame", "user_place", "user_stack", "value_of",
+    "tree_of", "user_frame", "user_stack", "value_of",
 ]  # fmt: skip

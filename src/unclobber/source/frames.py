@@ -10,11 +10,9 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import threading
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from ..model import PACKAGE
 from .sites import Stack as Stack
@@ -24,40 +22,11 @@ _OURS = PACKAGE + os.sep
 """The path prefix of this package's files."""
 
 
-class _Newest(threading.local):
-    """The newest save that Python code noted in this thread."""
-
-    save: tuple[int, Stack] = (-1, ())
-    """(Sequence number of the next node, stack) of the save; (-1, ()) before the first one."""
-
-
 class _Native:
-    """The native core's counterparts of functions in this file, if it runs."""
+    """The native core's counterpart of a function in this file, if it runs."""
 
-    newest_save: ClassVar[Callable[[], tuple[int, Stack]] | None] = None
-    """Return the newest save that the native core noted without Python; None until it can note any."""
     of_program: ClassVar[Callable[[], Stack] | None] = None
     """Native version of :func:`of_program`; None if the Python core walks the frames."""
-
-
-newest = _Newest()
-
-
-def newest_save() -> tuple[int, Stack]:
-    """Return this thread's newest save, noted by the Python or native core: (sequence number of the next
-    node, stack)."""
-    if _Native.newest_save is None:
-        return newest.save
-    return max(newest.save, _Native.newest_save(), key=lambda save: save[0])
-
-
-def noted_elsewhere(native_newest: Callable[[], tuple[int, Stack]]) -> list[tuple[CodeType, bool]]:
-    """Query the native core for its newest save too, from now on.
-
-    Return the codes by which it finds an ``actor``, each with whether it makes an optimizer's step.
-    """
-    _Native.newest_save = native_newest
-    return list(_calling_codes().values())
 
 
 def walked_by(native: Any) -> None:
@@ -141,50 +110,6 @@ def go_deeper(frame: FrameType | None, out: list[Any]) -> None:
         room -= 1
 
 
-def actor(depth: int = 1) -> weakref.ref[Any] | None:
-    """Return a weak reference to the innermost module or optimizer whose code is running, or None.
-
-    Called only for writes that hit a watched storage, because reading a frame's locals is slow. Inspects
-    torch's own calling code alone (``Module.__call__``, ``Optimizer.step``), never the user's frames.
-    """
-    calls = _calling_codes()
-    try:
-        innermost = frame = sys._getframe(depth)
-    except ValueError:
-        return None
-    for _ in range(_DEEPEST):
-        # by id, because hashing a code object hashes all its contents
-        if id(frame.f_code) in calls:
-            owner = frame.f_locals.get("self")
-            if calls[id(frame.f_code)].is_step and _in_closure(frame, innermost):
-                return None
-            try:
-                return None if owner is None else weakref.ref(owner)
-            except TypeError:
-                return None
-        if frame.f_back is None:
-            return None
-        frame = frame.f_back
-    return None
-
-
-def _in_closure(step: FrameType, innermost: FrameType) -> bool:
-    """Return whether ``Optimizer.step`` is running the closure that it was given, which is the user's code.
-
-    Lightning runs every training step in such a closure. A callable without Python code counts as the running
-    closure.
-    """
-    own = step.f_locals
-    given = [*own.get("args", ())[1:], *own.get("kwargs", {}).values()]
-    codes = [code_of(value) for value in given if callable(value)]
-    inside: list[CodeType] = []
-    frame: FrameType | None = innermost
-    while frame is not None and frame is not step:
-        inside.append(frame.f_code)
-        frame = frame.f_back
-    return any(code is None or any(code is running for running in inside) for code in codes)
-
-
 def code_of(function: Any) -> CodeType | None:
     """Return the code that runs first when ``function`` is called; None if it isn't Python code."""
     while isinstance(function, functools.partial):
@@ -194,28 +119,3 @@ def code_of(function: Any) -> CodeType | None:
     if code is None:
         code = getattr(type(function).__call__, "__code__", None)
     return code if isinstance(code, CodeType) else None
-
-
-class _CallingCode(NamedTuple):
-    """Code of torch's that calls a module, or an optimizer's step."""
-
-    code: CodeType
-    is_step: bool
-
-
-@functools.cache
-def _calling_codes() -> dict[int, _CallingCode]:
-    """Return the code objects of ``Module._call_impl`` and of the wrapper of ``Optimizer.step``, by
-    ``id``."""
-    from torch.nn import Module
-    from torch.optim import Optimizer
-
-    def named(owner: Any, attribute: str) -> Iterator[CodeType]:
-        code = getattr(getattr(owner, attribute, None), "__code__", None)
-        if code is not None:
-            yield code
-            yield from (const for const in code.co_consts if isinstance(const, CodeType))
-
-    calls, steps = named(Module, "_call_impl"), named(Optimizer, "profile_hook_step")
-    codes = [_CallingCode(code, False) for code in calls] + [_CallingCode(code, True) for code in steps]
-    return {id(calling.code): calling for calling in codes}

@@ -161,29 +161,6 @@ def user_frame(stack: Stack) -> Instruction | None:
     return Instruction(inner[0], inner[1]) if inner else None
 
 
-def user_expression(stack: Stack) -> tuple[Located, list[CodeType]] | None:
-    """Return the innermost expression of the user's own code on a stack, and the library code below it,
-    outermost first, without plumbing and unclobber's own; None if the expression isn't certain."""
-    index = innermost_user(stack)
-    located = None if index is None else Instruction(stack[2 * index], stack[2 * index + 1]).located()
-    if index is None or located is None:
-        return None
-    # The library's own frames say which of its functions ran the operation: `F.relu` for `self.act(x)`.
-    below = [code for code in stack[: 2 * index : 2] if not is_plumbing(code) and not is_own(code)]
-    return located, below[::-1]
-
-
-def frame_key(stack: Stack) -> tuple[Any, ...]:
-    """Return a hashable key for the innermost instruction; empty if the stack is empty."""
-    return Instruction(*stack[:2]).key if stack else ()
-
-
-def user_place(stack: Stack) -> tuple[Any, ...] | None:
-    """Return a hashable key for the innermost user frame of ``stack``, or None if there is none."""
-    place = user_frame(stack)
-    return None if place is None else place.key
-
-
 def _passes_on(code: CodeType, lasti: int) -> bool:
     """Return whether the instruction of a relay calls the function that the relay was given, or the relay of
     its superclass."""

@@ -30,6 +30,7 @@ from ..record import (
     SavedTensor,
     SaveQueue,
     UncheckedSave,
+    running,
 )
 from . import _stale_reads, backward, fallback, handed, kernels
 from ._calls import CallWatcher
@@ -362,7 +363,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     next_node = compat.graph.next_sequence_number
     getframe, references = sys._getframe, sys.getrefcount
     of_new, own_file = compat.unseen.references_of_new(), __file__
-    newest = frames.newest
+    newest = running.newest
     new = SavedTensor.__new__
     ref = weakref.ref
     helpers = _HELPERS

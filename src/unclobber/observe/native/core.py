@@ -51,15 +51,16 @@ def load(file: Path) -> Any:
     """
     import torch  # noqa: F401  (the file links to its libraries, which must be loaded before)
 
-    from ...source import frames, is_library
+    from ...source import is_library
     from ..record import SavedTensor
+    from ..record.running import noted_elsewhere
 
     spec = importlib.util.spec_from_file_location(MODULE, file)
     if spec is None or spec.loader is None:
         raise ImportError(f"{file} is no extension module")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    module.setup(SavedTensor, is_library, PACKAGE + os.sep, frames.noted_elsewhere(module.newest))
+    module.setup(SavedTensor, is_library, PACKAGE + os.sep, noted_elsewhere(module.newest))
     return module
 
 

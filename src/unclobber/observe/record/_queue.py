@@ -9,9 +9,10 @@ from typing import Any, Protocol
 
 import torch
 
-from ...source import Stack, frames
+from ...source import Stack
 from ...torch_internals import compat
 from ._undo import Account
+from .running import newest_save
 from .saved import SavedTensor
 
 _NEWEST = 8
@@ -132,5 +133,5 @@ class PythonQueue(deque[Any], SaveQueue):
 
 def newest_operations_stack() -> Stack | None:
     """Return the stack of the operation that made this thread's newest node, or None if it saved nothing."""
-    number, stack = frames.newest_save()
+    number, stack = newest_save()
     return stack if number == compat.graph.next_sequence_number() else None

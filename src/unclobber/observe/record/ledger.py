@@ -19,8 +19,9 @@ from typing import Any
 import torch
 
 from ...model import Reached
-from ...source import Stack, frames, of_program
+from ...source import Stack, of_program
 from ...torch_internals import compat
+from . import running
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
 from ._queue import PythonQueue, SaveQueue, newest_operations_stack
@@ -201,7 +202,7 @@ class Ledger:
                 self.view_writes.note(tensor, storage, _version(tensor), operation, stack)
             if log is None and not elsewhere:
                 return None
-            event = WriteEvent(operation, stack, frames.actor(3), bumps)
+            event = WriteEvent(operation, stack, running.actor(3), bumps)
             if elsewhere and operation not in METADATA_ONLY:
                 self._enter_elsewhere(tensor, elsewhere, event, args, kwargs)
             return None if log is None else self._enter(tensor, log, event, args, kwargs)
@@ -529,7 +530,7 @@ class Ledger:
             log = self._log_of(key)
             if log is None:
                 return
-            event = WriteEvent("set_data", of_program(), frames.actor(), version=_version(tensor))
+            event = WriteEvent("set_data", of_program(), running.actor(), version=_version(tensor))
             event.first = event.last = log.serial
             event.region = region_of(tensor)
             self._note_storage_swap(log, tensor, event, new)
@@ -549,7 +550,7 @@ class Ledger:
 
                 def event() -> WriteEvent:
                     return WriteEvent(
-                        operation, of_program(), frames.actor(), bumps=True, version=_version(tensor)
+                        operation, of_program(), running.actor(), bumps=True, version=_version(tensor)
                     )
 
                 uncertain = None
