@@ -14,7 +14,7 @@ from ._options import repeated
 from ._progress import said
 
 if TYPE_CHECKING:
-    from ..footprint import Change, StepMemory
+    from ..footprint import StepMemory
     from ..repair import Proof
 
 
@@ -48,7 +48,7 @@ def apply(
             prover = Prover(project, script, tuple(arguments), runner, report.step)
             for change in changes:
                 progress(f"trying: {change.title}")
-                lines.append(_line(change, prover.take(change.edits)))
+                lines.append(_line(change.title, change.saved, prover.take(change.edits)))
             texts = prover.texts
     if texts:
         click.echo(project.diff(texts), nl=False)
@@ -66,12 +66,12 @@ def apply(
     sys.stdout.flush()
 
 
-def _line(change: Change, proof: Proof | str) -> str:
+def _line(title: str, saved: int, proof: Proof | str) -> str:
     """Return a sentence on a change: that it is proved, and how exactly, or why it is not."""
     if isinstance(proof, str):
-        return f"not proved: {change.title}: {proof}"
+        return f"not proved: {title}: {proof}"
     how = "to the bit" if proof.exact else f"within {proof.largest_difference:.0e} of the largest element"
     return (
-        f"proved: {change.title}: {size(change.saved)} off the peak; loss and gradients of "
+        f"proved: {title}: {size(saved)} off the peak; loss and gradients of "
         f"{plural(proof.leaves, 'leaf', 'leaves')} are equal {how}"
     )

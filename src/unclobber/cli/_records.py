@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..model import Finding, Outcome, Report, outcome
+from ..model import Finding, Outcome, Report
 from ._program import ProgramEnd
 
 State = Literal["absent", "running", "ended", "died"]
@@ -61,7 +61,7 @@ class ProcessRecord:
         """
         if self.report is not None:
             return self.report.outcome
-        known = outcome(self.findings, failed=failed)
+        known = Report("clean", self.findings).judged(failed=failed).outcome
         return None if known == "clean" else known
 
 

@@ -77,18 +77,12 @@ class RunSuppression(NamedTuple):
         baseline = self._known()
         if self.written is None and baseline is not None:
             could_be = baseline.split(could_be)[1]
-        from ..model import outcome
-
         # By identity, because two equal findings of one place may be split: only as many as the baseline
         # counts are known.
         known = {id(finding) for finding in could_be}
         reported = tuple(finding for finding in report.findings if id(finding) not in known)
-        return replace(
-            report,
-            findings=reported,
-            suppressed=(*report.suppressed, *(Suppressed(finding, "baseline") for finding in could_be)),
-            outcome=outcome(reported, failed=failed),
-        )
+        suppressed = (*report.suppressed, *(Suppressed(finding, "baseline") for finding in could_be))
+        return replace(report, findings=reported, suppressed=suppressed).judged(failed=failed)
 
     def finished(self, report: Report, files: Iterable[str], ending: ProgramEnd) -> Report:
         """Return the report of all processes with notices on unused comments and baseline entries. Write a

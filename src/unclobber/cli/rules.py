@@ -56,14 +56,14 @@ def command(
     require_torch()
     if check:
         return _check(names, format_, output)
-    from ..derivatives.rules import UnknownOperationError, all_names, rules
+    from ..derivatives.rules import all_names, rules
 
     operations: list[OperationRules] = []
-    unknown: list[UnknownOperationError] = []
+    unknown: list[UnclobberError] = []
     for name in all_names() if all_operations else names:
         try:
             operations.append(rules(name))
-        except UnknownOperationError as error:
+        except UnclobberError as error:
             unknown.append(error)
     # Next to known names, an unknown one is only named on stderr (test_cli_rules.py).
     if not operations:

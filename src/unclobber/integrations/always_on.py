@@ -18,7 +18,7 @@ from typing import Any
 from ..model import InplaceError, UnclobberError
 from ..repair.main_module import is_default_hook
 from ..report import text_of
-from ..session import Session, depth, is_watched_by_a_command, settings_here
+from ..session import Session, is_watched_by_a_command, settings_here
 from ._saying import say, say_restored, shows_stories, story
 
 _INSIDE = "the whole program is watched or none of it, so not inside of `with unclobber.watch():` or the like"
@@ -108,7 +108,7 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         return
     if _installed:
         uninstall()
-    if depth():
+    if Session.depth():
         raise UnclobberError(f"install(): {_INSIDE}")
     session = Session.by_settings(settings, guard=guarded, strict=strict, command=tuple(sys.argv))
     installation = _Installed(session)
@@ -133,7 +133,7 @@ def uninstall() -> None:
     if _installed:
         if _installed[0].thread != threading.get_ident():
             raise UnclobberError("uninstall() belongs into the thread that has called install()")
-        if depth() > 1:
+        if Session.depth() > 1:
             raise UnclobberError(f"uninstall(): {_INSIDE}")
         _installed.pop().end()
     Session.put_back()

@@ -10,7 +10,7 @@ from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
 from ._need import Need
 from ._ranks import ProcessEnd, RankEnd
-from ._report import CheckedSources, Outcome, Report, Totals, outcome
+from ._report import CheckedSources, Outcome, Report, Totals
 from ._save import Save
 from ._site import Extent, Frame, Site
 from ._suppressed import Suppressed, SuppressedBy
@@ -58,7 +58,6 @@ __all__ = [
     "cell_name",
     "internal_error_in",
     "or_default",
-    "outcome",
     "pages",
     "require_installed_torch",
     "shown_name",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ._cells import shown_name
@@ -94,6 +94,19 @@ class Report:
             rows.append(f"  {size(count):>10}  kept for backward by {shown_name(path)}:{line}")
         return "\n".join(rows)
 
+    def judged(self, *, failed: bool) -> Report:
+        """Return the report with the worst outcome of its findings that were not repaired.
+
+        Args:
+            failed: Whether the program failed for reasons of its own.
+        """
+        unrepaired = [finding for finding in self.findings if not finding.repaired]
+        outcome: Outcome = "script-error" if failed else "clean"
+        if unrepaired:
+            refused = any(finding.torch_message for finding in unrepaired)
+            outcome = "refused" if refused else "silent"
+        return replace(self, outcome=outcome)
+
     @property
     def saves(self) -> int:
         """Number of tensors that autograd saved."""
@@ -103,18 +116,3 @@ class Report:
     def writes(self) -> int:
         """Number of writes to memory that live saved tensors share."""
         return self.totals.writes
-
-
-def outcome(findings: Iterable[Finding], *, failed: bool) -> Outcome:
-    """Return the worst outcome of the findings that were not repaired.
-
-    Args:
-        findings: All of a run.
-        failed: Whether the program failed for reasons of its own.
-    """
-    unrepaired = [finding for finding in findings if not finding.repaired]
-    if any(finding.torch_message for finding in unrepaired):
-        return "refused"
-    if unrepaired:
-        return "silent"
-    return "script-error" if failed else "clean"

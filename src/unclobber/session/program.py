@@ -8,7 +8,6 @@ import time
 from functools import lru_cache
 from types import FrameType
 
-from ..observe.hooks import saves
 from ..settings import ProjectSettings
 from ..settings.pyproject import settings_for
 from ..source import is_library_path, of_program, starts_program, user_frame
@@ -36,11 +35,6 @@ def _settings_of(path: str, second: int) -> ProjectSettings | None:
     # `second` is part of the cache's key: a context may be entered in each step, and searching for
     # pyproject.toml each time would cost more than the entry.
     return settings_for(os.path.dirname(os.path.abspath(path))) if os.path.isfile(path) else None
-
-
-def depth() -> int:
-    """Return how many contexts this thread has entered and not left."""
-    return len(saves.active())
 
 
 def is_watched_by_a_command() -> bool:

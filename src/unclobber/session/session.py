@@ -16,7 +16,6 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -45,7 +44,6 @@ from ..model import (
     UnclobberError,
     internal_error_in,
     or_default,
-    outcome,
 )
 from ..observe.hooks import backward_calls, conflicts, fallback
 from ..observe.hooks import saves as _saves
@@ -232,12 +230,7 @@ class Session:
         if off and self.policy == "guard":
             self._unseen = Unseen(off)
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Pop the hooks, and leave the graphs' saves to their version counters."""
         self.active = False
         with compat.unseen.unseen_by_functions():
@@ -264,6 +257,11 @@ class Session:
         self.ledger.account.peak = self.ledger.account.kept
         self.ledger.transform = self.ledger.replay = None
         self._started_at = time.time_ns()
+
+    @staticmethod
+    def depth() -> int:
+        """Return how many contexts this thread has entered and not left."""
+        return len(_saves.active())
 
     @staticmethod
     def put_back() -> None:
@@ -612,9 +610,9 @@ class Session:
             kept_bytes=self.peak_bytes,
         )
         findings, suppressed = self.split_suppressed()
-        return Report(
-            outcome=outcome(findings, failed=script_failed),
-            findings=findings,
+        report = Report(
+            "clean",
+            findings,
             suppressed=suppressed,
             totals=totals,
             torch_version=str(torch.__version__),
@@ -623,6 +621,7 @@ class Session:
             notices=(*_of_this_torch(), *said, *self._internal_errors),
             bytes_by_line=by_line,
         )
+        return report.judged(failed=script_failed)
 
 
 def _named(save: Save) -> Any:

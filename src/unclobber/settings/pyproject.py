@@ -7,7 +7,7 @@ from collections.abc import Callable
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from ..model import CODES
 from ._project import ProjectSettings
@@ -92,51 +92,48 @@ def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
     return ProjectSettings(**values, folder=folder, given=tuple(table))
 
 
-def _texts(value: Any, where: str, what: str = 'a list of globs, such as ["tests/*"]') -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
-        _wrong(value, where, what)
-    return tuple(value)
+Reader = Callable[[Any, str], Any]
+"""Checks and converts a value; its second argument says where that stands."""
+
+
+def _reader(
+    is_right: Callable[[Any], bool], what: str, convert: Callable[[Any], Any] = lambda v: v
+) -> Reader:
+    """Return the reader of values that `is_right` accepts and `what` describes, for the message."""
+
+    def read(value: Any, where: str) -> Any:
+        if not is_right(value):
+            raise SettingsError(f"{where} is {_toml(value)}: it is {what}.")
+        return convert(value)
+
+    return read
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+_globs = _reader(_are_texts, 'a list of globs, such as ["tests/*"]', tuple)
+_texts = _reader(_are_texts, 'a list of codes or of their beginnings, such as ["UC102", "UC2"]', tuple)
+_file = _reader(lambda v: isinstance(v, str) and v != "", "a path, from the folder of pyproject.toml on")
+_confidence = _reader(lambda v: v in ("high", "medium"), '"high" or "medium"')
+_switch = _reader(lambda v: isinstance(v, bool), "true or false")
+# `true` is an int, and means all of them; NaN fails both comparisons.
+_share = _reader(
+    lambda v: isinstance(v, int | float) and 0 <= v <= 1, "a number from 0 to 1, or true for 1", float
+)
+_table = _reader(
+    lambda v: isinstance(v, dict), 'a table of globs with lists of codes, such as {"tests/*" = ["UC102"]}'
+)
 
 
 def _codes(value: Any, where: str) -> tuple[str, ...]:
-    return checked(
-        _texts(value, where, 'a list of codes or of their beginnings, such as ["UC102", "UC2"]'), where
-    )
-
-
-def _file(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not value:
-        _wrong(value, where, "a path, from the folder of pyproject.toml on")
-    return str(value)
-
-
-def _confidence(value: Any, where: str) -> str:
-    if value not in ("high", "medium"):
-        _wrong(value, where, '"high" or "medium"')
-    return str(value)
+    return checked(_texts(value, where), where)
 
 
 def _per_file(value: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    if not isinstance(value, dict):
-        _wrong(value, where, 'a table of globs with lists of codes, such as {"tests/*" = ["UC102"]}')
-    return tuple((glob, _codes(codes, f'"{glob}" of {where}')) for glob, codes in value.items())
-
-
-def _switch(value: Any, where: str) -> bool:
-    if not isinstance(value, bool):
-        _wrong(value, where, "true or false")
-    return value
-
-
-def _share(value: Any, where: str) -> float:
-    # `true` is an int, and means all of them; NaN fails both comparisons.
-    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
-        _wrong(value, where, "a number from 0 to 1, or true for 1")
-    return float(value)
-
-
-def _wrong(value: Any, where: str, what: str) -> NoReturn:
-    raise SettingsError(f"{where} is {_toml(value)}: it is {what}.")
+    by_glob = _table(value, where).items()
+    return tuple((glob, _codes(codes, f'"{glob}" of {where}')) for glob, codes in by_glob)
 
 
 def _toml(value: Any) -> str:
@@ -153,8 +150,7 @@ def _toml(value: Any) -> str:
 class Setting(NamedTuple):
     """A key of the table."""
 
-    read: Callable[[Any, str], Any]
-    """The function that checks and converts its value; its second argument says where that stands."""
+    read: Reader
     schema: dict[str, Any]
     example: str
     """A value as TOML."""
@@ -201,7 +197,7 @@ SETTINGS: dict[str, Setting] = {
     ),
     "guard": Setting(_switch, _SWITCH, "true", "Give backward the values that were saved.", "runs"),
     "exclude": Setting(
-        _texts, _GLOBS, '["vendored/"]', "Leave out files and folders that match a glob.", "check"
+        _globs, _GLOBS, '["vendored/"]', "Leave out files and folders that match a glob.", "check"
     ),
     "confidence": Setting(
         _confidence,

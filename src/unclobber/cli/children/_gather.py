@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal, cast
 
-from ...model import ProcessEnd, Report, outcome
+from ...model import ProcessEnd, Report
 from ...session import Session
 from .._merge import Part, merge, merge_key
 from .._records import Folder, ProcessRecord
@@ -88,11 +88,8 @@ class Children:
         parts = [Part(_OWN, own.findings, own)]
         parts += [Part(child.name, record.findings, record.report) for child, record in children]
         merged = merge(own, parts, "processes")
-        return replace(
-            merged,
-            outcome=outcome(merged.findings, failed=failed),
-            processes=tuple(_end(child, record) for child, record in children),
-        )
+        ends = tuple(_end(child, record) for child, record in children)
+        return replace(merged, processes=ends).judged(failed=failed)
 
     def _read(self) -> Sequence[tuple[ProcessIdentity, ProcessRecord]]:
         """Return all watched children with their records, in the order in which they started."""
