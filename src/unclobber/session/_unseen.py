@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..explain import bare_finding
 from ..observe.hooks import saves
-from ..observe.hooks.mechanisms import Off
+from ..observe.hooks.installation import installation
 from ..report import error_of
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
@@ -15,8 +15,8 @@ _CODES = {"functions": "UC103", "checkpoint": "UC105"}
 class Unseen:
     """Engine subscriber that inspects the graph of each backward of one session's thread before it runs."""
 
-    def __init__(self, off: tuple[Off, ...]) -> None:
-        self._off = off
+    def __init__(self) -> None:
+        self._off = installation.off()
         self._hooks: saves.SavedTensorHooks | None = None
 
     def enter(self, hooks: saves.SavedTensorHooks | None) -> None:

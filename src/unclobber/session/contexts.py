@@ -29,6 +29,7 @@ class Watching(ContextDecorator):
         return Session(self._policy, suppression=Suppression(settings_here()))
 
     def _recreate_cm(self) -> Self:
+        # A decorated function would get a copy, and the object's own `findings` would stay empty.
         return self
 
     def __enter__(self) -> Self:

@@ -45,6 +45,7 @@ class Frozen:
 
     def remove(self) -> None:
         """Allow writes again. Calling it twice does no harm."""
+        # Emptied, so that a second call finds none: test_remove_ends_it_and_may_be_repeated.
         while self._entries:
             _keeper.remove(self._entries.pop())
 

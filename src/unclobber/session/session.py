@@ -16,23 +16,20 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 
 from ..explain import (
     Occurrence,
+    Verdict,
     bare_finding,
-    is_detached,
-    is_own_result,
     is_unpacking,
-    never_read,
     notices,
     of_conflict,
     of_refusal,
     of_unpack,
     refused_too,
-    shortest,
 )
 from ..model import (
     Finding,
@@ -48,7 +45,6 @@ from ..model import (
 from ..observe.hooks import backward_calls, conflicts, fallback
 from ..observe.hooks import saves as _saves
 from ..observe.hooks.installation import installation
-from ..observe.hooks.mechanisms import Off
 from ..observe.native import core
 from ..observe.record import SavedTensor, SaveState
 from ..report import error_of
@@ -80,17 +76,6 @@ _MOST_TENSORS = 20
 
 _MOST_AHEAD = 20
 """Findings that are reported besides the one for which backward is refused."""
-
-
-class _Verdict(NamedTuple):
-    """The session's decision at one unpack, made before any explanation."""
-
-    state: SaveState
-    value: torch.Tensor
-    """The tensor that backward gets, unless it is refused."""
-    refused: bool = False
-    reported: bool = False
-    """Whether a finding is reported: the present value is wrong, or torch would refuse it."""
 
 
 class Session:
@@ -198,7 +183,7 @@ class Session:
 
     def _enter(self) -> None:
         """Install what the process lacks and push the hooks; release it if that is interrupted."""
-        self._begin_where(installation.off())
+        self._refuse_or_warn()
         installation.acquire(self.ledger)
         self.backwards_before = backward_calls.count
         self._started_at = time.time_ns()
@@ -213,12 +198,13 @@ class Session:
         if self._unseen is not None:
             self._unseen.enter(self._hooks)
 
-    def _begin_where(self, off: tuple[Off, ...]) -> None:
+    def _refuse_or_warn(self) -> None:
         """Warn of the mechanisms that don't work on this torch, and prepare ``guard`` to refuse without them.
 
         Raises:
             UnclobberError: the policy is ``guard`` and nothing that it would return can be relied on.
         """
+        off = installation.off()
         for said in (fallback.why(), core.missed()):
             if said is not None and self.warn:
                 _warn_once(said)
@@ -228,7 +214,7 @@ class Session:
             if self.warn:
                 _warn_once(mechanism.sentence)
         if off and self.policy == "guard":
-            self._unseen = Unseen(off)
+            self._unseen = Unseen()
 
     def __exit__(self, *error: object) -> None:
         """Pop the hooks, and leave the graphs' saves to their version counters."""
@@ -254,6 +240,7 @@ class Session:
         self._suppressing.forget()
         self.conflicts = 0
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
+        # Not 0, because the parent's saves, and the old values that are kept for them, live on here.
         self.ledger.account.peak = self.ledger.account.kept
         self.ledger.transform = self.ledger.replay = None
         self._started_at = time.time_ns()
@@ -289,45 +276,14 @@ class Session:
         fault = None if saved.entry is None else saved.entry.lost
         if fault is None:
             try:
-                verdict = self._verdict(saved)
+                verdict = Verdict.on(saved, self.ledger, self.policy)
             except Exception as error:
                 fault = internal_error_in("what became of a saved tensor could not be told", error)
             else:
                 return self._followed(verdict)
         return self._by_versions(saved, fault)
 
-    def _verdict(self, saved: SavedTensor) -> _Verdict:
-        """Return the verdict on a saved tensor, without reading any source file."""
-        entry = saved.entry
-        if entry is not None and entry.storage_swap is not None and is_own_result(saved):
-            # torch keeps a result apart from the tensor that the program got:
-            # tests/programs/allowed/a_result_is_kept_apart_from_the_tensor_that_data_changes.py.
-            entry.storage_swap = None
-        state = self.ledger.state_of(saved)
-        now = state.now
-        # Only `watch` refuses as torch does; guard needs no history (test_right_under_guard).
-        if self.policy == "watch" and is_detached(saved):
-            return _Verdict(state, now, refused=True)
-        # Writes after the session's end went unseen: test_graph_passed_from_guard_to_guard.
-        sealed = entry.sealed if entry is not None else None
-        written_after_exit = sealed is not None and state.version != sealed
-        dirty = state.moved or state.changed
-        if not dirty and not written_after_exit:
-            return _Verdict(state, now)
-        # A failed query counts as a read: better one finding too many than a wrong gradient.
-        if not state.refused and or_default(lambda: never_read(saved, self.ledger), False):
-            return _Verdict(state, now)
-        if self.policy == "watch":
-            # If torch would go on with the present value, so does `watch`, which only reports it.
-            return _Verdict(state, now, refused=state.refused, reported=state.changed)
-        if written_after_exit or state.unseen:
-            return _Verdict(state, now, refused=True)
-        as_saved = saved.alias if state.value is None or not state.changed else state.value
-        # If torch refuses although no element changed, guard has nothing to repair, but audit reports it.
-        notable = state.changed or (self.policy == "audit" and state.refused)
-        return _Verdict(state, as_saved, reported=notable)
-
-    def _followed(self, verdict: _Verdict) -> torch.Tensor:
+    def _followed(self, verdict: Verdict) -> torch.Tensor:
         """Report a finding if the verdict is one, and return the verdict's value.
 
         Raises:
@@ -348,11 +304,10 @@ class Session:
             InplaceError: torch would refuse, or the policy is not ``watch`` and a write was seen whose effect
                 is unknown.
         """
+        # No finding is searched for here: what failed above would fail again.
         version, entry = saved.alias._version, saved.entry
         self.note_internal_error(fault)
-        torch_message = shortest(saved, version)
-        if torch_message is None and self.policy == "watch" and is_detached(saved):
-            torch_message = compat.Sentence.DETACHED
+        torch_message = Verdict.by_counter(saved, version, self.policy)
         written = version != saved.version or (entry is not None and entry.written)
         if torch_message is None and (self.policy == "watch" or not written):
             return saved.alias
@@ -499,6 +454,7 @@ class Session:
     def _kept(self, finding: Finding) -> Finding:
         """Keep a finding whose places are unknown. Return the kept one, which may be an equal earlier one."""
         with self._lock:
+            # By equality: a finding without places has no key under which it could be looked up.
             for other in self.findings:
                 if other == finding:
                     return other
@@ -609,6 +565,7 @@ class Session:
             conflicts=self.conflicts,
             kept_bytes=self.peak_bytes,
         )
+        # After the calls above, because an internal error in them is a sentence of the report, too.
         findings, suppressed = self.split_suppressed()
         report = Report(
             "clean",
