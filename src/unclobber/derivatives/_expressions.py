@@ -20,6 +20,7 @@ def in_expression(text: str) -> str | None:
         >>> [in_expression(text) for text in ("torch.exp(x)", "x.add_(1)", "nn.ReLU(inplace=True)", "x.T")]
         ['torch.exp', 'add_', 'nn.ReLU', None]
     """
+    # `+=`, `[i] = v` and `[]` are no Python by themselves, so operands are added.
     for whole in (text, f"a {text} b", f"a{text}", f"a{text.replace('[]', '[b]')} b"):
         statement = _parsed(whole)
         if statement is not None:

@@ -32,6 +32,7 @@ _METHODS = frozenset({
 _CLEAN = (
     (re.compile(r"/\*.*?\*/"), ""),
     (re.compile(r"\b(?:at|std|c10)::"), ""),
+    # The readable form is for real tensors, which are their own conjugates.
     (re.compile(r"\.conj\(\)"), ""),
     (re.compile(r"\.(?:toDouble|toFloat)\(\)"), ""),
     (re.compile(r"\bsym_size\("), "size("),

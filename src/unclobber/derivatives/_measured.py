@@ -184,6 +184,7 @@ def _values(shape: tuple[int, ...], kind: str) -> Tensor:
         return torch.zeros(shape, dtype=torch.int64)
     if kind == "bool":
         return torch.arange(shape[0]) == 1
+    # Between 0.1 and 0.9, where log, sqrt, acos and the like have derivatives.
     return torch.rand(shape, dtype=torch.get_default_dtype()) * 0.8 + 0.1
 
 

@@ -111,6 +111,7 @@ def _modules() -> dict[str, tuple[str, ...]]:
     modules_of: dict[str, list[str]] = {}
     for name, kind in sorted(vars(torch.nn).items()):
         if inspect.isclass(kind) and issubclass(kind, torch.nn.Module):
+            # A convolution whose padding isn't zeros pads first, by a function of its own.
             called = set(_called(kind)) - {"pad"}
             if len(called) == 1:
                 modules_of.setdefault(called.pop(), []).append(name)
@@ -120,6 +121,7 @@ def _modules() -> dict[str, tuple[str, ...]]:
 def _called(kind: type) -> Iterator[str]:
     """Yield the functions of ``torch`` and ``nn.functional`` that a module's ``forward`` names."""
     forward = getattr(getattr(kind, "forward", None), "__code__", None)
+    # Convolutions call their function in this method, which subclasses replace.
     convolve = getattr(getattr(kind, "_conv_forward", None), "__code__", None)
     for code in (forward, convolve):
         if code is not None:

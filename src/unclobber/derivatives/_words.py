@@ -100,6 +100,7 @@ def why_words(
         'the derivative of exp is its own result'
     """
     bare = role.partition("[")[0]
+    # The element of a list may have a name of its own: `indices[0]`.
     own = names.get(role, names.get(bare))
     if own is None:
         return None

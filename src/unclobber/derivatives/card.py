@@ -216,6 +216,7 @@ def _row(label: str, text: str, width: int) -> list[Line]:
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    # `textwrap` refuses a width below 1, which the label of a long name may leave.
     return textwrap.wrap(
         text, max(width, 20), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     ) or [""]

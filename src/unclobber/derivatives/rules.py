@@ -116,6 +116,7 @@ def _and_without_underscore(name: str) -> Iterable[str]:
     """Yield the names without the underscores of in-place and special methods."""
     if is_in_place(name):
         yield name[:-1]
+    # `__iadd__` and `__radd__` are `add`, but `__invert__` and `__rshift__` begin so, too: all are tried.
     if re.fullmatch(r"__i?[a-z]+__", name):
         yield name.strip("_")
         yield name.strip("_").removeprefix("i")
@@ -124,6 +125,7 @@ def _and_without_underscore(name: str) -> Iterable[str]:
 
 def _nearest(name: str) -> tuple[str, ...]:
     text = name.rpartition(".")[2].rpartition("::")[2]
+    # A private operation is offered only for a text that begins as one.
     known = [
         known_name for known_name in all_names() if not known_name.startswith("_") or text.startswith("_")
     ]

@@ -56,6 +56,7 @@ class Save:
         name = self.operation
         if name is None:
             return None
+        # `@`, matmul and linear run another one for each number of dimensions, and with or without a bias.
         if name in _MATMULS and self.site is not None:
             words = re.findall(r"(\w+)\s*\(", self.site.source)
             inner = self.site.below[-1].function if self.site.below else ""

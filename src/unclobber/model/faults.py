@@ -29,6 +29,7 @@ def internal_error_in(what: str, error: Exception) -> str:
     It keeps no reference to the error, whose frames hold the program's tensors.
     """
     kind = type(error).__name__
+    # The error may be of the program's own class, whose `__str__` may raise in turn.
     first = or_default(lambda: " ".join(str(error).split()), "")
     text = f"{kind}: {first}" if first else kind
     if len(text) > _LONGEST:

@@ -26,6 +26,7 @@ def size(count: int) -> str:
         return plural(count, "byte")
     value, unit = count / 1024, "KiB"
     for larger in ("MiB", "GiB", "TiB"):
+        # Rounded first, so that no size reads `1024.0 KiB`.
         if abs(round(value, 1)) < 1024:
             break
         value, unit = value / 1024, larger

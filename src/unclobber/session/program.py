@@ -21,7 +21,7 @@ def settings_here() -> ProjectSettings:
     Raises:
         SettingsError: The settings are wrong.
     """
-    # By the program's file and not the working directory, which `train.py` may have been started from anywhere.
+    # Not by the working directory first, because a program may be started from anywhere.
     frame = user_frame(of_program())
     path = frame[0].co_filename if frame is not None else ""
     if not path.startswith(os.sep):

@@ -565,7 +565,7 @@ class Session:
             conflicts=self.conflicts,
             kept_bytes=self.peak_bytes,
         )
-        # After the calls above, because an internal error in them is a sentence of the report, too.
+        # Before the report is made, because an internal error in it is a sentence of the report, too.
         findings, suppressed = self.split_suppressed()
         report = Report(
             "clean",

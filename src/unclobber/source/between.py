@@ -76,6 +76,7 @@ def statement_between(first: Stack, first_name: str, second: Stack, second_name:
         return None
     (located, *others) = [place for place in places if place is not None]
     statement = located.statement
+    # Of a compound statement any part of its body may have run.
     if any(other.statement is not statement for other in others) or hasattr(statement, "body"):
         return None
     frame = _innermost(code)

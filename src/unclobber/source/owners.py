@@ -75,6 +75,7 @@ class ProgramNames:
         if place is None:
             return None
         modules = _live_modules()
+        # Cleared at the end, because a traceback that holds this frame would keep every module alive.
         try:
             owned = _owners(place, modules)
             return _best(_paths(owned, modules, self._frames))
@@ -278,6 +279,7 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _children(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
     entries = contents(module).get("_modules")
+    # Copied, because another thread may register a module meanwhile.
     if isinstance(entries, dict):
         for name, child in list(entries.items()):
             if isinstance(name, str) and child is not None:

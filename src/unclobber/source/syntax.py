@@ -269,6 +269,7 @@ def _parsed(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource 
             for code in _nested(compiled(text, filename)):
                 codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
     except NotParsedError:
+        # Raised past `lru_cache`, so that a file which can't be parsed at this moment is parsed at the next.
         raise
     except (SyntaxError, ValueError):
         return None
@@ -340,4 +341,5 @@ def _same(a: ast.AST, b: ast.AST) -> bool:
 
 
 def _shape(node: ast.AST) -> str:
+    # A target's text is parsed as an expression here, which is loaded and not stored.
     return ast.dump(node).replace("ctx=Store()", "ctx=Load()").replace("ctx=Del()", "ctx=Load()")

@@ -30,6 +30,7 @@ class _Unknown:
         return "UNKNOWN"
 
 
+# Not None, because None is a value that a name may have.
 UNKNOWN: Final = _Unknown()
 """The value of an expression that can't be known without running code."""
 
@@ -60,6 +61,7 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
         return value_of(node.value, frame)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         value = value_of(node.operand, frame)
+        # Of these very types, because a subclass may have a `__neg__` of its own.
         return -value if type(value) in (int, float) else UNKNOWN
     if isinstance(node, ast.Attribute):
         return attribute_of(value_of(node.value, frame), node.attr)
@@ -88,6 +90,7 @@ def attribute_of(value: Any, name: str) -> Any:
     """Return ``value.name`` if reading it runs no code, else ``UNKNOWN``."""
     if value is UNKNOWN:
         return UNKNOWN
+    # Past a module's own `__getattr__`, which may import.
     if is_a(value, types.ModuleType):
         return vars(value).get(name, UNKNOWN)
     if is_a(value, type):

@@ -38,6 +38,7 @@ def parts_of(path: str) -> list[SourcePart]:
         OSError: It can't be read; ``SyntaxError`` if a Python file has a wrong encoding.
         ValueError: It is no notebook, or no text.
     """
+    # Not `open`, because a Python file may declare another encoding than UTF-8.
     if not path.endswith(".ipynb"):
         with tokenize.open(path) as stream:
             text = stream.read()

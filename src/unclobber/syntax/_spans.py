@@ -28,6 +28,7 @@ class Span(NamedTuple):
         if not 1 <= self.line <= self.end_line <= len(lines):
             return ""
         picked = [line.rstrip("\r\n") for line in lines[self.line - 1 : self.end_line]]
+        # The end first, because both columns may belong to one line.
         if self.end_column >= 0:
             picked[-1] = picked[-1][: characters(picked[-1], self.end_column)]
         picked[0] = picked[0][characters(picked[0], self.column) :]
