@@ -10,41 +10,10 @@ import warnings
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any
 
 from ..repair.main_module import first_on_path, run_as_main
 from ._errors import UsageError, not_python
-
-
-class Target(Protocol):
-    """A program to run."""
-
-    arguments: tuple[str, ...]
-
-    @property
-    def folder(self) -> str:
-        """The folder at which the search for the project's settings starts, upwards."""
-
-    def prepare(self) -> None:
-        """Find and compile the program without running any of its code.
-
-        Raises:
-            UsageError: There is no such program, or it can't be compiled.
-        """
-
-    def file(self) -> str:
-        """Return the path of the program's file, which compiles; nothing is imported or run.
-
-        Raises:
-            UsageError: There is no such file, or it can't be compiled.
-        """
-
-    def run(self) -> None:
-        """Run the program as ``__main__`` to the end of its body; its exceptions pass through.
-
-        Raises:
-            UsageError: There is no such module; only the import of its package could show that.
-        """
 
 
 @dataclass
@@ -57,6 +26,7 @@ class Script:
 
     @property
     def folder(self) -> str:
+        """The folder at which the search for the project's settings starts, upwards."""
         return os.path.dirname(os.path.abspath(self.path))
 
     def prepare(self) -> None:
@@ -169,6 +139,11 @@ class Module:
         if self.name.endswith(".py"):
             hint = f"A module is named without `.py`: `-m {self.name[:-3]}`, or run the file without `-m`."
         return UsageError(f"can't run the module {self.name}: {reason}", hint)
+
+
+Target = Script | Module
+"""A program to run: `prepare` finds and compiles it, without running any of its code, and `run` runs it as
+``__main__`` to the end of its body; `file` returns the path of its file, which compiles, and runs nothing."""
 
 
 def target_of(words: tuple[str, ...], as_module: bool, command: str) -> Target:

@@ -113,26 +113,26 @@ def _are_texts(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
-_globs = _reader(_are_texts, 'a list of globs, such as ["tests/*"]', tuple)
-_texts = _reader(_are_texts, 'a list of codes or of their beginnings, such as ["UC102", "UC2"]', tuple)
-_file = _reader(lambda v: isinstance(v, str) and v != "", "a path, from the folder of pyproject.toml on")
-_confidence = _reader(lambda v: v in ("high", "medium"), '"high" or "medium"')
-_switch = _reader(lambda v: isinstance(v, bool), "true or false")
+_READ_GLOBS = _reader(_are_texts, 'a list of globs, such as ["tests/*"]', tuple)
+_READ_TEXTS = _reader(_are_texts, 'a list of codes or of their beginnings, such as ["UC102", "UC2"]', tuple)
+_READ_FILE = _reader(lambda v: isinstance(v, str) and v != "", "a path, from the folder of pyproject.toml on")
+_READ_CONFIDENCE = _reader(lambda v: v in ("high", "medium"), '"high" or "medium"')
+_READ_SWITCH = _reader(lambda v: isinstance(v, bool), "true or false")
 # `true` is an int, and means all of them; NaN fails both comparisons.
-_share = _reader(
+_READ_SHARE = _reader(
     lambda v: isinstance(v, int | float) and 0 <= v <= 1, "a number from 0 to 1, or true for 1", float
 )
-_table = _reader(
+_READ_TABLE = _reader(
     lambda v: isinstance(v, dict), 'a table of globs with lists of codes, such as {"tests/*" = ["UC102"]}'
 )
 
 
 def _codes(value: Any, where: str) -> tuple[str, ...]:
-    return checked(_texts(value, where), where)
+    return checked(_READ_TEXTS(value, where), where)
 
 
 def _per_file(value: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    by_glob = _table(value, where).items()
+    by_glob = _READ_TABLE(value, where).items()
     return tuple((glob, _codes(codes, f'"{glob}" of {where}')) for glob, codes in by_glob)
 
 
@@ -187,34 +187,34 @@ SETTINGS: dict[str, Setting] = {
         "Don't report these codes in files that match a glob.",
         "all commands",
     ),
-    "strict": Setting(_switch, _SWITCH, "true", "Stop at writes that torch doesn't see, too.", "runs"),
+    "strict": Setting(_READ_SWITCH, _SWITCH, "true", "Stop at writes that torch doesn't see, too.", "runs"),
     "fingerprint": Setting(
-        _share,
+        _READ_SHARE,
         {"anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "boolean"}], "default": 0},
         "0.1",
         "Compare the values of this share of saved tensors at backward; true is 1.",
         "runs",
     ),
-    "guard": Setting(_switch, _SWITCH, "true", "Give backward the values that were saved.", "runs"),
+    "guard": Setting(_READ_SWITCH, _SWITCH, "true", "Give backward the values that were saved.", "runs"),
     "exclude": Setting(
-        _globs, _GLOBS, '["vendored/"]', "Leave out files and folders that match a glob.", "check"
+        _READ_GLOBS, _GLOBS, '["vendored/"]', "Leave out files and folders that match a glob.", "check"
     ),
     "confidence": Setting(
-        _confidence,
+        _READ_CONFIDENCE,
         {"enum": ["high", "medium"], "default": "medium"},
         '"high"',
         "Report only findings of at least this confidence.",
         "check",
     ),
     "baseline": Setting(
-        _file,
+        _READ_FILE,
         {"type": "string"},
         '"known.json"',
         "Don't fail for the findings that this file knows.",
         "check",
     ),
     "cache-dir": Setting(
-        _file,
+        _READ_FILE,
         {"type": "string", "default": ".unclobber_cache"},
         '".cache/unclobber"',
         "Keep in this folder which files have no findings.",
