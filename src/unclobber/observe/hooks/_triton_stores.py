@@ -104,11 +104,12 @@ def _read(function: FunctionType, arguments: Mapping[str, Any]) -> _Reader:
 
 
 class _Reader:
-    """One pass over a kernel's statements, which follows addresses through its variables."""
+    """A pass over a kernel's statements, which follows addresses through its variables."""
 
     def __init__(
         self, function: FunctionType, definition: ast.FunctionDef, numbers: Mapping[str, Any]
     ) -> None:
+        """Read ``definition``, with the values of ``numbers`` in the tests of its branches."""
         self.first = definition.lineno
         self.stores: dict[str, set[int]] = {}
         """Lines of the statements that store to each parameter, or call a helper that does."""
@@ -124,6 +125,7 @@ class _Reader:
             self._block(definition.body)
 
     def _block(self, statements: list[ast.stmt]) -> None:
+        """Follow the statements in their order; of a decided branch only the one that runs."""
         for statement in statements:
             match statement:
                 case ast.If():

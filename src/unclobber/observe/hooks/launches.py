@@ -73,8 +73,8 @@ class _OnImport(MetaPathFinder):
         if fullname not in _LAUNCHERS:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
-        found = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((spec for spec in found if spec is not None), None)
+        specs = (finder.find_spec(fullname, path, target) for finder in others)
+        spec = next((spec for spec in specs if spec is not None), None)
         loader: Any = None if spec is None else spec.loader
         if loader is not None:
             run = loader.exec_module
@@ -92,6 +92,7 @@ def _run(original: Callable[..., Any], interprets: bool) -> Callable[..., Any]:
     """Wrap the method ``run`` of a kernel, which is compiled or interpreted."""
 
     def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        """Notify of what the kernel stores to, and run it."""
         if not kernels.listeners.now or kwargs.get("warmup"):  # a warm-up only compiles
             return original(kernel, *args, **kwargs)
         if not kernels.inside_operation():
