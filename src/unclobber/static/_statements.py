@@ -284,6 +284,8 @@ def _freeze(run: FileRun, node: ast.For | ast.AsyncFor, over: Value) -> None:
         text = "\n".join(ast.unparse(statement) for statement in node.body)
         if "requires_grad_(False)" in text or "requires_grad = False" in text:
             run.frozen |= over.owners
+        elif "requires_grad" in text:
+            run.frozen -= over.owners
 
 
 @follows(ast.Break, ast.Continue)

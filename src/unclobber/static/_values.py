@@ -201,7 +201,13 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         if a.data == b.data == "list":
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
             start = tuple(map(join, longer.items, shorter.items))
-            return replace(a, items=start + longer.items[len(shorter.items) :])
+            # One branch may have emptied the list: no graph is sure (`ac.py` of Popular-RL-Algorithms).
+            rest = tuple(replace(item, nodes=0) for item in longer.items[len(shorter.items) :])
+            return replace(a, items=start + rest)
+        if isinstance(a.data, tuple) and isinstance(b.data, tuple):
+            either = dict(zip(b.data, b.items, strict=True))
+            either |= {key: join(item, either.get(key)) for key, item in zip(a.data, a.items, strict=True)}
+            return sequence(tuple(either.values()), tuple(either))
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
@@ -236,6 +242,15 @@ def _join_tensors(a: Value, b: Value) -> Value:
         a.name if a.name == b.name else "",
         a.given and b.given,
     )
+
+
+def any_of(values: tuple[Value, ...]) -> Value | None:
+    """Return the facts that hold for any one of unlike things, such as a dictionary's values; None if there
+    are none."""
+    value = shared(values)
+    if value is None:
+        return None
+    return replace(value, uses=frozenset.intersection(*(each.uses for each in values)))
 
 
 def shared(values: tuple[Value, ...]) -> Value | None:
