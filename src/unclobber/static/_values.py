@@ -71,6 +71,12 @@ class Constant(NamedTuple):
     value: bool | int | float | str | None
 
 
+class OnlyGraph(NamedTuple):
+    """The data of an unknown function's result: the uses of the only argument that has some."""
+
+    uses: frozenset[Use]
+
+
 class ModuleData(NamedTuple):
     """A torch module."""
 
@@ -142,6 +148,11 @@ def constant(value: Any) -> Value:
     return PLAIN
 
 
+def only_graph(value: Value) -> frozenset[Use]:
+    """Return the uses on which a value depends if backward runs from it."""
+    return value.data.uses if isinstance(value.data, OnlyGraph) and not value.uses else value.uses
+
+
 def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
     """Return a tuple, a list or a dictionary."""
     return Value("sequence", grad=Grad.NO, items=items, data=data)
@@ -201,8 +212,8 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         if a.data == b.data == "list":
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
             start = tuple(map(join, longer.items, shorter.items))
-            # One branch may have emptied the list: no graph is sure (`ac.py` of Popular-RL-Algorithms).
-            rest = tuple(replace(item, nodes=0) for item in longer.items[len(shorter.items) :])
+            # One branch may have emptied the list: no history is sure (`ac.py` of Popular-RL-Algorithms).
+            rest = tuple(replace(item, nodes=0, uses=frozenset()) for item in longer.items[len(shorter.items) :])
             return replace(a, items=start + rest)
         if isinstance(a.data, tuple) and isinstance(b.data, tuple):
             either = dict(zip(b.data, b.items, strict=True))

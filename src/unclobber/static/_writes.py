@@ -11,7 +11,7 @@ from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Held, Kept, ParameterUpdate, Pending
-from ._values import Grad, Leaf, SourceSpan, Value
+from ._values import Grad, Leaf, SourceSpan, Value, only_graph
 
 
 class SaveEffect(NamedTuple):
@@ -254,7 +254,7 @@ def backward(
     span = run.span(node)
     confirm(run, state, value.may | value.nodes, needed=span, less=less)
     # Backward reaches the last computation first: torch names that one, too.
-    for use in sorted(value.uses, key=lambda use: (-use.clock, -len(use.owner), use)):
+    for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
             if use.clock < step.clock and _concerns(use.owner, step.owners):
                 suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, span)
