@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
@@ -153,6 +154,12 @@ def only_graph(value: Value) -> frozenset[Use]:
     return value.data.uses if isinstance(value.data, OnlyGraph) and not value.uses else value.uses
 
 
+def sole_graph(values: Iterable[Value]) -> OnlyGraph | None:
+    """Return the uses of the only value that has some; None if there are several or none."""
+    graphs = {only_graph(value) for value in values} - {frozenset()}
+    return OnlyGraph(graphs.pop()) if len(graphs) == 1 else None
+
+
 def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
     """Return a tuple, a list or a dictionary."""
     return Value("sequence", grad=Grad.NO, items=items, data=data)
@@ -213,7 +220,9 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
             start = tuple(map(join, longer.items, shorter.items))
             # One branch may have emptied the list: no history is sure (`ac.py` of Popular-RL-Algorithms).
-            rest = tuple(replace(item, nodes=0, uses=frozenset()) for item in longer.items[len(shorter.items) :])
+            rest = tuple(
+                replace(item, nodes=0, uses=frozenset()) for item in longer.items[len(shorter.items) :]
+            )
             return replace(a, items=start + rest)
         if isinstance(a.data, tuple) and isinstance(b.data, tuple):
             either = dict(zip(b.data, b.items, strict=True))
