@@ -466,3 +466,15 @@ def test_a_step_before_the_backward_of_an_unknown_functions_result():
     assert found_in(body.format(loss="hinge(d(g(x)))")) == [("UC101", "medium", "optimizer.step()")]
     assert found_in(body.format(loss="x.weight * hinge(d(g(x)))")) == []
     assert found_in(body.format(loss="hinge(d(g(x)), g(x))")) == []
+
+
+def test_a_loop_of_one_turn():
+    """``for _ in range(1)`` has no second turn that would free a graph again: ``advGAN.py``."""
+    body = """
+    net = nn.Linear(3, 3)
+    shared = net(x).exp()
+    for _ in range({turns}):
+        shared.sum().backward()
+    """
+    assert found_in(body.format(turns=1)) == []
+    assert [code for code, *_ in found_in(body.format(turns=2))] == ["UC301"]

@@ -220,10 +220,8 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
             start = tuple(map(join, longer.items, shorter.items))
             # One branch may have emptied the list: no history is sure (`ac.py` of Popular-RL-Algorithms).
-            rest = tuple(
-                replace(item, nodes=0, uses=frozenset()) for item in longer.items[len(shorter.items) :]
-            )
-            return replace(a, items=start + rest)
+            more = longer.items[len(start) :]
+            return replace(a, items=start + tuple(replace(i, nodes=0, uses=frozenset()) for i in more))
         if isinstance(a.data, tuple) and isinstance(b.data, tuple):
             either = dict(zip(b.data, b.items, strict=True))
             either |= {key: join(item, either.get(key)) for key, item in zip(a.data, a.items, strict=True)}
