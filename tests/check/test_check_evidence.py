@@ -340,3 +340,141 @@ def test_an_embedding_that_is_written_by_a_mask():
         ("UC201", "medium", "embeds[ids == 0] = self.vision(pixels)")
     ]
     assert found_in(EMBEDS.format(clone=".clone()")) == []
+
+
+LOADED = """
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.GroupNorm(2, 4)
+            {start}
+        def {name}(self, weights):
+            self.norm.weight.copy_(weights)
+"""
+
+
+def test_a_parameter_that_another_files_caller_may_write_without_gradients():
+    """TransUNet calls ``load_from`` of another file under ``no_grad``."""
+    assert found_in(LOADED.format(name="load_from", start="pass")) == []
+    assert found_in(LOADED.format(name="load_from", start="pass"), all_rules=True) != []
+    start = "self.load_from(torch.ones(4))"
+    assert [code for code, *_ in found_in(LOADED.format(name="load_from", start=start))] == ["UC201"]
+    assert [code for code, *_ in found_in(LOADED.format(name="forward", start="pass"))] == ["UC201"]
+
+
+POINTER = """
+    class Pointer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.score = nn.Linear(4, 4)
+        def step(self, x, mask):
+            log_p = torch.log_softmax(self.score(x), 1)
+            probs = log_p.exp()
+            probs[mask] = 0.0
+            return log_p, probs
+        def forward(self, x, mask):
+            log_p, probs = self.step(x, mask)
+            return {result}
+"""
+
+
+def test_a_result_that_the_callers_do_not_return():
+    """The pointer network of attention-learn-to-route draws from the probabilities alone."""
+    assert found_in(POINTER.format(result="log_p, probs.multinomial(1)")) == []
+    found = found_in(POINTER.format(result="log_p, probs"))
+    assert found == [("UC101", "high", "probs[mask] = 0.0")]
+
+
+def test_a_buffer_that_takes_a_graph_over_to_the_next_call():
+    """A state that is streamed is not trained: ``realtime_forward`` of ddsp_pytorch."""
+    body = """
+    class Synth(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gru = nn.GRU(4, 4)
+            self.register_buffer("state", torch.zeros(1, 1, 4))
+        def realtime_forward(self, x):
+            out, state = self.gru(x, self.state)
+            self.state.copy_({source})
+            return out
+    """
+    assert found_in(body.format(source="state")) == []
+    assert found_in(body.format(source="torch.zeros(1, 1, 4)")) != []
+
+
+def test_a_step_that_changes_no_saved_weight():
+    """The first layer keeps no weight if its input needs no gradient, nor is a frozen one changed."""
+    body = """
+    def train(loader):
+        first, second = nn.Linear(1, 1), nn.Linear(1, 1)
+        z = second(first(torch.ones(1, 1)) ** 2)
+        {frozen}
+        optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+        optimizer.step()
+        z.sum().backward()
+    """
+    frozen = "for p in second.parameters(): p.requires_grad = False"
+    assert found_in(body.format(frozen=frozen)) == []
+    assert found_in(body.format(frozen="pass")) == [("UC101", "medium", "optimizer.step()")]
+
+
+def test_a_list_that_one_branch_empties():
+    """What it held before is not surely there: ``ac.py`` of Popular-RL-Algorithms."""
+    body = """
+    net = nn.Linear(3, 3)
+    optimizer = torch.optim.Adam(net.parameters())
+    losses = []
+    for x in loader:
+        losses.append(net(x).exp().sum())
+        loss = torch.stack(losses).sum()
+        loss.backward()
+        optimizer.step()
+        {emptied}
+    """
+    assert found_in(body.format(emptied="if x.done: del losses[:]")) == []
+    assert found_in(body.format(emptied="pass")) != []
+
+
+def test_values_under_computed_keys_are_unlike():
+    """The old values of one key say nothing of another: ``ppo.py`` of spinning-up-basic."""
+    body = """
+    critic = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))
+    optimizer = torch.optim.Adam(critic.parameters())
+    batch = {k: torch.cat([row[k] for row in rows]) for k in rows[0]}
+    for epoch in range(5):
+        if epoch > 0: batch["value"] = critic(state)
+    for _ in range(5):
+        loss = (batch["value"] - batch["goal"]).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        batch["value"] = critic(state)
+    """
+    assert found_in(body) == []
+
+
+def test_a_step_before_the_backward_of_an_unknown_functions_result():
+    """Backward runs from it, so that its graph is its only argument's; a part of a sum may have none."""
+    body = """
+    from losses import hinge
+    g, d = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+    optimizer = torch.optim.Adam(d.parameters())
+    for x in loader:
+        loss = {loss}
+        optimizer.step()
+        loss.backward()
+    """
+    assert found_in(body.format(loss="hinge(d(g(x)))")) == [("UC101", "medium", "optimizer.step()")]
+    assert found_in(body.format(loss="x.weight * hinge(d(g(x)))")) == []
+    assert found_in(body.format(loss="hinge(d(g(x)), g(x))")) == []
+
+
+def test_a_loop_of_one_turn():
+    """``for _ in range(1)`` has no second turn that would free a graph again: ``advGAN.py``."""
+    body = """
+    net = nn.Linear(3, 3)
+    shared = net(x).exp()
+    for _ in range({turns}):
+        shared.sum().backward()
+    """
+    assert found_in(body.format(turns=1)) == []
+    assert [code for code, *_ in found_in(body.format(turns=2))] == ["UC301"]

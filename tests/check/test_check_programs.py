@@ -100,7 +100,7 @@ def test_a_function_that_is_only_called_without_gradients():
             return step(x)
     """
     assert found_in(body) == []
-    assert found_in(body + "    def train(x): return step(x)\n    ") != []
+    assert found_in(body + "def train(x): return step(x)\n    ") != []
 
 
 def test_exclusive_branches():

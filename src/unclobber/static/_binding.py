@@ -20,6 +20,7 @@ from ._values import (
     Grad,
     Leaf,
     Value,
+    any_of,
     join,
     leaf_of,
     named,
@@ -187,7 +188,7 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
     """Return a list or dictionary after one item was set."""
     if isinstance(index, ast.Constant) and isinstance(index.value, str):
         # A dictionary of other keys than the known ones keeps what they have under None.
-        either = shared(base.items)
+        either = any_of(base.items)
         others = {} if either is None else {None: either}
         known = dict(zip(base.data, base.items, strict=True)) if isinstance(base.data, tuple) else others
         items = {**known, index.value: value}

@@ -71,12 +71,8 @@ class CheckCache:
         # Read once more, because the file may have been edited since.
         if clean is not None and digest and digest == _digest(path, is_named=is_named):
             commented = [text[len(path) :] for text in clean.commented]
-            self._new[name] = [
-                digest,
-                clean.lines,
-                commented,
-                {self._name(p): _digest(p) for p in clean.read},
-            ]
+            others = {self._name(read): _digest(read) for read in clean.read}
+            self._new[name] = [digest, clean.lines, commented, others]
         elif name in self._known:
             self._new[name] = None
 

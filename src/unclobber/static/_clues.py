@@ -62,13 +62,8 @@ class Context:
     def suspicions(self, site: WriteSite) -> list[Suspicion]:
         """Return the interpreter's suspicions about a place."""
         run = self.tree.runs.get(site.path)
-        if run is None:
-            return []
-        return [
-            s
-            for s in run.suspicions.values()
-            if s.span.line == site.line or (s.write and s.write.line == site.line)
-        ]
+        known = run.suspicions.values() if run is not None else ()
+        return [s for s in known if site.line in (s.span.line, s.write.line if s.write else 0)]
 
 
 def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
@@ -90,10 +85,8 @@ def _kind(site: WriteSite, context: Context) -> Iterator[Clue]:
         is_norm = "BatchNorm" in pasted.saver
         is_vector = len(pasted.shape or ()) == 1 and not pasted.node
         if is_norm or is_vector:
-            yield Clue(
-                2.0 + 2.0 * is_norm,
-                "a buffer of a norm: each forward of data parallel training sends it again",
-            )
+            reason = "a buffer of a norm: each forward of data parallel training sends it again"
+            yield Clue(2.0 + 2.0 * is_norm, reason)
         else:
             yield Clue(-4.0)
     elif is_update and "BatchNorm" in pasted.saver:
@@ -203,9 +196,8 @@ def _suspected(site: WriteSite, context: Context) -> Iterator[Clue]:
                 yield Clue(2.0, "its graph was freed before, by the source")
                 return
         elif suspicion.rule in wanted:
-            yield Clue(
-                2.0 + 0.5 * max(suspicion.confidence, 0), "a saved tensor is overwritten, by the source"
-            )
+            points = 2.0 + 0.5 * max(suspicion.confidence, 0)
+            yield Clue(points, "a saved tensor is overwritten, by the source")
             if pasted.node and suspicion.rule is not CheckRule.STEP:
                 same = _is_operation(suspicion.operation, pasted.node)
                 if same:

@@ -115,6 +115,11 @@ class FileRun:
         self.last_place += 1
         return frozenset([self.last_place])
 
+    @property
+    def root(self) -> str:
+        """The name of the function that is followed by itself, for any caller; empty at the file's top."""
+        return self.stack[0].name if self.stack else ""
+
     def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
         """Return a new tensor in a storage of its own."""
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)

@@ -26,6 +26,7 @@ from ._values import (
     Leaf,
     ModuleData,
     Value,
+    any_of,
     constant,
     join,
     only_part,
@@ -269,10 +270,8 @@ def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
         return base.items[at]
     if isinstance(at, str) and isinstance(base.data, tuple) and (at in base.data or None in base.data):
         return base.items[base.data.index(at if at in base.data else None)]
-    value = shared(base.items) or Value(places=run.new_place())
-    if isinstance(base.data, tuple) and base.items:  # any one of unlike things
-        value = replace(value, uses=frozenset.intersection(*(item.uses for item in base.items)))
-    return value
+    known = any_of(base.items) if isinstance(base.data, tuple) else shared(base.items)
+    return known or Value(places=run.new_place())
 
 
 def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
@@ -299,7 +298,11 @@ def _comprehension(
             run.evaluate(test, state)
     value = run.evaluate(node.value if isinstance(node, ast.DictComp) else node.elt, state)
     state.names = outside
-    return replace(sequence((value,), "list"), owners=value.owners)
+    made = sequence((value,), "list")
+    if isinstance(node, ast.DictComp):  # unlike things under computed keys: no graph is sure
+        value = replace(value, nodes=0, grad=min(value.grad, Grad.MAYBE))
+        made = sequence((value,), (None,))
+    return replace(made, owners=value.owners)
 
 
 @follows(ast.Call)

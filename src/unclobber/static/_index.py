@@ -92,10 +92,18 @@ class FileIndex:
         return known
 
     @cached_property
+    def _every_call(self) -> list[tuple[str, str, bool]]:
+        return list(_calls(self.tree, "", off=False))
+
+    @cached_property
+    def called(self) -> frozenset[str]:
+        """The bare names of all functions and methods that this file calls."""
+        return frozenset(name for name, _, _ in self._every_call)
+
+    @cached_property
     def never_recorded(self) -> frozenset[str]:
         """The bare names of functions and methods that this file calls, and only under no_grad."""
-        calls = list(_calls(self.tree, "", off=False))
-        defined = self._defined
+        calls, defined = self._every_call, self._defined
         unrecorded: set[str] = set()
         while True:
             more = {

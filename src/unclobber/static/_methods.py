@@ -62,12 +62,13 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Record an update of the parameters that the optimizer was given; the class of one may be unknown."""
     if call.receiver.kind == "unknown" and "opt" not in call.receiver.name.lower():
         return None
-    if call.receiver.owners:
+    # A step leaves out what has no gradient.
+    if owners := call.receiver.owners - run.frozen:
         # A fused optimizer changes no version counter, so torch does not notice
         # (tests/torch_facts/test_version_check.py).
         fused = call.receiver.data == "fused"
         rule = CheckRule.DATA if fused else CheckRule.STEP
-        updated(run, state, call.receiver.owners, call.node, rule, HIGH - fused)
+        updated(run, state, owners, call.node, rule, HIGH - fused)
     return PLAIN
 
 

@@ -97,8 +97,10 @@ def _effect(
         state.sure |= first.places
     # The gradient of a frozen product's input reads only the weight, so the input isn't saved:
     # tests/programs/allowed/frozen_layer_input_overwritten.py.
-    is_frozen_product = facts.parameters and not trained and data.kind.startswith(("Linear", "Conv"))
-    keeps_input = bool(facts.input) and not is_frozen_product
+    is_product = facts.parameters and data.kind.startswith(("Linear", "Conv"))
+    keeps_input = bool(facts.input) and not (is_product and not trained)
+    # Nor is the weight, if the input needs no gradient (`loss.py` of nonparaSeq2seqVC).
+    keeps_weight = facts.parameters and not (is_product and first.grad == Grad.NO)
     bit = run.new_node() if (keeps_input or facts.result) and grad else 0
 
     def save(value: Value, role: str) -> SaveEffect:
@@ -116,7 +118,7 @@ def _effect(
         keeps = facts.result or any(overload.results for overload in in_place)
         return Effect(result, (save(result, "result"),) if keeps else (), (written,))
     saves = [save(value, "input") for value in (values if facts.others else [first])] if keeps_input else []
-    named = module if facts.parameters else replace(module, name="")
+    named = module if keeps_weight and data.kind != "Embedding" else replace(module, name="")
     result = _result(run, state, named, values, node, grad, bit)
     if data.kind == "Embedding":
         result = replace(result, data="embedding", made=span)

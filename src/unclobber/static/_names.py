@@ -42,8 +42,8 @@ _SHARED = (
     | set(dir(builtins.float)) | set(dir(builtins.bytes))
 )  # fmt: skip
 _WORDS = """
-split index_select add norm all any dim dot mean sum repeat clip prod std var type size tile float int bool
-transpose reshape T view to flatten copy exp log abs pow gather t select round sample item normalize linear
+split index_select add all any dim dot mean sum repeat clip prod std var type size tile float int bool
+transpose reshape T view to flatten copy exp log abs gather t select round sample item normalize linear
 tensor full eye empty real imag interpolate max min sort pad sub mul div diff map where rank unique quantile
 median half double cpu cuda long short put take trace diagonal squeeze cumsum cumprod argmax argmin argsort
 nonzero ravel swapaxes conj fill stft fold cov corrcoef hash_tensor set detach mode sign roll flip expand

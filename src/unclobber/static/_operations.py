@@ -10,7 +10,7 @@ from typing import Any
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
 from ._state import FlowState
-from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence
+from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence, sole_graph
 from ._writes import Effect, SaveEffect, perform
 
 APART = ("data", "detached")
@@ -241,7 +241,7 @@ def unknown_result(
     if state.mode:
         return Value(grad=Grad.NO, places=run.new_place(), owners=owners)
     nodes, may, uses = history(every)
-    made = Value(places=run.new_place(), may=may, owners=owners)
+    made = Value(places=run.new_place(), may=may, owners=owners, data=sole_graph(every))
     return replace(made, nodes=nodes, uses=uses) if strong else made
 
 

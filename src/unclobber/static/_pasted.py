@@ -88,11 +88,8 @@ class Pasted:
         if self.expected == 0 or self.dtype.endswith(("LongTensor", "IntTensor", "BoolTensor")):
             return False
         views = ("T", "AsStrided", "Broadcast", "Transpose", "Permute")
-        return (
-            not self.node
-            or (self.node in views and len(self.shape or (0, 0)) == 2)
-            or self.node == "Broadcast"
-        )
+        is_matrix = len(self.shape or (0, 0)) == 2
+        return self.node in ("", "Broadcast") or (self.node in views and is_matrix)
 
 
 def read_pasted(text: str) -> Pasted:

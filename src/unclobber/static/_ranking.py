@@ -63,11 +63,8 @@ def _may_be(site: WriteSite, pasted: Pasted) -> bool:
 def _scored(site: WriteSite, context: Context) -> TracebackCandidate:
     """Return a place as a candidate, with the points of all clues."""
     clues = [clue for clues_of in CLUES for clue in clues_of(site, context)]
-    why = [
-        clue.reason
-        for clue in sorted(clues, key=lambda clue: -clue.points)
-        if clue.reason and clue.points > 0
-    ]
+    strongest = sorted(clues, key=lambda clue: -clue.points)
+    why = [clue.reason for clue in strongest if clue.reason and clue.points > 0]
     suspicion = max(context.suspicions(site), key=lambda s: s.confidence, default=None)
     saved = (site.path, suspicion.saved.line) if suspicion is not None and suspicion.saved else None
     if context.saved:
@@ -93,11 +90,8 @@ def _is_alike(candidate: TracebackCandidate, other: TracebackCandidate) -> bool:
     site, first = candidate.writes[0], other.writes[0]
     same = (site.path, site.function, site.kind) == (first.path, first.function, first.kind)
     is_update = site.kind in UPDATES
-    return (
-        same
-        and abs(candidate.points - other.points) < _NO_LEAD
-        and (is_update or site.target == first.target)
-    )
+    alike = abs(candidate.points - other.points) < _NO_LEAD
+    return same and alike and (is_update or site.target == first.target)
 
 
 # --- what stays unknown --------------------------------------------------------------------------------

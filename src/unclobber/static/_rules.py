@@ -110,7 +110,7 @@ class CheckRule(Enum):
         "{how} writes to {name}, a leaf that requires grad",
         "write under torch.no_grad(), or before requires_grad is set",
         saved="the leaf is made here",
-        needs_training=False,
+        reported_from=HIGH, needs_training=False,
     )
     PARAMETER_LIKE = RuleFacts(
         "UC201",
@@ -129,6 +129,7 @@ class CheckRule(Enum):
         "{how} writes to {name}, a view of a leaf that requires grad",
         "write under torch.no_grad(), or to a clone of the leaf",
         saved="the leaf is made here",
+        reported_from=HIGH,
     )
     SEVERAL = RuleFacts(
         "UC203",

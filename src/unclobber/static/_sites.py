@@ -19,6 +19,10 @@ SiteKind = Literal["step", "load", "broadcast", "backward", "item", "operator", 
 _OPTIMIZER = re.compile(r"opt|adam|sgd|solver|scaler|rmsprop", re.I)
 _NO_OPTIMIZER = re.compile(r"sched|lr_|_lr|env|timer|prof|writer|sim", re.I)
 
+_VIEWS = frozenset(["view", "t", "transpose", "narrow", "squeeze"])
+_COUNTS = frozenset(["item", "len", "size", "float", "int", "time", "numpy", "detach", "sum_", "range"])
+"""Functions and methods whose result is a number."""
+
 
 class Loop(NamedTuple):
     """A loop around a place."""
@@ -192,13 +196,7 @@ def _base(target: ast.expr) -> str:
     """Return the expression whose memory is written: ``x`` for ``x[0].view(-1)``."""
     while isinstance(target, (ast.Subscript, ast.Call)):
         target = target.value if isinstance(target, ast.Subscript) else target.func
-        if isinstance(target, ast.Attribute) and target.attr in (
-            "view",
-            "t",
-            "transpose",
-            "narrow",
-            "squeeze",
-        ):
+        if isinstance(target, ast.Attribute) and target.attr in _VIEWS:
             target = target.value
     return dotted(target) or ast.unparse(target)
 
@@ -211,18 +209,7 @@ def _is_count(node: ast.expr) -> bool:
         case ast.List() | ast.Tuple() | ast.JoinedStr() | ast.ListComp():
             return True
         case ast.Call(func=func):
-            return last_name(func) in (
-                "item",
-                "len",
-                "size",
-                "float",
-                "int",
-                "time",
-                "numpy",
-                "detach",
-                "sum_",
-                "range",
-            )
+            return last_name(func) in _COUNTS
         case ast.BinOp(left=left, right=right):
             return _is_count(left) or (_is_count(right) and isinstance(left, ast.Constant))
         case ast.Subscript(value=value):

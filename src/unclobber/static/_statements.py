@@ -257,7 +257,8 @@ def _rounds(
     run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState
 ) -> FlowState:
     """Interpret the body twice, because the second pass sees the first one's saves and writes."""
-    for turn in range(2):
+    once = not isinstance(node, ast.While) and ast.unparse(node.iter) == "range(1)"
+    for turn in range(1 if once else 2):
         if isinstance(node, ast.While):
             run.evaluate(node.test, state)
             if truth(run, node.test, state) is False:
@@ -284,6 +285,8 @@ def _freeze(run: FileRun, node: ast.For | ast.AsyncFor, over: Value) -> None:
         text = "\n".join(ast.unparse(statement) for statement in node.body)
         if "requires_grad_(False)" in text or "requires_grad = False" in text:
             run.frozen |= over.owners
+        elif "requires_grad" in text:
+            run.frozen -= over.owners
 
 
 @follows(ast.Break, ast.Continue)

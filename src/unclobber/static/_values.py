@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, Literal, NamedTuple
@@ -69,6 +70,12 @@ class Constant(NamedTuple):
     """A value that is written in the source: a truth value, a number, a text or None."""
 
     value: bool | int | float | str | None
+
+
+class OnlyGraph(NamedTuple):
+    """The data of an unknown function's result: the uses of the only argument that has some."""
+
+    uses: frozenset[Use]
 
 
 class ModuleData(NamedTuple):
@@ -142,6 +149,17 @@ def constant(value: Any) -> Value:
     return PLAIN
 
 
+def only_graph(value: Value) -> frozenset[Use]:
+    """Return the uses on which a value depends if backward runs from it."""
+    return value.data.uses if isinstance(value.data, OnlyGraph) and not value.uses else value.uses
+
+
+def sole_graph(values: Iterable[Value]) -> OnlyGraph | None:
+    """Return the uses of the only value that has some; None if there are several or none."""
+    graphs = {only_graph(value) for value in values} - {frozenset()}
+    return OnlyGraph(graphs.pop()) if len(graphs) == 1 else None
+
+
 def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
     """Return a tuple, a list or a dictionary."""
     return Value("sequence", grad=Grad.NO, items=items, data=data)
@@ -201,7 +219,13 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         if a.data == b.data == "list":
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
             start = tuple(map(join, longer.items, shorter.items))
-            return replace(a, items=start + longer.items[len(shorter.items) :])
+            # One branch may have emptied the list: no history is sure (`ac.py` of Popular-RL-Algorithms).
+            more = longer.items[len(start) :]
+            return replace(a, items=start + tuple(replace(i, nodes=0, uses=frozenset()) for i in more))
+        if isinstance(a.data, tuple) and isinstance(b.data, tuple):
+            either = dict(zip(b.data, b.items, strict=True))
+            either |= {key: join(item, either.get(key)) for key, item in zip(a.data, a.items, strict=True)}
+            return sequence(tuple(either.values()), tuple(either))
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
@@ -236,6 +260,15 @@ def _join_tensors(a: Value, b: Value) -> Value:
         a.name if a.name == b.name else "",
         a.given and b.given,
     )
+
+
+def any_of(values: tuple[Value, ...]) -> Value | None:
+    """Return the facts that hold for any one of unlike things, such as a dictionary's values; None if there
+    are none."""
+    value = shared(values)
+    if value is None:
+        return None
+    return replace(value, uses=frozenset.intersection(*(each.uses for each in values)))
 
 
 def shared(values: tuple[Value, ...]) -> Value | None:

@@ -11,7 +11,7 @@ from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Held, Kept, ParameterUpdate, Pending
-from ._values import Grad, Leaf, SourceSpan, Value
+from ._values import Grad, Leaf, SourceSpan, Value, only_graph
 
 
 class SaveEffect(NamedTuple):
@@ -101,14 +101,18 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
         run.written[line] = value
     blamed = Suspicion(CheckRule.SAVED, HIGH, write=run.span(made.node), how=made.how, name=made.name)
     sure = made.method or state.is_sure(value)
-    _over_kept(state, value, blamed, sure=sure)
+    # A buffer that is given a graph would carry it into the next call: streaming, which isn't trained
+    # (`realtime_forward` of ddsp_pytorch).
+    streams = value.data == "buffer" and made.source is not None and made.source.grad > Grad.NO
+    _over_kept(state, value, blamed, sure=sure and not streams)
     _held_elsewhere(run, state, value, blamed, target, sure=sure)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
     expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
     if expanded is not None and made.how not in torch_table().writes_expanded:
-        # A subscripted part of an expanded tensor may have its elements to itself.
-        confidence = HIGH - isinstance(target, ast.Subscript)
+        # A subscripted part of an expanded tensor may have its elements to itself, and another branch may
+        # have replaced the tensor that a function is called with (`bands.py` of RVC's `bs_roformer`).
+        confidence = HIGH - isinstance(target, ast.Subscript) - _is_far(run, expanded.span)
         suspicion = replace(blamed, rule=CheckRule.EXPANDED, confidence=confidence)
         run.suspect(state, replace(suspicion, saved=expanded.span))
     now = run.tick()
@@ -168,12 +172,17 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     def suspect(rule: CheckRule, confidence: int, saved: SourceSpan | None, more: str = "") -> None:
         run.suspect(state, replace(blamed, rule=rule, confidence=confidence, saved=saved, more=more))
 
+    # A method such as `load_from` may be called under `no_grad` from another file (TransUNet's weights).
+    less = int(not run.at_top and run.root not in ("forward", "__init__") and _is_far(run, value.made))
     if leaf == Leaf.LEAF:
-        suspect(CheckRule.LEAF, HIGH if value.grad == Grad.YES else HIGH - 1, value.made)
-    elif value.data == "embedding" and made.how == "[...] =" and run.function.endswith("forward"):
+        suspect(CheckRule.LEAF, (HIGH if value.grad == Grad.YES else HIGH - 1) - less, value.made)
+    elif (
+        value.data == "embedding" and made.how == "[...] =" and run.function.endswith("forward")
+        and re.match(r"\w*embeds\b", made.name)
+    ):  # fmt: skip
         suspect(CheckRule.EMBEDDED, HIGH - 1, value.made)
     elif leaf == Leaf.VIEW:
-        suspect(CheckRule.LEAF_VIEW, HIGH, value.made)
+        suspect(CheckRule.LEAF_VIEW, HIGH - less, value.made)
     elif (
         value.name.endswith((".weight", ".bias"))
         and value.kind == "tensor"
@@ -189,6 +198,11 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
         rules = {"several": CheckRule.SEVERAL, "function": CheckRule.FUNCTION_VIEW}
         less = grad == Grad.MAYBE and not run.function.endswith("forward")
         suspect(rules.get(origin.kind, CheckRule.NO_GRAD_VIEW), 1 + grad - less, origin.span, origin.kind)
+
+
+def _is_far(run: FileRun, made: SourceSpan | None) -> bool:
+    """Return whether something was made in another function than the one that is followed."""
+    return made is not None and made.function != run.function
 
 
 # --- what needs it -----------------------------------------------------------------------------------
@@ -212,13 +226,14 @@ def confirm(
 
 
 def leaves(run: FileRun, state: FlowState, value: Value) -> None:
-    """Confirm writes that matter if the caller runs backward from the returned value or an attribute."""
+    """Confirm writes that matter if the caller runs backward from the returned value or an attribute. What a
+    function returns to callers in its own file is decided by what these return."""
     bits = 0
     for element in value.nested():
         bits |= element.may | element.nodes
     for attribute in state.attributes.values():
         bits |= attribute.may
-    confirm(run, state, bits)
+    confirm(run, state, bits, less=int(run.root != "forward" and run.root in run.own.called))
 
 
 def backward(
@@ -239,7 +254,7 @@ def backward(
     span = run.span(node)
     confirm(run, state, value.may | value.nodes, needed=span, less=less)
     # Backward reaches the last computation first: torch names that one, too.
-    for use in sorted(value.uses, key=lambda use: (-use.clock, -len(use.owner), use)):
+    for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
             if use.clock < step.clock and _concerns(use.owner, step.owners):
                 suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, span)
