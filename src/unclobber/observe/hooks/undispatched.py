@@ -50,13 +50,16 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
         if not watching and not saves.always_observed():
             return original(thread)
 
-        def run_seen() -> None:
-            """Run the thread's own ``run`` inside its hooks."""
+        def put_back() -> None:
             # The program's code must find its object without this function.
             if own is None:
-                del thread.__dict__["run"]
+                thread.__dict__.pop("run", None)
             else:
                 thread.__dict__["run"] = own
+
+        def run_seen() -> None:
+            """Run the thread's own ``run`` inside its hooks."""
+            put_back()
             entered = [hooks.for_another_thread() for hooks in watching]
             for hooks in entered:
                 hooks.enter()
@@ -69,7 +72,11 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
                     hooks.leave()
 
         thread.__dict__["run"] = run_seen
-        return original(thread)
+        try:
+            return original(thread)
+        except Exception:  # none was started, or it was started before
+            put_back()
+            raise
 
     return start
 
