@@ -225,9 +225,7 @@ class ProbedWriter(Writer):
         kind = self.weighted(kinds)
         text = kind.format(name, leaf=self.rng.choice(self.leaves))
         self.writable.discard(name)  # a hook is of one version of its tensor
-        # torch checks no version of what such hooks keep, also if it was written before
-        silent = text.startswith("raw_hooks") and any(line.twin for line in self.lines)
-        self.take(f"if {name}.requires_grad: {text}", silent=silent)
+        self.take(f"if {name}.requires_grad: {text}")
 
     def look(self) -> None:
         self.take(f"look({self.pick()}, {self.pick()})")
