@@ -402,11 +402,14 @@ def _is_refused(node, name):
     """In a plain process, whether torch's version check refuses what a node saved: hooks end that check."""
     if context is not contextlib.nullcontext:  # noqa: F821  (as `run_text` gives it)
         return False
+    noted = len(log)
     try:
         with _probe():
             getattr(node, name)
     except RuntimeError as error:
         return "modified by an inplace operation" in str(error)
+    finally:
+        del log[noted:]  # hooks of the program's, which it calls
     return False
 
 
