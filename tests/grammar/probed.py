@@ -85,6 +85,8 @@ class ProbedWriter(Writer):
         self.kinds: set[str] = set()
         """The kinds of its leaves."""
         self.writable: set[str] = set()
+        self.rewritten: set[str] = set()
+        """Results of a write in place, which keeps a copy of its own: docs/limits.md."""
         self.past_autograd: set[str] = set()
         """Results that were written without autograd: their twins are other tensors, without their hooks."""
 
@@ -179,6 +181,7 @@ class ProbedWriter(Writer):
         how = self.rng.choice(("grad",) if rebinds else ("data", "grad", "no_grad", "grad"))
         value = value.format(target if how == "grad" else f"{target}.detach()", argument)
         if how == "grad":
+            self.rewritten.add(target)
             self.take(statement.format(target, argument), twin=f"{target} = {value}")
             return
         self.past_autograd.add(target)
@@ -222,12 +225,12 @@ class ProbedWriter(Writer):
             "hook_on_all({0}, {leaf})": 1, "hook_on_any({0}, {leaf})": 1,
             "raw_hooks({0})": 1, "{0}.retain_grad()": 1,
         }  # fmt: skip
+        if name in self.rewritten:
+            del kinds["raw_hooks({0})"]
         kind = self.weighted(kinds)
         text = kind.format(name, leaf=self.rng.choice(self.leaves))
         self.writable.discard(name)  # a hook is of one version of its tensor
-        # torch checks no version of what such hooks keep, also if it was written before
-        silent = text.startswith("raw_hooks") and any(line.twin for line in self.lines)
-        self.take(f"if {name}.requires_grad: {text}", silent=silent)
+        self.take(f"if {name}.requires_grad: {text}")
 
     def look(self) -> None:
         self.take(f"look({self.pick()}, {self.pick()})")

@@ -6,9 +6,11 @@ import threading
 import pytest
 import torch
 from guarded_twins import ramp
+from torch.optim.optimizer import _global_optimizer_pre_hooks
 
 import unclobber
 from surroundings import MISSING, attributes
+from unclobber.observe.hooks import kernels
 from unclobber.torch_internals import patches
 
 
@@ -125,6 +127,18 @@ def test_all_is_put_back(before, used):
     unclobber.uninstall()
     assert changed(before, attributes()) == set()
     assert patches.installed == []
+
+
+def test_a_context_that_cannot_be_entered_is_left(monkeypatch):
+    """What begins before the one that fails ends again; the next context sees what it should."""
+    monkeypatch.setattr("unclobber.observe.hooks.write_log._begin", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        plainly()
+    assert not kernels.installed()
+    assert not _global_optimizer_pre_hooks
+    monkeypatch.undo()
+    unclobber.uninstall()
+    plainly()
 
 
 def unwatched_backward():

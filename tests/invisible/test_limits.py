@@ -14,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
+from unclobber.torch_internals.compat import behaviour
 from unclobber.torch_internals.patches import original_of
 
 CONTEXTS = [unclobber.watch, unclobber.guard]
@@ -119,6 +120,18 @@ def aliases():
     return first.count, second.count
 
 
+def hooks_for_what_was_overwritten():
+    """Return what a registered pack hook is given, whether in the program's memory, and how many aliases."""
+    x = torch.ones(2, requires_grad=True)
+    a = x * 2
+    b = a * a
+    a.mul_(2)
+    given = []
+    with Detached() as mode:
+        b.grad_fn._raw_saved_self.register_hooks(lambda kept: given.append(kept) or kept, lambda kept: kept)
+    return given[0].tolist(), given[0].data_ptr() == a.data_ptr(), mode.count
+
+
 def tensors_of_the_collector():
     """Return how many there are besides the program's, of which hooks of its own keep one."""
     x = torch.ones(2, requires_grad=True)
@@ -146,6 +159,16 @@ def test_a_program_can_tell(look, plain, inside, context):
     for entered, expected in ((contextlib.nullcontext, plain), (context, inside)):
         with entered():
             assert look() == expected
+
+
+@pytest.mark.skipif(not behaviour.shows_packed, reason="refused: docs/limits.md")
+def test_guard_gives_registered_hooks_the_value_of_the_save():
+    plain = [4.0, 4.0], True, 1
+    assert hooks_for_what_was_overwritten() == plain
+    with pytest.warns(unclobber.SilentWriteWarning), unclobber.watch():
+        assert hooks_for_what_was_overwritten() == plain
+    with unclobber.guard():
+        assert hooks_for_what_was_overwritten() == ([2.0, 2.0], False, 0)
 
 
 def test_a_view_without_source_has_another_name():

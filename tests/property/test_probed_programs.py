@@ -143,6 +143,18 @@ NAMED = {
         "a = x.exp()\na.tanh_()\na.sum().backward()\nc = Product.apply(b, s)\nc.tanh_()\nc.sum().backward()",
         a="a = a.tanh()", c="c = c.tanh()",
     ),
+    "gradients of leaves are refused under a mode of operations": named(
+        "a = torch.lerp(x, b, 0.3)\nc = Exponential.apply(a)\nwith torch.no_grad(): c.relu_()\n"
+        "d = torch.maximum(a, c)\nwith torch.no_grad(): a -= x\nd = d.sum() + (a * a).sum()\n"
+        "found = torch.autograd.grad(d, leaves, allow_unused=True, create_graph=True)\ngradients(found)",
+        "operations()",
+        **{"with torch.no_grad(): c.relu_()": "c = with_values(c, c.detach().relu())",
+           "with torch.no_grad(): a -= x": "a = with_values(a, a.detach() - x.detach())"},
+    ),
+    "a Function's backward reads what was overwritten on ctx under a mode of operations": named(
+        "a = x * 2\nc = sum(InTwo.apply(b, a))\na += b\nc.sum().backward()\ngradients()",
+        "operations()", a="a = a + b",
+    ),
     "hooks for one saved tensor under a mode of functions": named("raw_hooks((x * x).sqrt())", "functions()"),
     "hooks for one saved tensor under a mode of operations": named(
         "a = x.exp() * x\nraw_hooks(a)", "operations()"

@@ -18,7 +18,7 @@ class GradientMemory:
     """Whether it is a view of a bucket of DistributedDataParallel (``gradient_as_bucket_view=True``)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)  # nnsight gives `object` a `save`: a default before others
 class Evidence:
     """Facts for a judgement, with sources and names already looked up."""
 

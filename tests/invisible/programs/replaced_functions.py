@@ -71,11 +71,18 @@ def methods():
     print(len(pickle.dumps(norm)), copy.deepcopy(norm).eps)
 
 
+def started_twice():
+    thread = threading.Thread(target=print)
+    thread.start()
+    thread.join()
+    print(answer(thread.start), sorted(vars(thread)))
+
+
 def scripted():
     norm = torch.jit.script(torch.nn.Sequential(torch.nn.BatchNorm1d(2), torch.nn.ReLU()))
     print(norm(torch.arange(6.0).reshape(3, 2)), norm.code)
 
 
-for step in (looks, methods, scripted):
+for step in (looks, methods, started_twice, scripted):
     observed(step)
     step()  # after the context, too

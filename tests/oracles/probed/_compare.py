@@ -37,7 +37,12 @@ def _refused_view(log: Log) -> bool:
 
 def watched_difference(plain: Log, watched: Log) -> str | None:
     """How a watched run differs: its log is the plain one, and of an overwriting it has torch's sentence."""
-    return first_difference([_first_sentence(entry, watched) for entry in plain], watched)
+    return first_difference([_first_sentence(entry, watched) for entry in _unmarked(plain)], watched)
+
+
+def _unmarked(plain: Log) -> Log:
+    """The log without the marks that say what hooks were registered for after it was overwritten."""
+    return [entry[:2] if entry[0] == "raw pack" else entry for entry in plain]
 
 
 def _first_sentence(entry: tuple[Any, ...], watched: Log) -> tuple[Any, ...]:
@@ -61,8 +66,11 @@ def guarded_difference(plain: Log, guarded: Log, twin: Log, *, silent: bool) -> 
         plain: The log of the plain run.
         guarded: That of the guarded one.
         twin: That of the plain run of the program without writes in place.
-        silent: Whether the program writes what torch does not see: plain gradients may be wrong then.
+        silent: Whether the program writes what torch does not see: plain gradients may be wrong then, as they
+            may where it registers hooks for what was overwritten.
     """
+    silent = silent or plain != _unmarked(plain)
+    plain = _unmarked(plain)
     caught = next((n for n, e in enumerate(plain) if e[0] == "error" and VERSION in e[2]), None)
     if caught is not None and not refused_overwriting(plain):
         # The program catches the refusal and goes on; under guard there is none, so it goes on otherwise.

@@ -388,11 +388,29 @@ def hook_on_any(*tensors):
 
 def raw_hooks(tensor):
     """The program's hooks on one saved tensor."""
-    raw = getattr(tensor.grad_fn, "_raw_saved_self", None) or getattr(
-        tensor.grad_fn, "_raw_saved_result", None
-    )
-    if raw is not None:
-        raw.register_hooks(lambda t: note("raw pack", facts(t)) or t, lambda t: note("raw unpack") or t)
+    for name in ("_saved_self", "_saved_result"):
+        raw = getattr(tensor.grad_fn, f"_raw{name}", None)
+        if raw is not None:
+            break
+    else:
+        return
+    mark = ["overwritten"] if _is_refused(tensor.grad_fn, name) else []
+    raw.register_hooks(lambda t: note("raw pack", facts(t), *mark) or t, lambda t: note("raw unpack") or t)
+
+
+def _is_refused(node, name):
+    """In a plain process, whether torch's version check refuses what a node saved: hooks end that check."""
+    if context is not contextlib.nullcontext:  # noqa: F821  (as `run_text` gives it)
+        return False
+    noted = len(log)
+    try:
+        with _probe():
+            getattr(node, name)
+    except RuntimeError as error:
+        return "modified by an inplace operation" in str(error)
+    finally:
+        del log[noted:]  # hooks of the program's, which it calls
+    return False
 
 
 def keeping(name):

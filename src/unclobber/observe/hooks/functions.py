@@ -370,7 +370,7 @@ def _run_with_stale(
     finally:
         for undo in reversed(put_back):
             undo()
-    with torch.no_grad():
+    with compat.unseen.unseen_by_modes(), torch.no_grad():
         for replay in reads.replays:  # a counter that backward counts up, a buffer that it fills
             replay()
     return result
@@ -378,10 +378,10 @@ def _run_with_stale(
 
 def _copy_like(values: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """Return a copy of ``values`` in the layout of ``like``, unless only that is expanded."""
-    once = each_once(values)
-    if once.shape != each_once(like).shape or any(t.is_conj() or t.is_neg() for t in (like, values)):
-        return values.clone()
-    with torch.no_grad():
+    with compat.unseen.unseen_by_modes(), torch.no_grad():
+        once = each_once(values)
+        if once.shape != each_once(like).shape or any(t.is_conj() or t.is_neg() for t in (like, values)):
+            return values.clone()
         copy = torch.empty_strided(like.size(), like.stride(), dtype=like.dtype, device=like.device)
         each_once(copy).copy_(once)
     return copy

@@ -103,9 +103,13 @@ class Installation:
                     if (native := core.loaded().module) is not None:
                         self.view_writes.noted = native.view_write
                     self._install()
-            fallback.listen(client)
-            if not self._clients.now:
-                self._patches.activate()
+            try:
+                fallback.listen(client)
+                if not self._clients.now:
+                    self._patches.activate()
+            except BaseException:
+                self.release(client)
+                raise
             self._clients.now = (*self._clients.now, client)
 
     def release(self, client: Client) -> None:

@@ -5,6 +5,7 @@ They are ``.data =``, ``detach_()``, memory given back, CUDA graphs, element-wis
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 from collections.abc import Callable
@@ -44,32 +45,33 @@ def _start(original: Callable[..., None]) -> Callable[..., None]:
 
     def start(thread: threading.Thread) -> None:
         """Start the thread with hooks of its own, if the starting thread is observed."""
-        run = thread.run
-        own = thread.__dict__.get("run")
+        own = {name: value for name, value in thread.__dict__.items() if name == "run"}
         watching = saves.active()
         if not watching and not saves.always_observed():
             return original(thread)
 
+        def put_back() -> None:
+            # The program's code must find its object without this function.
+            thread.__dict__.pop("run", None)
+            thread.__dict__.update(own)
+
         def run_seen() -> None:
             """Run the thread's own ``run`` inside its hooks."""
-            # The program's code must find its object without this function.
-            if own is None:
-                del thread.__dict__["run"]
-            else:
-                thread.__dict__["run"] = own
-            entered = [hooks.for_another_thread() for hooks in watching]
-            for hooks in entered:
-                hooks.enter()
-            if saves.always_observed():
-                saves.observe_always(True)
-            try:
-                run()
-            finally:
-                for hooks in reversed(entered):
-                    hooks.leave()
+            put_back()
+            with contextlib.ExitStack() as entered:
+                for hooks in [hooks.for_another_thread() for hooks in watching]:
+                    hooks.enter()
+                    entered.callback(hooks.leave)
+                if saves.always_observed():
+                    saves.observe_always(True)
+                thread.run()
 
         thread.__dict__["run"] = run_seen
-        return original(thread)
+        try:
+            return original(thread)
+        except Exception:  # none was started, or it was started before
+            put_back()
+            raise
 
     return start
 

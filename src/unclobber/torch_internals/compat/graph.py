@@ -188,7 +188,8 @@ def reachable(starts: Iterable[Any]) -> dict[int, Any] | None:
 def on_a_way_to(inputs: Sequence[Any], every: Mapping[int, Any]) -> set[int]:
     """Return the ids of the nodes of ``every`` on a way to an input, a tensor or gradient edge."""
     edge_of = torch.autograd.graph.get_gradient_edge
-    wanted = {id(node_of(target) or edge_of(target).node) for target in inputs}
+    with unseen_by_modes():  # a leaf's edge is that of a new view
+        wanted = {id(node_of(target) or edge_of(target).node) for target in inputs}
     parents: dict[int, list[int]] = {}
     for key, node in every.items():
         for child in children(node):
