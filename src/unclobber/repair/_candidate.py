@@ -55,6 +55,9 @@ class Candidate:
     joins: bool = False
     """Whether one backward call of it stands for two: it is tried after the search, and proved like the
     others."""
+    moves: bool = False
+    """Whether it calls backward in another order: calls are matched by their losses, and gradients that are
+    left at the end count for nothing."""
     note: str = ""
     """A warning that the user must read before taking it."""
     shared_name: str = ""
@@ -74,5 +77,14 @@ class Candidate:
     def in_doubt(self) -> bool:
         """True if the program may lose a write or a gradient by it, or the user must decide: such an edit is
         shown only once it is proved."""
-        flags = (self.offered, self.guess, self.joins, self.shared_name, self.drops, self.late, self.note)
+        flags = (
+            self.offered,
+            self.guess,
+            self.joins,
+            self.moves,
+            self.shared_name,
+            self.drops,
+            self.late,
+            self.note,
+        )
         return any(flags)

@@ -98,7 +98,7 @@ class Holders:
         own = int(bool(name) and not name.isidentifier())
         if own:
             seen.names.add(name)  # the container's or the object's reference
-        memory = compat.tensors.holders(value) - 1 - self._accounted(value, saves)
+        memory = compat.tensors.holders(value) - 1 - self._accounted(value, saves, 1)
         alone = not memory and compat.tensors.use_count(value) == 1 and not _remembers(value)
         if alone and references == own:
             return
@@ -106,6 +106,9 @@ class Holders:
             seen.names.add(name)
             return
         names, sharers = self._in(frame, value)
+        # Each part that `chunk` gives is a view of one base.
+        views = 1 + sum(tensor._base is value._base for tensor in sharers.values())
+        memory = compat.tensors.holders(value) - 1 - self._accounted(value, saves, views)
         if name.isidentifier() and not names and frame.f_globals.get(name) is value:
             names.add(name)
         seen.names |= names
@@ -131,15 +134,16 @@ class Holders:
             save.held = None
         return len(saves)
 
-    def _accounted(self, value: torch.Tensor, saved: int) -> int:
-        """Return how many holders of a tensor's memory are autograd's saves of it, or its base."""
+    def _accounted(self, value: torch.Tensor, saved: int, views: int) -> int:
+        """Return how many holders of a tensor's memory are autograd's saves of it, or its base, which has
+        some number of known views."""
         base = value._base
         if base is None:
             return saved
-        # counted for `base`: this name and the call's argument; and for torch: its Python object and the view
+        # counted for `base`: this name and the call's argument; and for torch: its Python object and the views
         alone = (
             sys.getrefcount(base) - compat.tensors.references_by_torch(base) == 2
-            and compat.tensors.use_count(base) == 2
+            and compat.tensors.use_count(base) == 1 + views
         )
         return saved + alone
 

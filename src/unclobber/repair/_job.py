@@ -88,6 +88,8 @@ class Against:
     """Whether the candidate is meant to cut tensors off their graph."""
     joins: bool = False
     """Whether one backward call of the candidate may stand for two of the reference."""
+    moves: bool = False
+    """Whether the candidate may call backward in another order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ begin with equal values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +34,8 @@ class BackwardRecord:
     """Every leaf known by then, with a copy of its gradient."""
     results: list[torch.Tensor | None]
     """The return values of ``autograd.grad``."""
+    added: list[tuple[Key, torch.Tensor | None, torch.Tensor | None]] = field(default_factory=list)
+    """The leaves that this call reaches, with copies of their gradients before and after it."""
 
 
 class _RunningBackward(NamedTuple):
@@ -42,8 +44,10 @@ class _RunningBackward(NamedTuple):
     nth: int
     recorded: bool
     nodes: list[Any]
-    before: list[torch.Tensor]
+    roots: list[torch.Tensor]
     """Copies of its roots."""
+    before: dict[int, torch.Tensor | None]
+    """Copies of the gradients of the leaves that it reaches, by their ids."""
     spends: bool
     """Whether the graph counts as freed when the call is done."""
 
@@ -84,14 +88,16 @@ class Recorder:
         self.started += 1
         recorded = self.stop_after is None or self.started <= self.stop_after
         nodes = _graph(call.roots) if recorded or self.cut else []
-        before: list[torch.Tensor] = []
+        roots: list[torch.Tensor] = []
+        before: dict[int, torch.Tensor | None] = {}
         if recorded:
-            with compat.dispatcher.unseen_by_torch():
-                before = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
             self._learn(nodes)
-        running = _RunningBackward(
-            self.started, recorded, nodes, before, spends=self.cut and not call.keeps_graph
-        )
+            with compat.dispatcher.unseen_by_torch():
+                roots = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
+                reached = {id(getattr(node, "variable", None)) for node in nodes} & self._leaves.keys()
+                before = {known: _copy(self._leaves[known][0].grad) for known in reached}
+        spends = self.cut and not call.keeps_graph
+        running = _RunningBackward(self.started, recorded, nodes, roots, before, spends)
         if self.cut:
             call.keep_graph()
             _stop_at_freed(nodes)
@@ -112,7 +118,7 @@ class Recorder:
         if running.spends:
             _mark_freed(running.nodes)
         if running.recorded:
-            self._write(running.before, call.answer)
+            self._write(running, call.answer)
         if self._after_each(running.nth) or (running.nth == self.stop_after and not self._go_on()):
             raise Enough
 
@@ -122,11 +128,12 @@ class Recorder:
             if isinstance(leaf, torch.Tensor) and id(leaf) not in self._leaves:
                 self._leaves[id(leaf)] = leaf, _key(leaf)
 
-    def _write(self, roots: list[torch.Tensor], answer: Any) -> None:
+    def _write(self, running: _RunningBackward, answer: Any) -> None:
         with compat.dispatcher.unseen_by_torch():
-            leaves = [(key, _copy(leaf.grad)) for leaf, key in self._leaves.values()]
+            after = {known: (key, _copy(leaf.grad)) for known, (leaf, key) in self._leaves.items()}
             results = [_copy(t) for t in answer] if isinstance(answer, (tuple, list)) else []
-        self.records.append(BackwardRecord(roots, leaves, results))
+        added = [(after[known][0], before, after[known][1]) for known, before in running.before.items()]
+        self.records.append(BackwardRecord(running.roots, list(after.values()), results, added))
 
 
 _FREED = "unclobber freed"
@@ -230,6 +237,51 @@ def compare_joined(
     total = compare(groups, candidate, len(groups))
     total.compared = taken
     return total
+
+
+def compare_moved(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Comparison:
+    """Compare backward calls of a candidate that makes them in another order.
+
+    A call is recognised by its losses. What it adds to each gradient counts, not what was left there before.
+    """
+    total, left = Comparison(), list(candidate)
+    for number, mine in enumerate(reference):
+        at = next((at for at, other in enumerate(left) if _adds_the_same(mine, other, total)), None)
+        if at is None:
+            if number < until:
+                total.why, total.mismatch = Why.OTHER_VALUES, f"{Why.OTHER_VALUES.value} of call {number + 1}"
+            break
+        partner = left.pop(at)
+        total.compared += 1
+        total.gradients += len(partner.added)
+        total.leaves = max(total.leaves, len(partner.added))
+    return total
+
+
+def _adds_the_same(mine: BackwardRecord, other: BackwardRecord, total: Comparison) -> bool:
+    """Return whether two calls have the same losses and results, and add the same to each gradient."""
+    if _compare_lists(mine.roots, other.roots, total, "") or _compare_lists(
+        mine.results, other.results, total, ""
+    ):
+        return False
+    theirs = [row for row in other.added if _counts(row[2])]
+    for key, before, after in mine.added:
+        own = after if before is None or after is None else after - before
+        if not _counts(own):
+            continue
+        # The sum and not the difference, whose rounding error may exceed what this call adds.
+        at = next(
+            (
+                at
+                for at, (name, earlier, later) in enumerate(theirs)
+                if name == key and _agree(own if earlier is None else earlier + own, later, total)
+            ),
+            None,
+        )
+        if at is None:
+            return False
+        del theirs[at]
+    return all(before is not None and _agree(before, after, total) for _, before, after in theirs)
 
 
 def _is_first_half(left: Sequence[BackwardRecord], joined: BackwardRecord) -> bool:

@@ -27,7 +27,7 @@ from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
 from ._leftovers import Files
 from ._living import Living
 from ._overlay import Overlay
-from ._recorder import Enough, Recorder, compare, compare_joined
+from ._recorder import Enough, Recorder, compare, compare_joined, compare_moved
 from .project import Project
 
 SEED = 0
@@ -113,8 +113,9 @@ class Run:
         # Calls after `stop_after` leave no record to compare.
         if len(mine) != nth:
             return False
-        joins = self.job.against is not None and self.job.against.joins
-        comparable = reference is not None and nth <= len(reference.records) and not joins
+        against = self.job.against
+        in_order = against is not None and not against.joins and not against.moves
+        comparable = reference is not None and nth <= len(reference.records) and in_order
         if comparable and self._compare(1, nth - 1).why:
             return True
         if self.job.until is not None and nth >= self.job.until:
@@ -205,7 +206,8 @@ class Run:
         """Compare the recorded backward calls with the reference's from number ``skipped`` on."""
         assert self.reference is not None
         assert self.job.against is not None
-        how = compare_joined if self.job.against.joins else compare
+        against = self.job.against
+        how = compare_moved if against.moves else compare_joined if against.joins else compare
         try:
             return how(self.reference.records[skipped:], self.recorder.records[skipped:], until)
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
@@ -232,6 +234,7 @@ class Run:
                 against.unsteady,
                 never_read_again=against.never_read_again,
                 detaches=against.detaches,
+                with_gradients=not against.moves,
             )
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
             different = [Different("state", f"the state could not be compared: {problem}")]

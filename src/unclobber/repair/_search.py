@@ -53,10 +53,30 @@ class _SearchState:
     never_read_again: frozenset[str] = frozenset()
 
     @property
-    def order(self) -> tuple[bool, bool, int]:
-        """Sort key: states that keep each gradient first, then those that hide no write, then the
-        smallest."""
-        return self.drops, bool(self.blind_holders), self.lines
+    def order(self) -> tuple[bool, bool, bool, int, int, int]:
+        """Sort key, by what a reviewer minds: lost gradients, copies of parameters, hidden writes, copies of
+        tensors. Of equal ones those come first that have passed more findings, then the smallest."""
+        return (*self.rank, self.copies, -len(self.steps), self.lines)
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool]:
+        """What no state may have more of than one that is proved."""
+        return self.drops, self.copies_parameters, bool(self.blind_holders)
+
+    @property
+    def copies_parameters(self) -> bool:
+        return bool(self._more(".functional_call("))
+
+    @property
+    def copies(self) -> int:
+        """The number of copies that the edits add, counted in the text; a loop's copies of a buffer are one."""
+        in_loops = sum(step.late for step in self.steps)
+        return self._more(".clone(") + in_loops
+
+    def _more(self, code: str) -> int:
+        """Return how often more some code is in the new texts."""
+        old, new = self.project.on_disk, self.texts
+        return sum(text.count(code) - (old.text(path) or "").count(code) for path, text in new.items())
 
     @property
     def drops(self) -> bool:
@@ -89,8 +109,10 @@ class Search:
     progress: Callable[[str], None] = lambda _: None
     """Called with the title of each candidate before it runs."""
     _tried: int = 0
-    _queue: list[tuple[tuple[bool, bool, int], int, int, _SearchState]] = field(default_factory=list)
-    """States to be tried, by their order, their number of edits and the turn in which they were found."""
+    _queue: list[tuple[tuple[bool, bool, bool, int, int, int], int, _SearchState]] = field(
+        default_factory=list
+    )
+    """States to be tried, by their order and the turn in which they were found."""
     _seen: set[frozenset[tuple[str, str]]] = field(default_factory=set)
     """The texts of all states, because the same edits in another order are the same state."""
     _held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
@@ -156,15 +178,19 @@ class Search:
         stopped = ""
         self._push(start, finding, self._proposed_first)
         while self._queue:
-            _, _, _, state = heapq.heappop(self._queue)
+            _, _, state = heapq.heappop(self._queue)
             enough = self.first_only or len(proved) >= MOST_PROVED
-            # States come best first, so no later one beats those that are proved.
-            if proved and (enough or state.order > proved[0][1].order):
+            # States come best first, so no later one beats those that are proved. Another way for one of
+            # several findings would be another way for all.
+            best = proved[0][1] if proved else state
+            if proved and (enough or len(best.steps) > 1 or state.rank > best.rank):
                 if confirmed := self._confirmed(proved):
                     return confirmed, unproved, ""
                 # None of them holds to its end, so the search goes on (test_how_far.py,
                 # test_where_none_of_the_best_holds_to_its_end).
                 proved = []
+            elif proved and state.lines > best.lines:
+                continue
             if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
                 limit = f"{MOST_RUNS} candidates" if self._tried >= MOST_RUNS else f"{self.seconds:g} seconds"
                 stopped = f"the search ended after {limit}, before a cure was proved"
@@ -211,7 +237,7 @@ class Search:
                 state.never_read_again | hidden.never_read_again,
             )
             # The number of texts decides between equal states, which Python can't compare.
-            heapq.heappush(self._queue, (new.order, len(new.steps), len(self._seen), new))
+            heapq.heappush(self._queue, (new.order, len(self._seen), new))
 
     def _held_in(self, state: _SearchState, finding: Finding) -> Mapping[WriteStatement, HeldBy]:
         """Return the holders of the tensors that a finding's statements write, in the program with a state's
@@ -307,6 +333,7 @@ class Search:
             never_read_again=state.never_read_again,
             detaches=bool(state.interpretations & {CUT, VIEW_DETACHED}),
             joins=any(step.joins for step in state.steps),
+            moves=any(step.moves for step in state.steps),
         )
 
     def _goes_to_end(self) -> bool:
@@ -371,14 +398,16 @@ def _repair(state: _SearchState, proof: Proof | None) -> Repair:
         ),
         has_blind_holders=bool(state.blind_holders),
         drops=state.drops,
+        copies_parameters=state.copies_parameters,
+        copies=state.copies,
     )
 
 
 def _rank(repair: Repair) -> tuple[float, ...]:
     """Return the sort key of a proved repair.
 
-    Repairs proved to the end come first, then those that drop no gradient and hide no write. Then the key
-    compares changed lines, extra memory and extra time. Measured values are rounded to steps coarser than
+    Repairs proved to the end come first, then those that drop no gradient, copy no parameters and hide no
+    write. Then the key compares copies, changed lines, extra memory and extra time. Measured values are rounded to steps coarser than
     their noise, so that equal edits keep the order of the table. Time is the processor's, because a busy
     machine must not decide what is offered.
     """
@@ -387,7 +416,9 @@ def _rank(repair: Repair) -> tuple[float, ...]:
     return (
         not repair.proof.to_end,
         repair.drops,
+        repair.copies_parameters,
         repair.has_blind_holders,
+        repair.copies,
         repair.changed_lines,
         memory,
         int(max(0.0, repair.proof.cpu_seconds) / 2.0),

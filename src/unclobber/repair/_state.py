@@ -12,7 +12,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -215,7 +215,12 @@ def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def differences(
-    reference: State, other: State, *, never_read_again: frozenset[str] = frozenset(), detaches: bool = False
+    reference: State,
+    other: State,
+    *,
+    never_read_again: frozenset[str] = frozenset(),
+    detaches: bool = False,
+    with_gradients: bool = True,
 ) -> list[Different]:
     """Return the differences of another run's state from the reference's.
 
@@ -224,7 +229,10 @@ def differences(
         other: The candidate's state.
         never_read_again: Names in modules that the program never reads again.
         detaches: Whether a tensor of the reference's graph may be detached.
+        with_gradients: Whether the gradients that leaves are left with count. The program's end reads none.
     """
+    if not with_gradients:
+        reference, other = _without_gradients(reference), _without_gradients(other)
     compared = _StateComparison(reference.rows, other.rows, detaches)
     for module, row in reference.roots.items():
         if module not in other.roots:
@@ -249,6 +257,11 @@ def differences(
         elif trials:
             compared.different += trials[0][1]
     return compared.different
+
+
+def _without_gradients(state: State) -> State:
+    rows = [replace(row, parts={}) if row.kind == "tensor" else row for row in state.rows]
+    return replace(state, rows=rows)
 
 
 class _StateComparison:

@@ -70,6 +70,9 @@ class Repair:
     show."""
     drops: bool = False
     """Whether it takes a write out of the graph that looks like a part of the computation."""
+    copies_parameters: bool = False
+    copies: int = 0
+    """The number of copies of tensors that it adds."""
     applicable: bool = True
     """False for edits that change the result: they are shown, never written."""
 

@@ -32,6 +32,7 @@ from . import (
     own_memory,
     rebind_element,
     recompute,
+    reorder,
     save_for_backward,
     scatter,
 )
@@ -81,6 +82,7 @@ _FIXERS = (
     Fixer(detach_state, "the loop cuts off what it carries", "UC301", in_doubt=True),
     Fixer(detach_hidden, "the state is cut off where an object keeps it", "UC301", in_doubt=True),
     Fixer(save_for_backward, "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
+    Fixer(reorder, "another order of the same calls", "UC101 UC102", in_doubt=True),
     Fixer(clone_parameters, "a copy more of the module's parameters, until backward", "UC101 UC102"),
     Fixer(recompute, "the forward runs once more", in_doubt=True),
     Fixer(move_step, "the step comes after the backward", in_doubt=True),

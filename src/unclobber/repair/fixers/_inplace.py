@@ -74,7 +74,7 @@ def in_place(node: ast.AST, source: Source) -> InPlaceCall | None:
     if (change := without_inplace(node, source)) is not None:
         return InPlaceCall(source.code(node, change), node.args[0]) if node.args else None
     out = next((argument for argument in node.keywords if argument.arg == "out"), None)
-    return None if out is None else InPlaceCall(source.code(node, _without(node, out, source)), out.value)
+    return None if out is None else InPlaceCall(source.code(node, without(node, out, source)), out.value)
 
 
 def _by_name(node: ast.AST, source: Source) -> InPlaceCall | None:
@@ -112,17 +112,17 @@ def without_inplace(call: ast.Call, source: Source) -> Splice | None:
     """Return the change that takes the ``inplace=True`` from a call; None if it has none."""
     for argument in call.keywords:
         if argument.arg == "inplace" and is_constant(argument.value, True):
-            return _without(call, argument, source)
+            return without(call, argument, source)
     position = torch_table().inplace.get(last_name(call.func))
     for index, placed in enumerate(call.args):
         if index == position and is_constant(placed, True):
             # Positional arguments follow, so the position must stay filled.
             last = index + 1 == len(call.args)
-            return _without(call, placed, source) if last else source.change(placed, "False")
+            return without(call, placed, source) if last else source.change(placed, "False")
     return None
 
 
-def _without(call: ast.Call, gone: ast.expr | ast.keyword, source: Source) -> Splice:
+def without(call: ast.Call, gone: ast.expr | ast.keyword, source: Source) -> Splice:
     """Return the change that takes an argument from a call, with its own comment and no other."""
     arguments = sorted([*call.args, *call.keywords], key=source.start)
     at = arguments.index(gone)

@@ -39,12 +39,24 @@ def sites(*facts: Save | Write | Need | None) -> list[Site]:
 def callers(fact: Save | Write | Need | None, project: Project) -> Iterator[LocatedStatement]:
     """Yield the user's statements that led to a fact's site, innermost first; the site's own is the first."""
     for site in sites(fact):
-        places = [(site.path, site.line), *((f.path, f.line) for f in site.stack if not f.library)]
-        for path, line in list(dict.fromkeys(places))[:_MOST_CALLERS]:
+        yield from _located(site, project)
+        places = dict.fromkeys((f.path, f.line) for f in site.stack if not f.library)
+        places.pop((site.path, site.line), None)
+        for path, line in list(places)[: _MOST_CALLERS - 1]:
             source = project.source(path)
             statement = (source.statement(line) or source.in_header(line)) if source is not None else None
             if source is not None and statement is not None:
                 yield path, source, statement
+
+
+def overwrites_parameters(finding: Finding) -> bool:
+    """Return whether a step or another update of weights may have written what a backward needs."""
+    if finding.saved is None or finding.saved.site is None:
+        return False
+    # A silent write mostly comes without a name: `p.data = other` below a module's call.
+    unseen = finding.code == "UC102" and bool(finding.saved.site.below)
+    by_optimizer = any(write.optimizer is not None for write in finding.writes)
+    return by_optimizer or unseen or finding.saved.name is not None
 
 
 def steps_along_gradient(statement: ast.AST) -> bool:

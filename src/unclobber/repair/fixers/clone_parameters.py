@@ -14,19 +14,14 @@ from ...model import Finding
 from .._candidate import Candidate
 from .._syntax import Source, is_place, root_name, walk
 from ..project import Project
-from ._sites import callers
+from ._sites import callers, overwrites_parameters
 
 _NOTE = "this keeps the gradient of the parameters as the forward read them"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the calls that led to the save, the outermost first, if a parameter was overwritten."""
-    if finding.saved is None or finding.saved.site is None:
-        return
-    by_optimizer = any(write.optimizer is not None for write in finding.writes)
-    # A silent write mostly comes without a name: `p.data = other` below a module's call.
-    unseen = finding.code == "UC102" and bool(finding.saved.site.below)
-    if finding.saved.name is None and not by_optimizer and not unseen:
+    if finding.saved is None or not overwrites_parameters(finding):
         return
     buffers = (finding.saved.role or "").startswith("running")
     for path, source, statement in reversed(list(callers(finding.saved, project))):

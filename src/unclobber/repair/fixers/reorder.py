@@ -1,0 +1,104 @@
+"""Fixer: run a backward before the step that overwrites the weights it needs.
+
+The lines of the backward, the ``zero_grad`` before it and what computes its loss go above the other loss's
+``zero_grad``, which then clears what this backward adds to shared weights. Nothing is copied.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ...model import Finding
+from .._candidate import Candidate
+from .._syntax import Line, Source, calls, with_argument
+from .._text import Splice, lines_in
+from ..project import Project
+from ._blocks import binds, calls_method, line_in, reads, shortened
+from ._inplace import without
+from ._sites import callers, overwrites_parameters
+
+_UPDATE = {"zero_grad", "backward", "clip_grad_norm_", "clip_grad_value_", "unscale_", "step"}
+"""Calls that make one update of weights, from clearing gradients to the step."""
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
+    """Yield the backward's lines above the update that wrote, then directly above the write."""
+    if not overwrites_parameters(finding):
+        return
+    for write in reversed(finding.writes):
+        for path, source, statement in callers(write, project):
+            for other, _, backward in callers(finding.needed, project):
+                for text in rewrites(source, statement, backward) if other == path else ():
+                    names = (shortened(source.code(node)) for node in (backward, statement))
+                    title = "run `{}` before `{}`".format(*names)
+                    yield Candidate(title, {path: text}, moves=True)
+
+
+def rewrites(source: Source, write: ast.AST, backward: ast.AST) -> Iterator[str]:
+    """Yield new texts in which a backward runs before a write that stands above it in one of its blocks."""
+    for last in (backward, *source.all_above(backward)):
+        if not isinstance(last, ast.stmt):
+            continue
+        block = source.block(last)
+        at, end = line_in(source, write, block), block.index(last)
+        if at is None:
+            continue
+        if at >= end or source.line(last).in_header or source.line(block[at]) == source.line(last):
+            return
+        first = at
+        while first and calls_method(block[first - 1], _UPDATE):
+            first -= 1
+        moved = _needed(source, block[at + 1 : end], last)
+        for target in dict.fromkeys((first, at)):
+            yield from _moved(source, block[target], block[target:at], moved)
+        return
+
+
+def _needed(source: Source, between: list[ast.stmt], last: ast.stmt) -> list[Line]:
+    """Return the lines that must go with the last one: those it reads the results of, and ``zero_grad``."""
+    wanted, lines = reads(last), [source.line(last)]
+    for statement in reversed(between):
+        if calls_method(statement, {"zero_grad"}) or binds(statement) & wanted:
+            wanted |= reads(statement)
+            if (line := source.line(statement)) not in lines:
+                lines.insert(0, line)
+    return lines
+
+
+def _moved(source: Source, target: ast.stmt, passed: list[ast.stmt], lines: list[Line]) -> Iterator[str]:
+    """Yield the text with some lines above a statement.
+
+    If a backward there keeps the graph for the moved one, the moved one now keeps it.
+    """
+    place = source.line(target)
+    if place in lines:
+        return
+    inserted, splices = [], []
+    for line in lines:
+        start = line.start - len(_comments(source, line))
+        inserted.append(source.text[start : line.end])
+        splices.append(Splice(start, line.end, ""))
+    at = place.start - len(_comments(source, place))
+    kept = [
+        (call, keyword)
+        for statement in passed
+        for call in calls(statement, ("backward",))
+        for keyword in call.keywords
+        if keyword.arg == "retain_graph"
+    ]
+    mine = next((call for node in lines[-1].statements for call in calls(node, ("backward",))), None)
+    if kept and mine is not None and "retain_graph" not in inserted[-1]:
+        call, keyword = kept[-1]
+        flagged = source.edited(with_argument(source, mine, source.code(keyword)))
+        start = splices[-1].start
+        block = [*inserted[:-1], flagged[start : splices[-1].end + len(flagged) - len(source.text)]]
+        yield source.edited(Splice(at, at, "".join(block)), *splices, without(call, keyword, source))
+    yield source.edited(Splice(at, at, "".join(inserted)), *splices)
+
+
+def _comments(source: Source, line: Line) -> str:
+    """Return the comments directly above a line."""
+    lead = lines_in(source.text[line.above : line.start])
+    blank = [number for number, text in enumerate(lead) if not text.strip()]
+    return "".join(lead[blank[-1] + 1 if blank else 0 :])
