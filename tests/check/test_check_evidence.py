@@ -382,7 +382,7 @@ def test_a_result_that_the_callers_do_not_return():
     """The pointer network of attention-learn-to-route draws from the probabilities alone."""
     assert found_in(POINTER.format(result="log_p, probs.multinomial(1)")) == []
     found = found_in(POINTER.format(result="log_p, probs"))
-    assert found == [("UC101", "high", "probs[mask] = 0.0")]
+    assert found == [("UC101", "medium", "probs[mask] = 0.0")]
 
 
 def test_a_buffer_that_takes_a_graph_over_to_the_next_call():

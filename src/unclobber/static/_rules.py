@@ -33,6 +33,9 @@ class RuleFacts:
     """The lowest confidence that is reported without a request."""
     is_measured_high: bool = True
     """Whether 98 of 100 of its surest flags were right (realworld/CHECK.md); else these are medium, too."""
+    is_high_with_backward: bool = False
+    """Whether that holds only where the backward is in the checked code, too: a forward alone may serve
+    sampling or a target (ddsp_pytorch, attention-learn-to-route in realworld/CHECK.md)."""
     variant: Variant | None = None
     variants: dict[str, Variant] = field(default_factory=dict)
     """Variants by a further word of the suspicion."""
@@ -62,7 +65,7 @@ class CheckRule(Enum):
         _OUT_OF_PLACE,
         saved="{operation} saves {kept} here",
         write="overwritten here ({how})",
-        reported_from=HIGH, needs_graph=True,
+        reported_from=HIGH, is_high_with_backward=True, needs_graph=True,
     )
     DATA = RuleFacts(
         "UC102",

@@ -66,7 +66,8 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
 def _finding(suspicion: Suspicion, source: _Texts) -> Finding:
     """Return the finding of one suspicion."""
     rule = suspicion.rule.value
-    high = suspicion.confidence >= HIGH and suspicion.rule.value.is_measured_high
+    high = suspicion.confidence >= HIGH and rule.is_measured_high
+    high &= suspicion.needed is not None or not rule.is_high_with_backward
     words = _words(suspicion)
     stage = "value" if rule.is_silent else CODES[rule.code].stage
     labels = [("write", rule.write.format(**words))]
