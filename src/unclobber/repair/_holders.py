@@ -107,7 +107,9 @@ class Holders:
             return
         names, sharers = self._in(frame, value)
         # Each part that `chunk` gives is a view of one base.
-        views = 1 + sum(tensor._base is value._base for tensor in sharers.values())
+        base = value._base  # not `value` itself, which a closure would then hold
+        views = 1 + sum(tensor._base is base for tensor in sharers.values())
+        del base  # `_accounted` counts who refers to it
         memory = compat.tensors.holders(value) - 1 - self._accounted(value, saves, views)
         if name.isidentifier() and not names and frame.f_globals.get(name) is value:
             names.add(name)
@@ -140,7 +142,7 @@ class Holders:
         base = value._base
         if base is None:
             return saved
-        # counted for `base`: this name and the call's argument; and for torch: its Python object and the views
+        # counted for `base`: this name and the call's argument; and for torch: its object and the views
         alone = (
             sys.getrefcount(base) - compat.tensors.references_by_torch(base) == 2
             and compat.tensors.use_count(base) == 1 + views

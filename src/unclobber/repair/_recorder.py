@@ -267,7 +267,7 @@ def _adds_the_same(mine: BackwardRecord, other: BackwardRecord, total: Compariso
     theirs = [row for row in other.added if _counts(row[2])]
     for key, before, after in mine.added:
         own = after if before is None or after is None else after - before
-        if not _counts(own):
+        if own is None or not _counts(own):
             continue
         # The sum and not the difference, whose rounding error may exceed what this call adds.
         at = next(

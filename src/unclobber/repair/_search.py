@@ -65,13 +65,13 @@ class _SearchState:
 
     @property
     def copies_parameters(self) -> bool:
+        """Whether the edits call a module with copies of its parameters."""
         return bool(self._more(".functional_call("))
 
     @property
     def copies(self) -> int:
-        """The number of copies that the edits add, counted in the text; a loop's copies of a buffer are one."""
-        in_loops = sum(step.late for step in self.steps)
-        return self._more(".clone(") + in_loops
+        """The number of copies that the edits add, counted in the text; a loop's copies are one."""
+        return self._more(".clone(") + sum(step.late for step in self.steps)
 
     def _more(self, code: str) -> int:
         """Return how often more some code is in the new texts."""
@@ -407,9 +407,9 @@ def _rank(repair: Repair) -> tuple[float, ...]:
     """Return the sort key of a proved repair.
 
     Repairs proved to the end come first, then those that drop no gradient, copy no parameters and hide no
-    write. Then the key compares copies, changed lines, extra memory and extra time. Measured values are rounded to steps coarser than
-    their noise, so that equal edits keep the order of the table. Time is the processor's, because a busy
-    machine must not decide what is offered.
+    write. Then the key compares copies, changed lines, extra memory and extra time. Measured values are
+    rounded to steps coarser than their noise, so that equal edits keep the order of the table. Time is the
+    processor's, because a busy machine must not decide what is offered.
     """
     assert repair.proof is not None
     memory = round(max(0, repair.proof.extra_bytes) / 16e6)

@@ -71,6 +71,7 @@ class Repair:
     drops: bool = False
     """Whether it takes a write out of the graph that looks like a part of the computation."""
     copies_parameters: bool = False
+    """Whether it calls a module with copies of its parameters."""
     copies: int = 0
     """The number of copies of tensors that it adds."""
     applicable: bool = True
