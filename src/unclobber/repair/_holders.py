@@ -109,7 +109,7 @@ class Holders:
         # Each part that `chunk` gives is a view of one base.
         base = value._base  # not `value` itself, which a closure would then hold
         views = 1 + sum(tensor._base is base for tensor in sharers.values())
-        del base  # `_accounted` counts who refers to it
+        del base  # `_accounted` counts the references to it
         memory = compat.tensors.holders(value) - 1 - self._accounted(value, saves, views)
         if name.isidentifier() and not names and frame.f_globals.get(name) is value:
             names.add(name)

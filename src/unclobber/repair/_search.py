@@ -60,12 +60,12 @@ class _SearchState:
 
     @property
     def rank(self) -> tuple[bool, bool, bool]:
-        """What no state may have more of than one that is proved."""
+        """The faults of which a later state may not have more than a proved one."""
         return self.drops, self.copies_parameters, bool(self.blind_holders)
 
     @property
     def copies_parameters(self) -> bool:
-        """Whether the edits call a module with copies of its parameters."""
+        """Return whether the edits call a module with copies of its parameters."""
         return bool(self._more(".functional_call("))
 
     @property
