@@ -44,10 +44,21 @@ class Stashed(NamedTuple):
     ways: list[_nested.Way]
     saved: SavedTensor
     """Save record whose ``origin`` is the tensor: ``backward`` can't read one that the program dropped."""
+    owner: Any = None
+    """What keeps the record in the native core's queue."""
 
 
-_stashes: weakref.WeakKeyDictionary[Any, list[Stashed]] = weakref.WeakKeyDictionary()
-"""Stashed tensors by ``ctx``; not on it, because a program may look there."""
+def _stashed(conflicts: Conflicts, tensors: list[tuple[str, SavedTensor]], owner: Any) -> list[Stashed]:
+    """Return what the native core has stashed, by attribute, once something may have happened to it."""
+    return [
+        Stashed(conflicts, name, [(_nested.WayStep("attribute", name),)], saved, owner)
+        for name, saved in tensors
+    ]
+
+
+_stashes: dict[weakref.ref[Any], list[Stashed] | object] = {}
+"""Stashed tensors by ``ctx``, which takes them along; not on it, because a program may look there. The native
+core has entries of its own, and exchanges one for a list (``_stashed``) before Python reads it."""
 
 
 class _Forward:
@@ -126,7 +137,7 @@ class _Forward:
                 tensors = _nested.tensors_of(ctx, stacks)
                 if tensors:
                     file = self.conflicts.ledger.file
-                    _stashes[ctx] = [
+                    _stashes[weakref.ref(ctx, _stashes.pop)] = [
                         Stashed(self.conflicts, at.path, at.ways, file(at.tensor, stacks[at.attribute]))
                         for at in tensors
                     ]
@@ -176,7 +187,8 @@ def install(patches: Patches) -> None:
             "bind": _Method.bind, "method": _Method, "prepare": _prepare, "set": _Forward.set,
             "note": _Forward.note, "log": _log_of, "write": FollowedWrite, "followed": write_log.followed,
             "no_setup": compat.entries.NO_SETUP_CONTEXT, "ignored": _IGNORED, "atoms": _nested.ATOMS,
-            "receiver": saves.receiver, "current": backward_calls.current, "stashes": vars(_stashes)["data"],
+            "receiver": saves.receiver, "current": backward_calls.current, "stashes": _stashes,
+            "forget": _stashes.pop, "stashed": _stashed,
             "alone": counts.function, "base_alone": None if counts.held_by_function is None else counts.base,
             "stand_in": _NativeStandIn,
         })  # fmt: skip
@@ -305,8 +317,9 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
         if not patches.active or compat.compilers.is_compilers_function(type(ctx)):
             return original(ctx, *gradients)
         conflicts = saves.receiver()
-        stashed = _stashes.get(ctx) if _stashes else None
-        stale = _stale(stashed) if stashed else None
+        stashed = _stashes.get(weakref.ref(ctx)) if _stashes else None
+        # What is no list is the native core's own entry, of tensors that no write has met.
+        stale = _stale(stashed) if isinstance(stashed, list) else None
         if not stale:
             if conflicts is None:
                 return original(ctx, *gradients)

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "queue.h"
 #include "saves.h"
 #include "stacks.h"
 
@@ -35,7 +36,9 @@ enum Part {
   kFollowed,      // the list of logs
   kReceiver,      // receiver(): the conflicts of this thread's innermost session, or None
   kCurrent,       // current(): the backward that this thread works for, or None
-  kStashes,       // the dict of what `forward` left on a ctx
+  kStashes,       // the dict of what `forward` left on a ctx, by a weak reference to that
+  kForget,        // its `pop`
+  kStashed,       // stashed(conflicts, [(name, saved)], owner): the entry that Python reads
   kAlone,         // the use counts of a gradient, and of its base, that no one else waits for; None if unknown
   kBaseAlone,
   kStandIn,       // the class of what stands in for torch's call of a `backward`
@@ -43,13 +46,13 @@ enum Part {
 };
 constexpr const char* kNames[kParts] = {
     "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
-    "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "alone", "base_alone",
-    "stand_in"};
+    "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "forget",
+    "stashed", "alone", "base_alone", "stand_in"};
 PyObject* parts[kParts] = {};
 bool runs = false;  // under the interpreter's lock
 
 PyObject *name_forward, *name_setup, *name_class, *name_own, *name_bind, *name_name,
-    *name_dirty, *name_module, *name_paused, *name_run;
+    *name_dirty, *name_module, *name_paused, *name_run, *name_ledger, *name_pending;
 
 Owned attribute(PyObject* object, PyObject* name) { return must(PyObject_GetAttr(object, name)); }
 
@@ -67,6 +70,12 @@ struct Write {
   bool shifts;
 };
 
+// A tensor that was set as an attribute of the call's own ctx.
+struct Set {
+  Owned name;
+  stacks::Stack* stack;
+};
+
 // A call of `apply`, from its ctx to the end of `forward` and `setup_context`; it is called in place of these.
 struct Forward {
   PyObject_HEAD
@@ -75,6 +84,8 @@ struct Forward {
   PyObject* const* given;  // the arguments while `forward` runs
   Py_ssize_t count;
   std::vector<Write>* writes;
+  PyObject* ctx;  // borrowed: only to be compared, and alive while one of the methods runs
+  std::vector<Set>* sets;
   bool in_two, recorded, in_setup;
 };
 PyTypeObject* type = nullptr;
@@ -121,6 +132,111 @@ PyObject* log_of(PyObject* self) {
   return forward->log;
 }
 
+void drop(std::vector<Set>* sets) {
+  for (const Set& set : *sets) stacks::leave(set.stack);
+  sets->clear();
+}
+
+// {id(ctx): (ctx, {name: stack})}, with the tensors that were noted here until now. One of the methods runs.
+PyObject* attributes_of(Forward* forward) {
+  if (forward->attributes == nullptr) forward->attributes = must(PyDict_New()).release();
+  if (forward->sets == nullptr || forward->sets->empty()) return forward->attributes;
+  Owned key = must(PyLong_FromVoidPtr(forward->ctx));
+  PyObject* known = PyDict_GetItemWithError(forward->attributes, key.get());
+  if (known == nullptr) {
+    Owned made = must(Py_BuildValue("(ON)", forward->ctx, PyDict_New()));
+    must(PyDict_SetItem(forward->attributes, key.get(), made.get()));
+    known = made.get();
+  }
+  for (const Set& set : *forward->sets) {
+    must(PyDict_SetItem(PyTuple_GET_ITEM(known, 1), set.name.get(), must(stacks::tuple_of(set.stack)).get()));
+  }
+  drop(forward->sets);
+  return forward->attributes;
+}
+
+// Note for a running call that a tensor was set as an attribute of its ctx.
+void note_set(Forward* forward, PyObject* name) {
+  if (forward->sets == nullptr) forward->sets = new std::vector<Set>;
+  for (Set& set : *forward->sets) {
+    if (PyUnicode_Compare(set.name.get(), name) != 0) continue;
+    stacks::leave(std::exchange(set.stack, stacks::of_programs()));
+    return;
+  }
+  forward->sets->push_back({Owned::borrowed(name), stacks::of_programs()});
+}
+
+// What `forward` left on a ctx, as long as Python need not look at it.
+struct Stash {
+  Owned conflicts;
+  std::vector<std::pair<Owned, saves::Save*>> saved;  // by the attribute's name
+  ~Stash() {
+    for (auto& [name, save] : saved) save->leave();
+  }
+};
+constexpr const char* kStash = "_unclobber_native.Stash";
+
+void free_stash(PyObject* capsule) { delete static_cast<Stash*>(PyCapsule_GetPointer(capsule, kStash)); }
+
+// Stash the tensors that were set on the call's ctx, as `_Forward.note`; false if only Python can, which has not been
+// told of anything then.
+bool stash(Forward* forward, PyObject* ctx) {
+  if (forward->attributes != nullptr || forward->log != nullptr || PyTuple_GET_SIZE(forward->dirty) != 0 ||
+      ctx != forward->ctx || forward->sets->size() > 1000) {  // as `_nested.MOST`
+    return false;
+  }
+  Owned pending = attribute(attribute(forward->conflicts, name_ledger).get(), name_pending);
+  if (!queue::is(pending.get())) return false;
+  std::vector<Owned> values;
+  for (const Set& set : *forward->sets) {
+    Owned value(PyObject_GenericGetAttr(ctx, set.name.get()));
+    if (!value) PyErr_Clear();
+    if (!value || !THPVariable_Check(value.get())) return false;
+    const at::Tensor& tensor = THPVariable_Unpack(value.get());
+    if (!saves::is_usual(tensor) || !saves::storage_of(tensor)->resizable()) return false;
+    for (const Owned& other : values) {
+      if (other.get() == value.get()) return false;
+    }
+    values.push_back(std::move(value));
+  }
+  auto made = std::make_unique<Stash>();
+  made->conflicts = Owned::borrowed(forward->conflicts);
+  const auto queue = queue::of(pending.get());
+  for (size_t i = 0; i < values.size(); i++) {
+    const Set& set = (*forward->sets)[i];
+    made->saved.emplace_back(Owned::borrowed(set.name.get()),
+                             saves::file(queue, THPVariable_Unpack(values[i].get()), stacks::use(set.stack)));
+  }
+  Owned capsule = must(PyCapsule_New(made.get(), kStash, free_stash));
+  made.release();
+  Owned key = must(PyWeakref_NewRef(ctx, parts[kForget]));
+  must(PyDict_SetItem(parts[kStashes], key.get(), capsule.get()));
+  return true;
+}
+
+// Whether nothing has happened to what a `forward` left on this ctx; if something may have, Python gets to see it.
+bool is_fresh(PyObject* ctx) {
+  if (PyDict_GET_SIZE(parts[kStashes]) == 0) return true;
+  Owned key = must(PyWeakref_NewRef(ctx, nullptr));
+  Owned found = Owned::borrowed(PyDict_GetItemWithError(parts[kStashes], key.get()));
+  if (!found) return PyErr_Occurred() == nullptr ? true : throw python_error();
+  if (!PyCapsule_CheckExact(found.get())) return false;
+  auto* stash = static_cast<Stash*>(PyCapsule_GetPointer(found.get(), kStash));
+  if (stash == nullptr) throw python_error();
+  if (runs && std::all_of(stash->saved.begin(), stash->saved.end(),
+                          [](const auto& one) { return saves::is_fresh(one.second); })) {
+    return true;
+  }
+  Owned list = must(PyList_New(0));
+  for (auto& [name, save] : stash->saved) {
+    must(PyList_Append(list.get(), must(PyTuple_Pack(2, name.get(), saves::record_of(save))).get()));
+  }
+  Owned own = must(
+      PyObject_CallFunctionObjArgs(parts[kStashed], stash->conflicts.get(), list.get(), found.get(), nullptr));
+  must(PyDict_SetItem(parts[kStashes], key.get(), own.get()));
+  return false;
+}
+
 void follow(PyObject* self) {
   PyObject* log = of(self)->log;
   must(PyList_Append(parts[kFollowed], log == nullptr ? self : log));
@@ -163,7 +279,9 @@ PyObject* called(PyObject* self, PyObject* const* args, size_t flags, PyObject* 
   if (forward->in_two && !forward->in_setup) {
     forward->in_setup = true;
     set_applying(Py_NewRef(self));
-  } else if (forward->attributes != nullptr || forward->log != nullptr || PyTuple_GET_SIZE(forward->dirty) != 0) {
+  } else if (const bool sets = forward->sets != nullptr && !forward->sets->empty();
+             (sets && !(count > 0 && stash(forward, args[0]))) || forward->attributes != nullptr ||
+             forward->log != nullptr || PyTuple_GET_SIZE(forward->dirty) != 0) {
     arguments_of(forward);
     PyObject* returned = forward->in_two && count > 2 ? args[2] : result.get();
     must(PyObject_CallFunctionObjArgs(parts[kNote], self, returned, nullptr));
@@ -199,6 +317,7 @@ PyObject* begin(PyObject* ctx, PyObject*) {
   forward->conflicts = conflicts.release();
   forward->function = function.release();
   forward->dirty = PyTuple_New(0);
+  forward->ctx = ctx;
   forward->in_two = in_two;
   forward->recorded = c10::GradMode::is_enabled();
   set_applying(made.release());
@@ -238,6 +357,10 @@ PyObject* set_attribute(PyObject* ctx, PyObject* const* args, Py_ssize_t count) 
           if (!holds && PyUnicode_Compare(args[0], name_dirty) != 0) return Py_NewRef(Py_None);
         }
         auto* forward = reinterpret_cast<PyObject*>(running.back());
+        if (THPVariable_Check(args[1]) && running.back()->ctx == ctx) {
+          note_set(running.back(), args[0]);
+          return Py_NewRef(Py_None);
+        }
         return must(PyObject_CallFunctionObjArgs(parts[kSet], forward, ctx, args[0], args[1], nullptr)).release();
       },
       static_cast<PyObject*>(nullptr));
@@ -296,6 +419,10 @@ void dealloc(PyObject* self) {
     }
     delete of(self)->writes;
   }
+  if (of(self)->sets != nullptr) {
+    drop(of(self)->sets);
+    delete of(self)->sets;
+  }
   own->tp_free(self);
   Py_DECREF(own);
 }
@@ -304,10 +431,7 @@ PyObject* get_log(PyObject* self, void*) {
   return guarded([&] { return Py_NewRef(log_of(self)); }, static_cast<PyObject*>(nullptr));
 }
 PyObject* get_attributes(PyObject* self, void*) {
-  Forward* one = of(self);
-  if (one->attributes == nullptr) one->attributes = PyDict_New();
-  Py_XINCREF(one->attributes);
-  return one->attributes;
+  return guarded([&] { return Py_NewRef(attributes_of(of(self))); }, static_cast<PyObject*>(nullptr));
 }
 
 PyMemberDef members[] = {
@@ -361,7 +485,7 @@ bool is_alone(PyObject* gradient) {
 
 // Whether torch's call needs no more observing than that the thread sees writes.
 bool is_usual(PyObject* const* args, Py_ssize_t count) {
-  if (!runs || count == 0 || PyDict_GET_SIZE(parts[kStashes]) != 0) return false;
+  if (count == 0 || !is_fresh(args[0]) || !runs) return false;
   Owned call = must(PyObject_CallNoArgs(parts[kCurrent]));
   const bool paused = call.get() != Py_None && attribute(call.get(), name_paused).get() == Py_True;
   Owned function = attribute(reinterpret_cast<PyObject*>(Py_TYPE(args[0])), name_class);
@@ -383,7 +507,8 @@ PyObject* run_backward(PyObject* self, PyObject* const* args, size_t flags, PyOb
   const Py_ssize_t count = PyVectorcall_NARGS(flags);
   return guarded(
       [&] {
-        if (names != nullptr || !is_usual(args, count)) {
+        // First what makes Python see a stash that is no longer fresh.
+        if (!is_usual(args, count) || names != nullptr) {
           return must(PyObject_Vectorcall(one->slowly, args, flags, names)).release();
         }
         struct Handed {
@@ -478,7 +603,7 @@ void add_to(PyObject* module) {
   } names[] = {{&name_forward, "forward"}, {&name_setup, "setup_context"}, {&name_class, "_forward_cls"},
                {&name_own, "own"}, {&name_bind, "_bind"},
                {&name_name, "name"}, {&name_dirty, "dirty_tensors"}, {&name_module, "__module__"},
-               {&name_paused, "paused"}, {&name_run, "_run"}};
+               {&name_paused, "paused"}, {&name_run, "_run"}, {&name_ledger, "ledger"}, {&name_pending, "pending"}};
   for (auto& [place, name] : names) *place = must(PyUnicode_InternFromString(name)).release();
   type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&spec)).release());
   must(PyModule_AddObjectRef(module, "Backward", must(PyType_FromSpec(&spec_of_backward)).get()));

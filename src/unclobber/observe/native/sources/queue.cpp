@@ -271,7 +271,7 @@ int set_peak(PyObject* self, PyObject* number, void*) {
   queue_of(self).account->peak.store(nbytes);
   return 0;
 }
-PyObject* died(PyObject* self, void*) { return PyLong_FromSize_t(queue_of(self).died()); }
+PyObject* died(PyObject* self, void*) { return PyLong_FromLong(queue_of(self).died()); }
 
 PyObject* make(PyTypeObject* of, PyObject*, PyObject*) {
   PyObject* self = of->tp_alloc(of, 0);

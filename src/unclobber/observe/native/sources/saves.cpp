@@ -340,6 +340,33 @@ PyObject* unfiled_record_of(Save* save) {
   return made.release();
 }
 
+Save* file(const std::shared_ptr<Queue>& queue, const at::Tensor& tensor, stacks::Stack* stack) {
+  auto save = std::make_unique<Save>();
+  save->operation = new stacks::Operation(stack, 0);
+  save->storage = storage_of(tensor);
+  save->alias = alias_of(tensor, true);
+  save->version = tensor._version();
+  save->requires_grad = tensor.requires_grad();
+  save->is_leafs = save->requires_grad && tensor.is_leaf();
+  save->origin = WeakTensor(tensor.getIntrusivePtr());
+  save->queue = queue;
+  Locked locked;
+  queue->append(save.get());
+  queue->uncount();
+  return save.release();
+}
+
+bool is_fresh(Save* save) {
+  PyObject* made = save->record.load(std::memory_order_acquire);
+  if (made == nullptr) {
+    Locked locked;
+    return save->noted == nullptr && save->alias._version() == save->version;
+  }
+  PyObject* alias = records::get(made, records::kAlias);
+  return records::get(made, records::kEntry) == Py_None && THPVariable_Check(alias) &&
+         THPVariable_Unpack(alias)._version() == save->version;
+}
+
 std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees) {
   return std::make_unique<Hooks>(std::move(queue), sees);
 }

@@ -106,7 +106,7 @@ class Queue {
 
   size_t size() const { return live_.load(std::memory_order_relaxed); }
   size_t entries() const { return entries_.load(std::memory_order_relaxed); }
-  size_t died() const { return died_.load(std::memory_order_relaxed); }
+  long died() const { return died_.load(std::memory_order_relaxed); }
 
   void append(Save* save);
   void drop(Save* save);
@@ -146,6 +146,8 @@ class Queue {
   bool reports_all_writes() const { return reports_all_writes_.load(std::memory_order_relaxed); }
   void report_all_writes() { reports_all_writes_.store(true, std::memory_order_relaxed); }
   void noted_death() { died_.store(died() + 1, std::memory_order_relaxed); }
+  // The one that was appended last is no operation's.
+  void uncount() { died_.store(died() - 1, std::memory_order_relaxed); }
 
   const std::shared_ptr<Account> account = std::make_shared<Account>();
   bool keeps_originals = false;
@@ -164,7 +166,7 @@ class Queue {
   std::unordered_map<c10::StorageImpl*, Shelf> by_storage_;
   std::atomic<size_t> live_{0};
   std::atomic<size_t> entries_{0};
-  std::atomic<size_t> died_{0};
+  std::atomic<long> died_{0};
   std::atomic<size_t> noted_{0};    // journals
   std::atomic<size_t> written_{0};  // writes that were ever noted
   std::atomic<bool> reports_all_writes_{false};
@@ -193,6 +195,13 @@ at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself);
 PyObject* record_of(Save* save);
 // The same while these are being filed.
 PyObject* unfiled_record_of(Save* save);
+
+// Observe a usual tensor as if an operation had saved it now, which `Ledger.file` does: until the caller, its user,
+// leaves. Takes over a use of `stack`.
+Save* file(const std::shared_ptr<Queue>& queue, const at::Tensor& tensor, stacks::Stack* stack);
+
+// Whether no write has met it. Under the interpreter's lock.
+bool is_fresh(Save* save);
 
 // torch's hooks for one save of a session. `sees`: whether the thread observes writes from the save on.
 std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees);
