@@ -63,6 +63,8 @@ class Candidate:
     shared_name: str = ""
     """A name that it binds to a new tensor although others may hold the old one: they no longer see the
     write."""
+    unbinds: frozenset[str] = frozenset()
+    """Names that it no longer binds and that are not read later."""
     drops: bool = False
     """Whether the write is no longer made at all: only the names that its statement binds get the new
     value."""

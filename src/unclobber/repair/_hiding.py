@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..model import Finding, Site
+from ..syntax import text_of
 from ._candidate import Candidate
 from ._diff import changes
 from ._job import HeldBy
 from ._probes import WriteStatement
-from ._syntax import Source
+from ._syntax import Source, parse, targets_of
 from ._text import lines_in
 from .fixers._liveness import read_later
 from .fixers._sites import sites, write_statements
@@ -83,9 +84,25 @@ def hidden(
                 return Hidden(f"`{name}` is left without the write")
             if source.function(statement) is None:
                 never_read_again.add(name)
+        for file, line, name in holders.callers:
+            if _is_read_after_call(project, file, line, name):
+                return Hidden(f"`{name}` of the caller in line {line} is left without the write")
     if not measured and candidate.shared_name:
         return Hidden(f"whoever else holds the tensor `{candidate.shared_name}` no longer sees this write")
     return Hidden(never_read_again=frozenset(never_read_again))
+
+
+def _is_read_after_call(project: Project, file: str, line: int, name: str) -> bool:
+    """Return whether a function may read a variable again after the call that runs in a line."""
+    source = project.source(file)
+    if source is None and (text := text_of(file)) is not None:  # a library's, such as Sequential.forward
+        source = parse("".join(text.lines))
+    statement = None if source is None else source.statement(line) or source.in_header(line)
+    if source is None or statement is None:
+        return True
+    if isinstance(statement, ast.Return) or name in map(source.code, targets_of(statement)):
+        return False
+    return read_later(source, statement, ast.Name(name, ast.Load()))
 
 
 def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str]]:

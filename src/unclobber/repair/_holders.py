@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import builtins
 import gc
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import CellType, FrameType
 from typing import Any
 
@@ -32,6 +33,7 @@ class _Seen:
     times: int = 0
     names: set[str] | None = None
     others: tuple[str, ...] = ()
+    callers: set[tuple[str, int, str]] = field(default_factory=set)
 
 
 class Holders:
@@ -81,7 +83,9 @@ class Holders:
     def by_statement(self) -> dict[WriteStatement, HeldBy]:
         """Return the holders of each probed statement."""
         return {
-            write: HeldBy(seen.times, tuple(sorted(seen.names or ())), seen.others)
+            write: HeldBy(
+                seen.times, tuple(sorted(seen.names or ())), seen.others, tuple(sorted(seen.callers))
+            )
             for write, seen in self._seen.items()
         }
 
@@ -107,14 +111,14 @@ class Holders:
             return
         names, sharers = self._in(frame, value)
         # Each part that `chunk` gives is a view of one base.
-        base = value._base  # not `value` itself, which a closure would then hold
-        views = 1 + sum(tensor._base is base for tensor in sharers.values())
-        del base  # `_accounted` counts the references to it
+        views = 1 + list(map(_base_id, sharers.values())).count(_base_id(value))
         memory = compat.tensors.holders(value) - 1 - self._accounted(value, saves, views)
         if name.isidentifier() and not names and frame.f_globals.get(name) is value:
             names.add(name)
         seen.names |= names
-        explained = references == own + len(names) and compat.tensors.use_count(value) <= 1 + len(sharers)
+        explained = compat.tensors.use_count(value) <= 1 + len(sharers) and (
+            references == own + len(names) or self._is_passed_on(seen, frame, value, name, references)
+        )
         if not explained or not self._memory_is(sharers, memory) or _remembers(value):
             # A reference that is counted but not found may be held by C code.
             seen.others = tuple(_words(value, frame, name)) or ("something",)
@@ -124,6 +128,47 @@ class Holders:
                 theirs = region_of(tensor)
                 if region is None or theirs is None or overlap(region, theirs):
                     seen.names.add(other)
+
+    def _is_passed_on(
+        self, seen: _Seen, frame: FrameType, value: torch.Tensor, place: str, references: int
+    ) -> bool:
+        """Return whether only variables of the running functions, their containers and their calls hold a
+        tensor, and record these variables."""
+        known = {id(dictionary) for dictionary in _globals_of(frame)}
+        counted, slots = int(bool(place) and not place.isidentifier()), 0
+        at: FrameType | None = frame
+        depth = 0
+        while at is not None:
+            variables = compat.frames.variables_of(at)
+            for name, variable in variables.items():
+                holds = variable is value
+                if not holds and type(variable) in (tuple, list, dict) and id(variable) not in known:
+                    if place.startswith(f"{name}["):
+                        known.add(id(variable))
+                        continue
+                    parts = variable.values() if type(variable) is dict else variable
+                    times = list(map(id, parts)).count(id(value))
+                    counted += times
+                    holds = bool(times)
+                    known.add(id(variable))
+                elif holds:
+                    counted += 1
+                if holds and at is frame:
+                    seen.names.add(name)  # type: ignore[union-attr]
+                elif holds:
+                    seen.callers.add((os.path.realpath(at.f_code.co_filename), at.f_lineno, name))
+                    slots = depth  # each call may keep its argument until it returns
+            variables.clear()
+            at, depth = at.f_back, depth + 1
+        referrers = gc.get_referrers(value)
+        known.add(id(referrers))
+        for referrer in referrers:
+            if id(referrer) in known or type(referrer) is FrameType:
+                continue
+            if type(referrer) is not tuple or not _is_of_a_call(referrer, known):
+                return False
+            counted += 1
+        return counted <= references <= counted + slots
 
     def _saves_of(self, value: torch.Tensor) -> int:
         """Return how many saves share a tensor's memory.
@@ -167,6 +212,35 @@ class Holders:
         # each tensor is referred to by its name, by `sharers`, by the loop and by the call
         alone = all(sys.getrefcount(t) - compat.tensors.references_by_torch(t) == 4 for t in sharers.values())
         return alone and len({id(tensor) for tensor in sharers.values()}) == memory
+
+
+def _globals_of(frame: FrameType) -> Iterator[dict[str, Any]]:
+    """Yield the global names of the running functions."""
+    at: FrameType | None = frame
+    while at is not None:
+        yield at.f_globals
+        at = at.f_back
+
+
+def _base_id(tensor: torch.Tensor) -> int:
+    return id(tensor._base)
+
+
+_ITERATORS = (zip, enumerate, type(iter({}.items())))
+"""Iterators that keep the last tuple which they gave, to use it again."""
+
+
+def _is_of_a_call(arguments: tuple[Any, ...], known: set[int]) -> bool:
+    """Return whether only a call in progress or an iterator holds a tuple."""
+    referrers = gc.get_referrers(arguments)
+    known.add(id(referrers))
+    # A loop and no generator, which would refer to the tuple itself.
+    for referrer in referrers:
+        # `zip(fast.items(), grads)` keeps a tuple with the tuple of `items`.
+        nested = type(referrer) is tuple and _is_of_a_call(referrer, known)
+        if not nested and id(referrer) not in known and type(referrer) not in (FrameType, *_ITERATORS):
+            return False
+    return True
 
 
 def _remembers(value: torch.Tensor) -> bool:

@@ -39,6 +39,8 @@ class HeldBy:
     """Names, attributes and items of the statement's own frame: ``h``, ``self.h``, ``outs[i]``."""
     others: tuple[str, ...] = ()
     """All other holders, in words; empty if there were none."""
+    callers: tuple[tuple[str, int, str], ...] = ()
+    """Names in the calling functions: file, line of the call, and name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ statement, results of calls as they are passed on. The code keeps its lines and 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
 from ..syntax import is_in_place, last_name, parse_expression, torch_table
-from ._syntax import is_constant, parse, root_name
+from ._syntax import Source, is_constant, parse, root_name
 from ._text import Encoded, decode
 
 PLACE = "__unclobber_place__"
@@ -52,17 +52,17 @@ def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement
         at = parsed.at(write.line, write.column)
         covering = [node for node in statements if parsed.start(node) <= at < parsed.end(node)]
         if covering:
-            _look(parsed.tree, covering[-1], (write.path, write.line, write.column))
+            _look(parsed, covering[-1], (write.path, write.line, write.column))
     ast.fix_missing_locations(parsed.tree)
     code: CodeType = compile(parsed.tree, name, "exec", dont_inherit=True)
     return code
 
 
-def _look(tree: ast.Module, statement: ast.stmt, key: tuple[str, int, int]) -> None:
+def _look(source: Source, statement: ast.stmt, key: tuple[str, int, int]) -> None:
     """Insert the probes of one statement: before it for names, around the call for a call's result."""
     before: list[ast.stmt] = []
     new: dict[ast.AST, ast.AST | list[ast.stmt]] = {}
-    for written in _written(statement):
+    for written in _written(statement, source.imported_names):
         places, root = _peeled(written)
         if places:
             before.append(ast.Expr(_any(_call(PLACE, key, place, named=True) for place in places)))
@@ -73,10 +73,10 @@ def _look(tree: ast.Module, statement: ast.stmt, key: tuple[str, int, int]) -> N
             ast.copy_location(node, statement)
     if before:
         new[statement] = [*before, statement]
-    _Changed(new).visit(tree)
+    _Changed(new).visit(source.tree)
 
 
-def _written(statement: ast.stmt) -> Iterator[ast.expr]:
+def _written(statement: ast.stmt, imported: Container[str]) -> Iterator[ast.expr]:
     """Yield the expressions that a statement itself writes in place."""
     if isinstance(statement, ast.AugAssign):
         yield statement.target
@@ -91,9 +91,11 @@ def _written(statement: ast.stmt) -> Iterator[ast.expr]:
             yield node.args[0]
         yield from (keyword.value for keyword in node.keywords if keyword.arg == "out")
         if _is_inplace(last_name(node.func)):
-            # `torch.relu_(x)` writes its argument, `x.relu_()` its receiver
-            yield from node.args[:1] if root_name(node.func) else ()
-            yield from [node.func.value] if isinstance(node.func, ast.Attribute) else ()
+            # `torch.relu_(x)` writes its argument, `x.masked_fill_(mask, 0)` its receiver
+            if root_name(node.func) in imported:
+                yield from node.args[:1]
+            elif isinstance(node.func, ast.Attribute):
+                yield node.func.value
 
 
 def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:

@@ -234,7 +234,7 @@ class Search:
                 seen_findings,
                 project.on_disk.lines_changed(project.overlay),
                 (*state.blind_holders, *filter(None, [hidden.note])),
-                state.never_read_again | hidden.never_read_again,
+                state.never_read_again | hidden.never_read_again | candidate.unbinds,
             )
             # The number of texts decides between equal states, which Python can't compare.
             heapq.heappush(self._queue, (new.order, len(self._seen), new))

@@ -1,4 +1,5 @@
-"""Fixer: write a list's or dict's element into a new tensor, ``outs[i] += x`` as ``outs[i] = outs[i] + x``.
+"""Fixer: write a list's or dict's element into a new tensor, ``outs[i] += x`` as ``outs[i] = outs[i] + x``;
+or build the list anew, ``for p in ps: p.mul_(2)`` as ``ps = [p.mul(2) for p in ps]``.
 
 The edit assigns the container's entry, so a tensor in the container's place gains nothing: there the
 assignment is a write, too. The text doesn't show which of the two it is; the proof does.
@@ -11,7 +12,18 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Comprehension, Source, is_constant, is_place, single_target, walk
+from .._syntax import (
+    Comprehension,
+    Source,
+    flat,
+    is_constant,
+    is_name,
+    is_place,
+    method_call,
+    names_in,
+    single_target,
+    walk,
+)
 from ..project import Project
 from ._aliases import shared_name
 from ._inplace import binary, in_place
@@ -24,6 +36,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     if finding.code == "UC301":
         return
     for _, (path, source, statement) in write_statements(finding, project):
+        for text, name, gone in rebuilt(source, statement):
+            yield Candidate(f"build a new `{name}`", {path: text}, shared_name=name, unbinds=gone)
         for text, element, title in rewrites(source, statement):
             shared = shared_name(source, statement, element)
             yield Candidate(title.format(source.code(element)), {path: text}, shared_name=shared)
@@ -42,6 +56,51 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.Subs
         text = source.inserted(statement, before=(f"{code} = {code}.clone()",))
         if text is not None:
             yield text, part, "write to a copy of `{}`"
+
+
+def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Yield ``for p, g in zip(ps, gs): p -= g`` as ``ps = [p - g for p, g in zip(ps, gs)]``, and a loop over
+    a dict's items as its comprehension.
+
+    Each comes with the name that is bound, and with the loop's names that no longer are.
+    """
+    loop = source.parents.get(statement)
+    target, value = _written(source, statement)
+    if not isinstance(loop, ast.For) or len(loop.body) != 1 or loop.orelse or value is None:
+        return
+    names = {part.id for part in flat(loop.target) if isinstance(part, ast.Name)}
+    if any(_is_variable(source, node) for node in walk(source.function(loop) or source.tree)
+           if is_name(node, *names) and loop not in source.all_above(node)):  # fmt: skip
+        return
+    for place, iterable in _side_by_side(loop.target, loop.iter):
+        items = method_call(iterable, "items")
+        container, element = items or iterable, place
+        if items is not None and isinstance(place, ast.Tuple) and len(place.elts) == 2:
+            element = place.elts[1]
+        if not is_place(container) or target is None or source.code(element) != source.code(target):
+            continue
+        name = source.code(container)
+        each = f"for {source.code(loop.target)} in {source.code(loop.iter)}"
+        code = f"[{value} {each}]"
+        if items is not None:
+            code = f"{{{source.code(place.elts[0])}: {value} {each}}}"  # type: ignore[attr-defined]
+        yield source.replaced({loop: f"{name} = {code}"}), name, frozenset(names)
+
+
+def _is_variable(source: Source, name: ast.AST) -> bool:
+    """Return whether a name is a variable of its function, and not one of a comprehension's own."""
+    round_it = (above for above in source.all_above(name) if isinstance(above, Comprehension))
+    own = (names_in(part.target) for above in round_it for part in above.generators)
+    return not any(name.id in names for names in own)  # type: ignore[attr-defined]
+
+
+def _side_by_side(target: ast.expr, iterable: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """Yield each target of a loop with the iterable whose elements it gets: those of ``zip``, else one."""
+    pairs = isinstance(iterable, ast.Call) and is_name(iterable.func, "zip") and not iterable.keywords
+    if pairs and isinstance(target, ast.Tuple) and len(target.elts) == len(iterable.args):  # type: ignore[attr-defined]
+        yield from zip(target.elts, iterable.args, strict=True)  # type: ignore[attr-defined]
+    else:
+        yield target, iterable
 
 
 def _written(source: Source, statement: ast.AST) -> tuple[ast.expr | None, str | None]:
