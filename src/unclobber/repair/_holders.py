@@ -226,7 +226,7 @@ def _base_id(tensor: torch.Tensor) -> int:
     return id(tensor._base)
 
 
-_ITERATORS = (zip, enumerate, type(iter({}.items())))
+_ITERATORS: tuple[type, ...] = (zip, enumerate, type(iter({}.items())))
 """Iterators that keep the last tuple which they gave, to use it again."""
 
 
