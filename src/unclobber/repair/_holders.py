@@ -134,7 +134,8 @@ class Holders:
     ) -> bool:
         """Return whether only variables of the running functions, their containers and their calls hold a
         tensor, and record these variables."""
-        known = {id(dictionary) for dictionary in _globals_of(frame)}
+        known = set(_ids_of_stack(frame))
+        containers: list[Any] = []
         counted, slots = int(bool(place) and not place.isidentifier()), 0
         at: FrameType | None = frame
         depth = 0
@@ -142,28 +143,30 @@ class Holders:
             variables = compat.frames.variables_of(at)
             for name, variable in variables.items():
                 holds = variable is value
-                if not holds and type(variable) in (tuple, list, dict) and id(variable) not in known:
-                    if place.startswith(f"{name}["):
-                        known.add(id(variable))
-                        continue
+                counted += holds
+                if type(variable) in (tuple, list, dict) and id(variable) not in known:
                     parts = variable.values() if type(variable) is dict else variable
                     times = list(map(id, parts)).count(id(value))
-                    counted += times
-                    holds = bool(times)
-                    known.add(id(variable))
-                elif holds:
-                    counted += 1
+                    holds = bool(times) and not place.startswith(f"{name}[")
+                    if times and not any(variable is container for container in containers):
+                        containers.append(variable)
+                        counted += times - place.startswith(f"{name}[")
                 if holds and at is frame:
                     seen.names.add(name)  # type: ignore[union-attr]
                 elif holds:
                     seen.callers.add((os.path.realpath(at.f_code.co_filename), at.f_lineno, name))
                     slots = depth  # each call may keep its argument until it returns
             variables.clear()
+            variable = parts = None
             at, depth = at.f_back, depth + 1
         referrers = gc.get_referrers(value)
-        known.add(id(referrers))
+        known |= {id(referrers), id(containers)}
+        for container in containers:
+            known.add(id(container))
+            if not _is_of_a_call(container, known):
+                return False
         for referrer in referrers:
-            if id(referrer) in known or type(referrer) is FrameType:
+            if id(referrer) in known:
                 continue
             if type(referrer) is not tuple or not _is_of_a_call(referrer, known):
                 return False
@@ -214,11 +217,12 @@ class Holders:
         return alone and len({id(tensor) for tensor in sharers.values()}) == memory
 
 
-def _globals_of(frame: FrameType) -> Iterator[dict[str, Any]]:
-    """Yield the global names of the running functions."""
+def _ids_of_stack(frame: FrameType) -> Iterator[int]:
+    """Yield the ids of the running functions' frames and of their global names."""
     at: FrameType | None = frame
     while at is not None:
-        yield at.f_globals
+        yield id(at)
+        yield id(at.f_globals)
         at = at.f_back
 
 
@@ -226,19 +230,20 @@ def _base_id(tensor: torch.Tensor) -> int:
     return id(tensor._base)
 
 
-_ITERATORS: tuple[type, ...] = (zip, enumerate, type(iter({}.items())))
-"""Iterators that keep the last tuple which they gave, to use it again."""
+_ITERATORS: tuple[type, ...] = (zip, enumerate, *(type(iter(over)) for over in ([], (), {}, {}.values(), {}.items())))
+"""Iterators, some of which keep the last tuple that they gave, to use it again."""
 
 
-def _is_of_a_call(arguments: tuple[Any, ...], known: set[int]) -> bool:
-    """Return whether only a call in progress or an iterator holds a tuple."""
-    referrers = gc.get_referrers(arguments)
+def _is_of_a_call(container: Any, known: set[int]) -> bool:
+    """Return whether only known objects, calls in progress and iterators hold a container."""
+    referrers = gc.get_referrers(container)
     known.add(id(referrers))
-    # A loop and no generator, which would refer to the tuple itself.
+    # A loop and no generator, which would refer to the container itself.
     for referrer in referrers:
-        # `zip(fast.items(), grads)` keeps a tuple with the tuple of `items`.
-        nested = type(referrer) is tuple and _is_of_a_call(referrer, known)
-        if not nested and id(referrer) not in known and type(referrer) not in (FrameType, *_ITERATORS):
+        # `zip(fast.items(), grads)` keeps a tuple with the tuple of `items`; a cell is a variable of
+        # its function as long as no inner function has it (`args` of Module._call_impl).
+        nested = type(referrer) in (tuple, CellType) and _is_of_a_call(referrer, known)
+        if not nested and id(referrer) not in known and type(referrer) not in _ITERATORS:
             return False
     return True
 

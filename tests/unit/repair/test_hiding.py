@@ -78,6 +78,25 @@ def test_a_form_feed_ends_no_line(judged):
     assert judged(*edit, ALONE, text=f"\f\f{TEXT}") == judged(*edit, ALONE)
 
 
+@pytest.mark.parametrize(
+    ("call", "read"),
+    [
+        ("    x = block(x)\n    return x.sum()", False),
+        ("    return block(x)", False),
+        ("    y = block(x)\n    return y + x", True),
+        ("    y = block(x)\n    return y", False),
+    ],
+    ids=["bound anew", "returned", "read", "never again"],
+)
+def test_a_callers_variable(judged, tmp_path, call, read):
+    """It hides nothing if its function binds it anew or never reads it again after the call."""
+    caller = tmp_path / "caller.py"
+    caller.write_text(f"def f(block, x):\n{call}\n")
+    held = HeldBy(3, ("h",), callers=((str(caller), 2, "x"),))
+    note, _ = judged("y = h.clamp_(0)", "y = h = h.clamp(0)", held)
+    assert note == ("`x` of the caller in line 2 is left without the write" if read else "")
+
+
 def test_what_was_not_measured(judged):
     """There the fixer's own guess counts."""
     note, _ = judged("y = h.clamp_(0)", "y = h = h.clamp(0)", None, hides="h")

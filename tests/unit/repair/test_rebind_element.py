@@ -7,7 +7,7 @@ from rewriting import marked, rewritten
 
 from unclobber.repair.fixers import FIXERS
 from unclobber.repair.fixers._aliases import held_elsewhere
-from unclobber.repair.fixers.rebind_element import rewrites
+from unclobber.repair.fixers.rebind_element import rebuilt, rewrites
 
 rebind_element = FIXERS["rebind-element"]
 
@@ -28,6 +28,40 @@ def test_the_element_is_bound_anew(before, after):
     """The container's entry is what the new tensor goes into."""
     imports = "import torch\nimport torch.nn.functional as F\n"
     assert f"{imports}{after}\n" in rewritten(rewrites, f"{imports}{before}  # <-\n")
+
+
+@pytest.mark.parametrize(
+    ("loop", "body", "after"),
+    [
+        ("for p, g in zip(ps, grads)", "p -= lr * g", "ps = [p - lr * g for p, g in zip(ps, grads)]"),
+        ("for p in self.ps", "p.mul_(2)", "self.ps = [p.mul(2) for p in self.ps]"),
+        (
+            "for (k, v), g in zip(fast.items(), grads)",
+            "v -= g",
+            "fast = {k: v - g for (k, v), g in zip(fast.items(), grads)}",
+        ),
+    ],
+)
+def test_the_list_or_dict_is_built_anew(loop, body, after):
+    """The loop becomes a comprehension, and the container is a new one."""
+    [(text, _, gone)] = rebuilt(*marked(f"{loop}:\n    {body}  # <-\n"))
+    assert text == f"{after}\n"
+    assert gone <= {"p", "g", "k", "v"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "for p in ps:\n    p -= 1  # <-\n    print(p)\n",
+        "for p in ps:\n    p -= 1  # <-\nprint(p)\n",
+        "for p in net.parameters():\n    p -= 1  # <-\n",
+        "for p in ps:\n    q -= 1  # <-\n",
+    ],
+    ids=["more in the loop", "read later", "no place", "another tensor"],
+)
+def test_not_built_anew(text):
+    """The loop does more, its variable is read later, or its elements are not what is written."""
+    assert not list(rebuilt(*marked(text)))
 
 
 @pytest.mark.parametrize("before", ["outs[i][mask] = 0", "outs[i][0] += 1", "outs[i][:2].zero_()"])
