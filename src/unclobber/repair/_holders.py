@@ -230,7 +230,8 @@ def _base_id(tensor: torch.Tensor) -> int:
     return id(tensor._base)
 
 
-_ITERATORS: tuple[type, ...] = (zip, enumerate, *(type(iter(over)) for over in ([], (), {}, {}.values(), {}.items())))
+_ITERABLES: tuple[Iterable[Any], ...] = ([], (), {}, {}.values(), {}.items())
+_ITERATORS: tuple[type, ...] = (zip, enumerate, *(type(iter(iterable)) for iterable in _ITERABLES))
 """Iterators, some of which keep the last tuple that they gave, to use it again."""
 
 
