@@ -45,7 +45,7 @@ class Stashed(NamedTuple):
     saved: SavedTensor
     """Save record whose ``origin`` is the tensor: ``backward`` can't read one that the program dropped."""
     owner: Any = None
-    """What keeps the record in the native core's queue."""
+    """The native core's entry, which keeps the record in its queue."""
 
 
 def _stashed(conflicts: Conflicts, tensors: list[tuple[str, SavedTensor]], owner: Any) -> list[Stashed]:
@@ -318,7 +318,7 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
             return original(ctx, *gradients)
         conflicts = saves.receiver()
         stashed = _stashes.get(weakref.ref(ctx)) if _stashes else None
-        # What is no list is the native core's own entry, of tensors that no write has met.
+        # Anything but a list is the native core's entry, of tensors that no write has touched.
         stale = _stale(stashed) if isinstance(stashed, list) else None
         if not stale:
             if conflicts is None:
