@@ -1,5 +1,5 @@
 """Fixer: write a list's or dict's element into a new tensor, ``outs[i] += x`` as ``outs[i] = outs[i] + x``;
-or build the list anew, ``for p in ps: p.mul_(2)`` as ``ps = [p.mul(2) for p in ps]``.
+or build a new list, ``for p in ps: p.mul_(2)`` as ``ps = [p.mul(2) for p in ps]``.
 
 The edit assigns the container's entry, so a tensor in the container's place gains nothing: there the
 assignment is a write, too. The text doesn't show which of the two it is; the proof does.
