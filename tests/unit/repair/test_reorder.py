@@ -80,6 +80,28 @@ def test_what_computes_the_loss_goes_along():
     """) in reordered(text)
 
 
+def test_comments_directly_above_go_along():
+    """A blank line parts a heading from the comment of a statement."""
+    text = """
+    def update():
+        loss_v.backward()
+        opt_v.step()  # write
+        # the policy
+
+        # its gradients
+        loss_pi.backward()  # needed
+    """
+    assert plain("""
+    def update():
+        # its gradients
+        loss_pi.backward()
+        loss_v.backward()
+        opt_v.step()
+        # the policy
+
+    """) in reordered(text)
+
+
 def test_a_backward_above_the_write_is_no_other_order():
     """The write of one turn of a loop is needed by the next turn's backward."""
     assert (
