@@ -70,14 +70,13 @@ class Evidence:
 
     @property
     def overwriting(self) -> tuple[Write, ...]:
-        """The writes that touched a needed element. If torch compares no counter, all others did no harm."""
-        return tuple(write for write in self.writes if write.overlaps_needed)
+        """The writes that touched a needed element."""
+        return Write.overwriting(self.writes)
 
     @property
     def culprit(self) -> Write | None:
         """The first write that touched a needed element, else the last write, or None."""
-        # torch refuses for any bump of the counter, so a write that touched nothing may be the only one.
-        return next(iter(self.overwriting), self.writes[-1] if self.writes else None)
+        return Write.culprit(self.writes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def _evidence(
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
     hidden = _changed_past_torch(saved, ledger)
     log = None if saved.entry is None else saved.entry.log
-    hit = state.moved or any(write.overlaps_needed for write in written)
+    hit = state.moved or bool(Write.overwriting(written))
     if state.changed and not hit and log is not None and log.handed_out is not None:
         facts["line_range"] = line_range.after_hand_out(log.handed_out)
     return Evidence(

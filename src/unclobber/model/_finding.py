@@ -181,13 +181,13 @@ class Finding:
 
     @property
     def overwriting(self) -> tuple[Write, ...]:
-        """The writes that touched a needed element. If torch compares no counter, all others did no harm."""
-        return tuple(write for write in self.writes if write.overlaps_needed)
+        """The writes that touched a needed element."""
+        return Write.overwriting(self.writes)
 
     @property
     def culprit(self) -> Write | None:
         """The first write that touched a needed element, where reports point; else the last, or None."""
-        return next(iter(self.overwriting), self.writes[-1] if self.writes else None)
+        return Write.culprit(self.writes)
 
     @property
     def severity(self) -> Severity:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -74,6 +75,18 @@ class Write:
     """Whether no element was written: the operation changed shape and strides (``t_``, ``squeeze_``)."""
     reached: Reached = "same"
     """The reached memory, as seen from the saved tensor."""
+
+    @staticmethod
+    def overwriting(writes: Sequence[Write]) -> tuple[Write, ...]:
+        """Return those that touched a needed element. If torch compares no counter, all others did no
+        harm."""
+        return tuple(write for write in writes if write.overlaps_needed)
+
+    @staticmethod
+    def culprit(writes: Sequence[Write]) -> Write | None:
+        """Return the first that touched a needed element, where reports point; else the last, or None."""
+        # torch refuses for any bump of the counter, so a write that touched nothing may be the only one.
+        return next(iter(Write.overwriting(writes)), writes[-1] if writes else None)
 
     @property
     def library(self) -> bool:

@@ -173,6 +173,6 @@ def _cost(finding: Finding) -> str:
     """Return the memory that guard keeps, in brackets; empty if it isn't known."""
     if finding.kept_bytes:
         return " " + words.solid(f"(keeps {words.size(finding.kept_bytes)})")
-    if finding.writes and not any(write.overlaps_needed for write in finding.writes):
+    if finding.writes and not finding.overwriting:
         return " " + words.solid("(keeps nothing)")
     return ""

@@ -58,8 +58,8 @@ def after_step(evidence: Evidence, step: str) -> Fix:
 
 
 def _overwritten_by_backward(evidence: Evidence) -> bool:
-    return any(write.overlaps_needed and write.by == "backward" for write in evidence.writes)
+    return any(write.by == "backward" for write in evidence.overwriting)
 
 
 def _overwritten_by_broadcast(evidence: Evidence) -> bool:
-    return any(write.overlaps_needed and write.by == "buffer broadcast" for write in evidence.writes)
+    return any(write.by == "buffer broadcast" for write in evidence.overwriting)

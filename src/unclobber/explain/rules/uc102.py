@@ -38,7 +38,7 @@ def judge(evidence: Evidence) -> Finding | None:
         return None
     if evidence.storage_swapped:
         return _finding(evidence)
-    if evidence.changed and any(write.overlaps_needed for write in evidence.writes):
+    if evidence.changed and evidence.overwriting:
         return _finding(evidence, how="was overwritten unseen by torch")
     return None
 
