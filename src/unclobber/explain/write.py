@@ -11,7 +11,7 @@ import torch
 
 from ..model import Frame, PastCounter, Site, Write
 from ..observe.hooks import kernels as _writes_table
-from ..observe.record import METADATA_ONLY, KernelName, Ledger, SaveState, WriteEvent
+from ..observe.record import METADATA_ONLY, KernelName, Ledger, SaveState, TracedName, WriteEvent
 from ..source import ProgramNames, Stack, resolve
 from ..torch_internals import compat
 from . import spelling
@@ -85,7 +85,8 @@ def _write(
     frames: list[FrameType],
 ) -> Write:
     """Build one write: its place, its writer, the versions around it, and how it passed the counter."""
-    bumped = after > before
+    # The lines of one run of compiled code move the counter once, at its end.
+    bumped = after > before or isinstance(event.operation, TracedName)
     actor = event.actor() if event.actor is not None else None
     optimizer = module = None
     parameters: tuple[str, ...] = ()
@@ -105,8 +106,8 @@ def _write(
         overlaps_needed=overlaps,
         shape_only=event.operation in METADATA_ONLY and not state.storage_swapped,
         reached=ledger.reached(state.saved, event),
-        version_before=before if bumped else None,
-        version_after=after if bumped else None,
+        version_before=before if after > before else None,
+        version_after=after if after > before else None,
         count=event.count,
         optimizer=optimizer,
         parameters=parameters,

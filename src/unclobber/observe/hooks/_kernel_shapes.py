@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -36,6 +36,8 @@ from ._written import (
 )
 
 _SCALARS = (bool, int, float, complex)
+Mark = tuple[torch.Tensor, int, Any, int]
+"""A tensor that is about to be written, its version, the log of its storage and the log's bumps."""
 Run = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Runs an operation, given the keys that are left, its arguments and those by name."""
 
@@ -264,7 +266,7 @@ def notify_natively(
     return None if bumps or log is None else (tensor, tensor._version, log, log.bumps)
 
 
-def settle(marks: list[tuple[torch.Tensor, int, Any, int]]) -> None:
+def settle(marks: Sequence[Mark]) -> None:
     """Count the moves of the counters after the operation has run."""
     for tensor, version, log, before in marks:
         log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)

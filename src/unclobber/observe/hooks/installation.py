@@ -18,6 +18,7 @@ from . import (
     autocast,
     batch_norm,
     checkpoint,
+    compiled,
     fallback,
     functions,
     gradients,
@@ -156,6 +157,7 @@ class Installation:
             backward_calls.install(patches)
             undispatched.install(patches, self._clients)
             launches.install(patches)
+            compiled.install(patches)
             batch_norm.install(patches)
             # These see conflicts that no saved tensor shows.
             for stage in (write_log, functions, gradients, module_hooks, checkpoint):

@@ -9,11 +9,7 @@ of torch's compiler.
 
 from __future__ import annotations
 
-import functools
-import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +20,7 @@ from ...torch_internals import compat
 from ...torch_internals.patches import Patches
 from ..record import KernelName
 from . import kernels
+from ._on_import import on_import
 from ._triton_stores import function_of, stores_of
 
 _LAUNCHERS = {"triton.runtime.jit": "JITFunction", "triton.runtime.interpreter": "InterpretedFunction"}
@@ -34,58 +31,13 @@ _NUMBERS = (int, float, str)
 
 def install(patches: Patches) -> None:
     """Precede launches by a notification; wait for Triton's import while a client is notified."""
-    wrapped: set[str] = set()
 
     def wrap(module: ModuleType) -> None:
         launcher = getattr(module, _LAUNCHERS[module.__name__], None)
-        if module.__name__ not in wrapped and hasattr(launcher, "run"):
-            wrapped.add(module.__name__)
+        if hasattr(launcher, "run"):
             patches.stand_in(launcher, "run", _run, module.__name__.endswith("interpreter"))
 
-    def begin() -> Callable[[], None]:
-        for name in _LAUNCHERS.keys() & sys.modules.keys():
-            wrap(sys.modules[name])
-        finder = _OnImport(wrap)
-        sys.meta_path.insert(0, finder)
-        return functools.partial(_remove, finder)
-
-    patches.while_active(begin)
-
-
-def _remove(finder: MetaPathFinder) -> None:
-    if finder in sys.meta_path:
-        sys.meta_path.remove(finder)
-
-
-class _OnImport(MetaPathFinder):
-    """Calls ``wrap`` with each module of ``_LAUNCHERS`` when the program has imported it.
-
-    Importing Triton for every program that could would cost it a third of a second.
-    """
-
-    def __init__(self, wrap: Callable[[ModuleType], None]) -> None:
-        self._wrap = wrap
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return the module's own spec, whose loader calls ``wrap`` once; None for other modules."""
-        if fullname not in _LAUNCHERS:
-            return None
-        others = (finder for finder in sys.meta_path if finder is not self)
-        specs = (finder.find_spec(fullname, path, target) for finder in others)
-        spec = next((spec for spec in specs if spec is not None), None)
-        loader: Any = None if spec is None else spec.loader
-        if loader is not None:
-            run = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                del loader.exec_module
-                run(module)
-                self._wrap(module)
-
-            loader.exec_module = exec_module
-        return spec
+    on_import(patches, _LAUNCHERS, wrap)
 
 
 def _run(original: Callable[..., Any], interprets: bool) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from ._fingerprint import Fingerprint, ProgramPoint
 from ._queue import PythonQueue, SaveQueue
 from ._region import Region, overlap, region_of
 from ._view_writes import ViewWrites
-from ._write_event import KernelName, WriteEvent
+from ._write_event import KernelName, TracedName, WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, SaveState
@@ -34,6 +34,7 @@ __all__ = [
     "SaveState",
     "SavedBytes",
     "SavedTensor",
+    "TracedName",
     "UncheckedSave",
     "ViewWrites",
     "WriteEvent",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
+from types import CodeType
 from typing import Any
 
 import torch
@@ -115,6 +116,14 @@ class StorageLog:
             oldest = min((saved.entry.since for saved in self.saves() if saved.entry), default=self.serial)
             self.writes = folded(self.writes, oldest)
             self._log_limit = 2 * len(self.writes) + _LONGEST_LOG
+
+    def withdraw(self, since: int, inside: CodeType) -> None:
+        """Forget the writes from number ``since`` on that ran inside of a call of ``inside``, because the call
+        has been noted as their write."""
+        for event in self.writes[:]:
+            if event.first >= since and any(code is inside for code in event.stack[::2]):
+                self.writes.remove(event)
+                self.bumps -= event.bumps
 
     def settle(self, bumps: int, *, by_last_write: bool = False) -> None:
         """Set the total of bumps after an operation whose number of bumps wasn't known beforehand."""

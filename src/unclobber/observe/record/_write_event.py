@@ -6,6 +6,7 @@ from typing import Any
 
 from ...model import Frame
 from ...source import Stack
+from ...torch_internals import compat
 from ._region import Region
 
 
@@ -25,6 +26,29 @@ class KernelName(str):
         return made
 
     store: Frame
+
+
+class TracedName(str):
+    """An operation that ``torch.compile`` has traced, as the operation of a write, with where it stands.
+
+    Args:
+        name: ATen name without overload.
+        traced: Its stack up to the compiled function, innermost first.
+    """
+
+    __slots__ = ("traced",)
+
+    def __new__(cls, name: str, traced: Stack) -> TracedName:
+        made = super().__new__(cls, name)
+        made.traced = traced
+        return made
+
+    traced: Stack
+
+    def over(self, stack: Stack) -> Stack:
+        """Return the stack of the write, with the calls that ``stack`` has outside of the compiled code."""
+        made = (n for n, code in enumerate(stack[::2]) if compat.compilers.is_compiled_code(code))
+        return (*self.traced, *stack[2 * (next(made, len(stack)) + 1) :])
 
 
 class WriteEvent:

@@ -30,7 +30,7 @@ from ._shared_counters import SharedCounters
 from ._storage import StorageLog
 from ._unverified import SharedInput, UnverifiedCall
 from ._view_writes import ViewWrites, concerns
-from ._write_event import WriteEvent
+from ._write_event import TracedName, WriteEvent
 from .content import same_bits
 from .fingerprints import Fingerprints
 from .saved import LogEntry, SavedTensor, StorageSwap, note_original, same_memory
@@ -198,6 +198,8 @@ class Ledger:
             if log is None and not by_views and not elsewhere:
                 return None
             stack = of_program()
+            if type(operation) is TracedName:
+                stack = operation.over(stack)
             if by_views:
                 self.view_writes.note(tensor, storage, _version(tensor), operation, stack)
             if log is None and not elsewhere:

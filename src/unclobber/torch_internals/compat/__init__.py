@@ -10,12 +10,12 @@ from .. import versions
 
 versions.require()  # first, because an older torch lacks names, and an ImportError would not say why
 
-from . import compilers, dispatcher, entries, frames, graph, kept, tensors, unseen
+from . import compilers, dispatcher, entries, frames, graph, kept, tensors, tracing, unseen
 from ._behaviour import behaviour
 from ._hook_stack import hook_stack
 from ._sentences import Sentence
 
 __all__ = [
     "Sentence", "behaviour", "compilers", "dispatcher", "entries", "frames", "graph", "hook_stack", "kept",
-    "tensors", "unseen",
+    "tensors", "tracing", "unseen",
 ]  # fmt: skip

@@ -1,0 +1,137 @@
+"""Writes of compiled code to its inputs, which no operation shows: its kernels are one call.
+
+While ``torch.compile`` works, the lines are noted that write to a graph's inputs. Each run of the graph then
+notifies the listeners first, as if those lines ran one by one. It forces no recompilation and breaks no graph;
+graphs that write to no input are not wrapped. Not seen are writes in a compiled backward, and functions
+that were compiled before the first context and run with what was made there.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from ...source import Instruction, Stack
+from ...torch_internals import compat
+from ...torch_internals.patches import Patches
+from ..record import TracedName
+from . import kernels
+from ._kernel_shapes import Mark, settle
+from ._on_import import on_import
+
+_traced: weakref.WeakKeyDictionary[Any, dict[str, Stack]] = weakref.WeakKeyDictionary()
+"""Where each call was traced, by Dynamo's graph and the name of its node."""
+
+
+class _Compiling(threading.local):
+    """The graph that a backend compiles in this thread."""
+
+    inputs = 0
+    writes: Sequence[tuple[int, TracedName]] = ()
+    """Index of the input and the operation, in the program's order."""
+
+
+_compiling = _Compiling()
+
+
+def install(patches: Patches) -> None:
+    """Note the writes of each graph that is compiled while a client is notified, and announce its runs."""
+
+    def wrap(module: ModuleType) -> None:
+        if module.__name__ == compat.tracing.RUNTIME_WRAPPERS:
+            patches.stand_in(module, "_create_runtime_wrapper", _announcing)
+        else:
+            patches.stand_in(module.SubgraphTracer, "create_proxy", _noting, patches)
+            patches.stand_in(module.OutputGraph, "call_user_compiler", _compiled)
+
+    on_import(patches, (compat.tracing.OUTPUT_GRAPH, compat.tracing.RUNTIME_WRAPPERS), wrap)
+
+
+def _noting(original: Callable[..., Any], patches: Patches) -> Callable[..., Any]:
+    """Wrap what makes a node of Dynamo's graph."""
+
+    def create_proxy(tracer: Any, kind: str, *args: Any, **kwargs: Any) -> Any:
+        proxy = original(tracer, kind, *args, **kwargs)
+        if patches.active and kind in ("call_function", "call_method"):
+            node = proxy.node
+            _traced.setdefault(node.graph, {})[node.name] = compat.tracing.traced_at(tracer)
+        return proxy
+
+    return create_proxy
+
+
+def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what gives one of Dynamo's graphs to a backend."""
+
+    def call_user_compiler(output: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+        before = _compiling.inputs, _compiling.writes
+        graph = module.graph
+        _compiling.inputs = sum(node.op == "placeholder" for node in graph.nodes)
+        _compiling.writes = tuple(_writes(graph))
+        try:
+            return original(output, module, *args, **kwargs)
+        finally:
+            _compiling.inputs, _compiling.writes = before
+
+    return call_user_compiler
+
+
+def _writes(graph: Any) -> list[tuple[int, TracedName]]:
+    """Return the writes of a graph to its inputs, one a line and input."""
+    stacks = _traced.get(graph, {})
+    found: dict[Any, tuple[int, TracedName]] = {}
+    for index, name, node in compat.tracing.written_inputs(graph):
+        stack = stacks.get(node.name)
+        if stack is not None:
+            # `x[0] += 1` is two: `+=` on a view, and putting the view there.
+            found.setdefault((index, Instruction(*stack[:2]).line), (index, TracedName(name, stack)))
+    return list(found.values())
+
+
+def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what makes the function that is called at each run of a graph."""
+
+    def create(compiled: Any, *, runtime_metadata: Any, **kwargs: Any) -> Any:
+        run = original(compiled, runtime_metadata=runtime_metadata, **kwargs)
+        written = compat.tracing.mutated(runtime_metadata)
+        if not written:
+            return run
+        # Inputs that are views of one memory are merged into one: then each line may be meant.
+        merged = len(runtime_metadata.input_info) != _compiling.inputs
+        writes = {
+            n: [write for index, write in _compiling.writes if merged or index == n] for n in written
+        }
+
+        def told(args: Any) -> Any:
+            """Notify of what the graph is about to write, and run it."""
+            if not kernels.listeners.now or kernels.inside_operation():
+                return run(args)
+            told_to = [one for n, names in writes.items() for one in _notify(args[n], names or ["copy_"])]
+            since = [log.serial for _, (_, _, log, _) in told_to]
+            try:
+                return run(args)
+            finally:
+                for serial, (listener, (_, _, log, _)) in zip(since, told_to, strict=True):
+                    listener.pending.catch_up()
+                    log.withdraw(serial, told.__code__)
+                settle([mark for _, mark in told_to])
+
+        vars(told).update(vars(run))
+        return told
+
+    return create
+
+
+def _notify(tensor: Any, names: Sequence[str]) -> Iterator[tuple[Any, Mark]]:
+    """Notify the listeners of the writes of one run to ``tensor``. Yield each that notes them, with the mark
+    of ``settle``."""
+    if not compat.tensors.is_plain(tensor) or not kernels.concerns_a_listener((tensor,)):
+        return
+    for listener in kernels.listeners.now:
+        if listener.pending or listener.watched or listener.logs:
+            logs = [listener.before_write(tensor, name, False, (), {}) for name in names]
+            if logs[-1] is not None:
+                yield listener, (tensor, tensor._version, logs[-1], logs[-1].bumps)
