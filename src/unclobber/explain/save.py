@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -10,12 +11,15 @@ from typing import Any
 import torch
 
 from ..model import Save
+from ..observe.hooks import compiled
 from ..observe.record import SavedTensor
 from ..source import ProgramNames, Stack, is_own, resolve
 from ..torch_internals import compat
 from . import freed, reads, spelling
 from ._live import user_frames
 
+_POSITION = re.compile(r"tensors\[(\d+)\]")
+"""Role of a tensor that a custom Function saved."""
 UNKNOWN = Save(None, (), "unknown", 0, 0)
 """Placeholder for a tensor of which nothing is known."""
 
@@ -45,7 +49,11 @@ def of_kind(shape: tuple[int, ...], dtype: torch.dtype, elements: int, version: 
 
 def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[FrameType]) -> Save:
     """Return the facts of a tensor that autograd saved for ``node``."""
-    site = resolve(saved.stack)
+    stack, by_compiler = saved.stack, compat.compilers.is_compilers_function(type(node))
+    if by_compiler and (place := _POSITION.fullmatch(role or "")) is not None:
+        stack, is_result = compiled.saved_at(node, int(place[1]), stack)
+        role = "result" if is_result else role
+    site = resolve(stack)
     shape = tuple(saved.alias.shape)
     name = ProgramNames(frames).parameter(_as_it_is(saved))
     # The first node that runs unpacks a checkpoint's inputs, but did not save them itself:
@@ -53,18 +61,20 @@ def of_saved(saved: SavedTensor, node: Any, role: str | None, frames: list[Frame
     not_own = [code for code in saved.stack[::2] if not is_own(code)]
     by_checkpoint = role is None and compat.entries.keeps_checkpoint_inputs(not_own)
     node_name = None if node is None or by_checkpoint else reads.node_name(node)
-    spelled = spelling.spell(node_name, role, saved.stack, shape=shape, name=name)
+    spelled = spelling.spell(node_name, role, stack, shape=shape, name=name)
     expression, extent = spelled.expression, spelled.extent
     if expression is None:
         expression = ProgramNames(user_frames(of_forward=True)).variable(saved.alias)
         # A result doesn't exist yet while its expression runs: `h` in `h = h.exp()` is another tensor.
-        extent = None if role == "result" else spelling.mention(saved.stack, expression)
+        extent = None if role == "result" else spelling.mention(stack, expression)
     entry = saved.entry
     nth = entry.nth if entry is not None else 1
     times = entry.log.times(saved) if entry is not None and entry.log is not None else 1
     facts = spelled._replace(expression=expression, extent=extent)
     if by_checkpoint:
         facts = facts._replace(operation="checkpoint")
+    elif by_compiler:
+        facts = facts._replace(operation="compiled code")
     return replace(
         unplaced(saved.alias, saved.version),
         **facts._asdict(),

@@ -30,8 +30,8 @@ def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> t
     compilations = list(dict.fromkeys(compat.compilers.compilations(started_at // 1000)))
     if compiled := [(name, path, line) for name, path, line in compilations if not is_library_path(path)]:
         sentences.append(
-            f"torch.compile made code of {_names(compiled)}: what goes in, comes out and is saved is "
-            "watched, but not what its kernels write inside, and which of its lines wrote is not known"
+            f"torch.compile made code of {_names(compiled)}: its saves and its writes to what goes in are "
+            "watched, but not what its backward writes"
         )
     if transform is not None:
         sentences.append(

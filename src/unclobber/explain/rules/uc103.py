@@ -60,6 +60,8 @@ def judge(evidence: Evidence) -> Finding | None:
         "where": "there" if unnamed else f"on ctx ({held})",
         "held": held,
     }
+    if save.role == "ctx":  # compiled code has one list of all attributes (`compat.tracing.UNCHECKED`)
+        names |= {"where": "on ctx", "held": "it"}
     notes = () if evidence.line_range is None else (evidence.line_range,)
     return WORDING.of_saved("UC103", evidence, names, notes=notes)
 

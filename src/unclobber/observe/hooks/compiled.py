@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from types import ModuleType
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType, ModuleType
 from typing import Any
 
-from ...source import Instruction, Stack
+from ...source import Instruction, Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches
-from ..record import TracedName
-from . import kernels
+from ..record import TracedName, over_compiled
+from . import functions, kernels, saves
 from ._kernel_shapes import Mark, settle
 from ._on_import import on_import
 
@@ -29,12 +29,29 @@ _traced: weakref.WeakKeyDictionary[Any, dict[str, Stack]] = weakref.WeakKeyDicti
 class _Compiling(threading.local):
     """The graph that a backend compiles in this thread."""
 
+    stacks: Mapping[str, Stack] = MappingProxyType({})
+    """Where each call was traced, by the name of its node."""
     inputs = 0
     writes: Sequence[tuple[int, TracedName]] = ()
     """Index of the input and the operation, in the program's order."""
 
 
 _compiling = _Compiling()
+_saves: dict[int | None, list[tuple[Stack, bool]]] = {}
+"""Where each saved tensor of a compiled graph was traced, and whether it is a result, by the graph's number."""
+
+
+def saved_at(node: Any, position: int, stack: Stack) -> tuple[Stack, bool]:
+    """Return the stack of what saved a tensor inside of compiled code, and whether it saved its result.
+
+    Args:
+        node: The compiled graph's backward node.
+        position: The position among its saved tensors.
+        stack: The stack of the call of the compiled code, returned if nothing more is known.
+    """
+    saves = _saves.get(compat.tracing.graph_number(node), [])
+    traced, is_result = saves[position] if position < len(saves) else ((), False)
+    return (over_compiled(traced, stack) if traced else stack), is_result
 
 
 def install(patches: Patches) -> None:
@@ -43,11 +60,15 @@ def install(patches: Patches) -> None:
     def wrap(module: ModuleType) -> None:
         if module.__name__ == compat.tracing.RUNTIME_WRAPPERS:
             patches.stand_in(module, "_create_runtime_wrapper", _announcing)
+        elif module.__name__ == compat.tracing.PARTITIONER:
+            if hasattr(module, "_aot_stage2a_partition"):
+                patches.stand_in(module, "_aot_stage2a_partition", _dividing)
         else:
             patches.stand_in(module.SubgraphTracer, "create_proxy", _noting, patches)
             patches.stand_in(module.OutputGraph, "call_user_compiler", _compiled)
 
-    on_import(patches, (compat.tracing.OUTPUT_GRAPH, compat.tracing.RUNTIME_WRAPPERS), wrap)
+    names = compat.tracing.OUTPUT_GRAPH, compat.tracing.RUNTIME_WRAPPERS, compat.tracing.PARTITIONER
+    on_import(patches, names, wrap)
 
 
 def _noting(original: Callable[..., Any], patches: Patches) -> Callable[..., Any]:
@@ -67,28 +88,44 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap what gives one of Dynamo's graphs to a backend."""
 
     def call_user_compiler(output: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
-        before = _compiling.inputs, _compiling.writes
+        before = _compiling.stacks, _compiling.inputs, _compiling.writes
         graph = module.graph
+        _compiling.stacks = _traced.get(graph, {})
         _compiling.inputs = sum(node.op == "placeholder" for node in graph.nodes)
         _compiling.writes = tuple(_writes(graph))
         try:
             return original(output, module, *args, **kwargs)
         finally:
-            _compiling.inputs, _compiling.writes = before
+            _compiling.stacks, _compiling.inputs, _compiling.writes = before
 
     return call_user_compiler
 
 
 def _writes(graph: Any) -> list[tuple[int, TracedName]]:
     """Return the writes of a graph to its inputs, one a line and input."""
-    stacks = _traced.get(graph, {})
     found: dict[Any, tuple[int, TracedName]] = {}
     for index, name, node in compat.tracing.written_inputs(graph):
-        stack = stacks.get(node.name)
+        stack = _compiling.stacks.get(node.name)
         if stack is not None:
             # `x[0] += 1` is two: `+=` on a view, and putting the view there.
             found.setdefault((index, Instruction(*stack[:2]).line), (index, TracedName(name, stack)))
     return list(found.values())
+
+
+def _dividing(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what divides a graph into forward and backward."""
+
+    def partition(*args: Any, **kwargs: Any) -> Any:
+        parts = original(*args, **kwargs)
+        if _compiling.stacks:
+            given = dict(zip(("graph", "inputs", "subclasses", "fw_metadata", "aot_config"), args)) | kwargs
+            saved = compat.tracing.saved_by(parts, given["fw_metadata"], _compiling.stacks)
+            _saves[given["aot_config"].aot_id] = [
+                (() if name is None else _compiling.stacks[name], is_result) for name, is_result in saved
+            ]
+        return parts
+
+    return partition
 
 
 def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,6 +133,8 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def create(compiled: Any, *, runtime_metadata: Any, **kwargs: Any) -> Any:
         run = original(compiled, runtime_metadata=runtime_metadata, **kwargs)
+        if compat.tracing.keeps_unchecked(runtime_metadata):
+            run = _stashing(run)
         written = compat.tracing.mutated(runtime_metadata)
         if not written:
             return run
@@ -123,6 +162,25 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
         return told
 
     return create
+
+
+def _stashing(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a run of a graph that keeps for its backward what custom Functions in it keep on their ``ctx``."""
+
+    def stashing(args: Any) -> Any:
+        results = run(args)
+        conflicts = saves.receiver()
+        node = None if conflicts is None else compat.tracing.node_of(results)
+        if node is not None:
+            stack, checked = of_program(), len(node._raw_saved_tensors)
+            functions.stash(
+                conflicts, node, (compat.tracing.UNCHECKED,),
+                lambda at: saved_at(node, checked + at.ways[0][-1].which, stack)[0],
+            )
+        return results
+
+    vars(stashing).update(vars(run))
+    return stashing
 
 
 def _notify(tensor: Any, names: Sequence[str]) -> Iterator[tuple[Any, Mark]]:

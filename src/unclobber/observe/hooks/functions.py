@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -59,6 +59,19 @@ def _stashed(conflicts: Conflicts, tensors: list[tuple[str, SavedTensor]], owner
 _stashes: dict[weakref.ref[Any], list[Stashed] | object] = {}
 """Stashed tensors by ``ctx``, which takes them along; not on it, because a program may look there. The native
 core has entries of its own, and exchanges one for a list (``_stashed``) before Python reads it."""
+
+
+def stash(
+    conflicts: Conflicts, ctx: Any, names: Iterable[str], stack_of: Callable[[_nested.Found], Stack]
+) -> None:
+    """Observe the tensors in some attributes of ``ctx`` until its ``backward``; ``stack_of`` is where each
+    was set."""
+    tensors = _nested.tensors_of(ctx, names)
+    if tensors:
+        file = conflicts.ledger.file
+        _stashes[weakref.ref(ctx, _stashes.pop)] = [
+            Stashed(conflicts, at.path, at.ways, file(at.tensor, stack_of(at))) for at in tensors
+        ]
 
 
 class _Forward:
@@ -134,13 +147,7 @@ class _Forward:
             for tensor in self.dirty:
                 self.conflicts.ledger.marked_dirty(tensor)
             for ctx, stacks in self.attributes.values():
-                tensors = _nested.tensors_of(ctx, stacks)
-                if tensors:
-                    file = self.conflicts.ledger.file
-                    _stashes[weakref.ref(ctx, _stashes.pop)] = [
-                        Stashed(self.conflicts, at.path, at.ways, file(at.tensor, stacks[at.attribute]))
-                        for at in tensors
-                    ]
+                stash(self.conflicts, ctx, stacks, lambda at, stacks=stacks: stacks[at.attribute])
             if self.log.writes and self.recorded:
                 unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
 
@@ -314,8 +321,10 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         """Run ``backward``; report reads of changed tensors on ``ctx`` and writes to shared gradients."""
         pause.resume_in_backward()
-        if not patches.active or compat.compilers.is_compilers_function(type(ctx)):
+        if not patches.active:
             return original(ctx, *gradients)
+        if compat.compilers.is_compilers_function(type(ctx)):
+            return _run_compiled(original, ctx, gradients)
         conflicts = saves.receiver()
         stashed = _stashes.get(weakref.ref(ctx)) if _stashes else None
         # Anything but a list is the native core's entry, of tensors that no write has touched.
@@ -330,6 +339,26 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
         return _run_with_stale(ctx, stale, run, gradients)
 
     return run_backward
+
+
+def _run_compiled(original: Callable[..., Any], ctx: Any, gradients: tuple[Any, ...]) -> Any:
+    """Run a compiled backward, which reads all that the program's Functions have kept; report what has
+    changed.
+
+    If the session repairs, it reads the values that ``forward`` left instead.
+    """
+    undo: list[Callable[[], None]] = []
+    for stashed, state in _stale((_stashes.get(weakref.ref(ctx)) if _stashes else None) or []):
+        # torch's list is all that is left of the attribute.
+        stashed.conflicts.on(StaleOnCtx(state, "ctx", "a custom Function"))
+        tensor = stashed.saved.origin()
+        if stashed.conflicts.repairs and tensor is not None and state.value is not None:
+            undo += _nested.exchange(ctx, stashed.ways, tensor, _copy_like(state.value, tensor))
+    try:
+        return original(ctx, *gradients)
+    finally:
+        for put_back in reversed(undo):
+            put_back()
 
 
 def _stale(stashes: list[Stashed]) -> list[tuple[Stashed, SaveState]]:

@@ -7,11 +7,13 @@ from the cache on disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from types import CodeType
 from typing import Any
 
 import torch
+
+from .graph import grad_fn
 
 OUTPUT_GRAPH = "torch._dynamo.output_graph"
 """Its ``SubgraphTracer.create_proxy`` makes each node; ``OutputGraph.call_user_compiler`` gets each graph
@@ -19,6 +21,13 @@ OUTPUT_GRAPH = "torch._dynamo.output_graph"
 RUNTIME_WRAPPERS = "torch._functorch._aot_autograd.runtime_wrappers"
 """Its ``_create_runtime_wrapper`` makes what is called at each run of a graph, with a list of tensors
 (since 2.2)."""
+
+PARTITIONER = "torch._functorch._aot_autograd.graph_compile"
+"""Its ``_aot_stage2a_partition`` divides a graph into forward and backward (since 2.9; before, a part of a longer
+function)."""
+
+UNCHECKED = "_tensors_no_vc_check"
+"""Attribute of a compiled graph's ``ctx`` with what custom Functions in it keep on theirs (since 2.10)."""
 
 _OPERATORS = {
     "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ifloordiv": "floor_divide_",
@@ -112,3 +121,67 @@ def _each(value: Any) -> Sequence[Any]:
 def mutated(metadata: Any) -> list[int]:
     """Return the indices of the inputs whose elements a run of a graph writes, by AOTAutograd's metadata."""
     return [n for n, given in enumerate(metadata.input_info) if given.mutates_data]
+
+
+def saved_by(parts: tuple[Any, ...], metadata: Any, names: Collection[str]) -> list[tuple[str | None, bool]]:
+    """Return what saved each value that a forward graph hands to its backward, in the order of
+    ``ctx.saved_tensors``.
+
+    A saved input was saved by the operation whose backward reads it first.
+
+    Args:
+        parts: The forward and backward graphs.
+        metadata: AOTAutograd's, of the forward.
+        names: The names of the nodes of Dynamo's graph.
+
+    Returns:
+        The name of a node of Dynamo's graph, None if no node is known, and whether it saved its result.
+    """
+    forward, backward = parts[:2]
+    reads = {node.name: node.users for node in backward.graph.nodes if node.op == "placeholder"}
+    outputs = next(node for node in forward.graph.nodes if node.op == "output").args[0]
+    # Nodes of a derivative have the number of the operation that it belongs to.
+    made: dict[int | None, str | None] = {}
+    for node in forward.graph.nodes:
+        if stack := node.meta.get("source_fn_stack"):
+            made.setdefault(node.meta.get("seq_nr"), _name(stack[0][0], names))
+    made.pop(None, None)
+    found = []
+    for node in outputs[metadata.num_forward :]:
+        is_result = node.op != "placeholder"
+        readers = (node,) if is_result else reads.get(node.name, ())
+        known = (made.get(user.meta.get("seq_nr")) for user in readers)
+        found.append((next(filter(None, known), None), is_result))
+    return found
+
+
+def _name(noted: str, names: Collection[str]) -> str | None:
+    """Return the name of the node for a name in AOTAutograd's notes, where calls of Functions all have one."""
+    of_function = "autograd_function_apply"
+    if noted == "autograd.function" and f"{of_function}_1" not in names:
+        noted = of_function
+    return noted if noted in names else None
+
+
+def graph_number(node: Any) -> int | None:
+    """Return the number of the compiled graph that a backward node belongs to (``aot_id``); None for other
+    nodes."""
+    function = getattr(type(node), "_forward_cls", None)
+    number: int | None = getattr(function, "_aot_id", None)
+    return number
+
+
+def keeps_unchecked(metadata: Any) -> bool:
+    """Return whether a graph has ``UNCHECKED`` tensors."""
+    return bool(getattr(metadata, "num_tensors_saved_with_no_vc_check", 0))
+
+
+def node_of(results: Any) -> Any:
+    """Return the backward node of the compiled graph that made ``results``; None if none requires grad."""
+    for result in results if isinstance(results, (list, tuple)) else (results,):
+        node = grad_fn(result) if isinstance(result, torch.Tensor) else None
+        while node is not None and graph_number(node) is None:
+            node = node.next_functions[0][0] if node.next_functions else None
+        if node is not None:
+            return node
+    return None
