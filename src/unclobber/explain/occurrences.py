@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..model import Finding, Save, Write, or_default
-from ..observe.hooks import conflicts
+from ..observe.hooks import compiled, conflicts
 from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import SavedTensor, SaveState, ViewWrites
 from ..source import ProgramNames, Stack, of_program, resolve
@@ -22,7 +22,7 @@ from ._stacks import frame_key, user_place
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of
-from .rules import frozen, judge, judge_refusal, rule_of, uc103
+from .rules import frozen, judge, judge_refusal, rule_of, uc101_stale, uc103
 from .rules.uc104 import judge_gradient
 from .rules.uc106 import judge_copy
 
@@ -369,6 +369,11 @@ def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWri
     """
     # If the query fails, the error stays as it is
     # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
+    if (graph := compiled.refusal_of(error)) is not None:
+        return finding_or_fallback(
+            lambda: uc101_stale.judge(refused.in_compiled(error, graph)),
+            lambda: bare_finding("UC101", torch_message=str(error)),
+        )
     kind = or_default(lambda: kind_of(error), None)
     if kind is None:
         return None

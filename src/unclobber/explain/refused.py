@@ -12,12 +12,13 @@ from dataclasses import replace
 import torch
 
 from ..model import CODES, Save, Subject, Write
+from ..observe.hooks.compiled import RefusedGraph
 from ..observe.hooks.module_hooks import Hooked
 from ..observe.record import ViewWrites
 from ..source import ParsedSource, ProgramNames, Stack, resolve
 from ..syntax import ATOMS, OPERATORS, last_name, torch_table
 from ..torch_internals import compat
-from . import _modules, _second_backward, _targets, makers, need, save, write
+from . import _modules, _second_backward, _targets, makers, need, reads, save, spelling, write
 from ._evidence import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._live import LiveFrame, stack_of, user_depth, user_frames_of
 from ._targets import WriteTarget
@@ -45,6 +46,17 @@ def evidence(
         transform = any(compat.compilers.runs_transform(live_frame.code) for live_frame in live_frames)
         return StaleEvidence(str(error), need.failed(live_frames, backwards_before), transform)
     return _Refused(error, kind, live_frames, view_writes).evidence()
+
+
+def in_compiled(error: BaseException, graph: RefusedGraph) -> StaleEvidence:
+    """Return the evidence for torch's refusal to compile code that overwrites what it has saved itself."""
+    name = reads.node_name(graph.node)
+    edges = spelling.edge_names(graph.node)
+    spelled = spelling.spell(name, graph.role, graph.saved, shape=graph.tensor.shape, edges=edges)
+    facts = {**spelled._asdict(), "site": resolve(graph.saved), "node": name, "role": graph.role}
+    writes = tuple(write.by(name, name.traced) for name in graph.writes)
+    saved = replace(save.unplaced(graph.tensor), **facts)
+    return StaleEvidence(str(error), need.at(graph.caller), saved=saved, writes=writes)
 
 
 class _Refused:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from ...model import Finding, Help
 from .._evidence import StaleEvidence
-from ._wording import Wording
+from ._wording import SPOILT, Wording
+from ._words import saver, tensor_name, with_a_copy
 
 _BEFORE = Wording(
     "a tensor that was saved before watching began was overwritten",
@@ -21,9 +22,25 @@ _IN_TRANSFORM = Wording(
     helps=(Help.IN_TRANSFORM,),
     variant="unwatched",
 )
+_COMPILED = Wording(
+    SPOILT,
+    {"needed": "torch.compile compiles it here"},
+    notes=("torch.compile traces the backward while it compiles, and there torch refuses it",),
+)
 
 
 def judge(evidence: StaleEvidence) -> Finding:
-    """Return the finding for a save before watching began, or inside a torch.func transform."""
+    """Return the finding for a save before watching began, in compiled code or in a torch.func transform."""
+    if (save := evidence.saved) is not None:
+        names = {"tensor": tensor_name(save), "how": "was overwritten", "saver": saver(save)}
+        return _COMPILED.finding(
+            "UC101",
+            names | {"purpose": "for backward"},
+            fixes=(with_a_copy(save),),
+            saved=save,
+            writes=evidence.writes,
+            needed=evidence.needed,
+            torch_message=evidence.torch_message,
+        )
     texts = _IN_TRANSFORM if evidence.in_transform else _BEFORE
     return texts.finding("UC101", needed=evidence.needed, torch_message=evidence.torch_message)

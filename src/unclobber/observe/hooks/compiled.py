@@ -8,11 +8,15 @@ that were compiled before the first context and run with what was made there.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType, ModuleType
-from typing import Any
+from typing import Any, NamedTuple
+
+import torch
 
 from ...source import Instruction, Stack, of_program
 from ...torch_internals import compat
@@ -22,15 +26,15 @@ from . import functions, kernels, saves
 from ._kernel_shapes import Mark, settle
 from ._on_import import on_import
 
-_traced: weakref.WeakKeyDictionary[Any, dict[str, Stack]] = weakref.WeakKeyDictionary()
-"""Where each call was traced, by Dynamo's graph and the name of its node."""
+_traced: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+"""Where each call was traced, by the node of Dynamo's graph, as ``compat.tracing.traced_now`` returns it."""
 
 
 class _Compiling(threading.local):
     """The graph that a backend compiles in this thread."""
 
     stacks: Mapping[str, Stack] = MappingProxyType({})
-    """Where each call was traced, by the name of its node."""
+    """Where each call was traced, by the name that AOTAutograd notes."""
     inputs = 0
     writes: Sequence[tuple[int, TracedName]] = ()
     """Index of the input and the operation, in the program's order."""
@@ -77,8 +81,7 @@ def _noting(original: Callable[..., Any], patches: Patches) -> Callable[..., Any
     def create_proxy(tracer: Any, kind: str, *args: Any, **kwargs: Any) -> Any:
         proxy = original(tracer, kind, *args, **kwargs)
         if patches.active and kind in ("call_function", "call_method"):
-            node = proxy.node
-            _traced.setdefault(node.graph, {})[node.name] = compat.tracing.traced_at(tracer)
+            _traced[proxy.node] = compat.tracing.traced_now(tracer)
         return proxy
 
     return create_proxy
@@ -90,23 +93,76 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
     def call_user_compiler(output: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
         before = _compiling.stacks, _compiling.inputs, _compiling.writes
         graph = module.graph
-        _compiling.stacks = _traced.get(graph, {})
+        _compiling.stacks = _stacks(graph)
         _compiling.inputs = sum(node.op == "placeholder" for node in graph.nodes)
         _compiling.writes = tuple(_writes(graph))
         try:
             return original(output, module, *args, **kwargs)
+        except Exception as error:
+            if compat.tracing.REFUSAL in str(error):
+                _note_refusal(error, module)
+            raise
         finally:
             _compiling.stacks, _compiling.inputs, _compiling.writes = before
 
     return call_user_compiler
 
 
+class RefusedGraph(NamedTuple):
+    """A tensor that compiled code saves and overwrites, so that torch refuses its backward while it compiles."""
+
+    tensor: torch.Tensor
+    """A fake tensor, without memory."""
+    node: Any
+    """The backward node that needs it."""
+    role: str | None
+    """The node's name for it."""
+    saved: Stack
+    writes: list[TracedName]
+    caller: Stack
+    """The call of the compiled code."""
+
+
+_refused: weakref.WeakKeyDictionary[BaseException, RefusedGraph] = weakref.WeakKeyDictionary()
+
+
+def _stack_of(node: Any) -> Stack:
+    """Return where a call was traced; empty if that isn't known."""
+    return compat.tracing.stack_of(_traced.get(node, ()))
+
+
+def _stacks(graph: Any) -> dict[str, Stack]:
+    """Return where each call of a graph was traced, by the name that AOTAutograd notes if it is its only
+    one."""
+    names = Counter(map(compat.tracing.noted_name, graph.nodes))
+    known = ((name, node) for node in graph.nodes if names[name := compat.tracing.noted_name(node)] == 1)
+    return {name: stack for name, node in known if (stack := _stack_of(node))}
+
+
+def refusal_of(error: BaseException) -> RefusedGraph | None:
+    """Return what made torch refuse to compile, if ``error`` says that and it is known."""
+    try:
+        return _refused.get(error)
+    except TypeError:  # one of Python's own, of which there are no weak references
+        return None
+
+
+def _note_refusal(error: Exception, module: Any) -> None:
+    stack = of_program()
+    with contextlib.suppress(Exception):  # torch's own error must not be lost
+        found = compat.tracing.replayed(module)
+        if found is not None:
+            save, node, role = found
+            writes = [TracedName(name, over_compiled(_stack_of(by), stack)) for name, by in save.writes]
+            saved = over_compiled(_stack_of(save.by), stack)
+            _refused[error] = RefusedGraph(save.tensor, node, role, saved, writes, stack)
+
+
 def _writes(graph: Any) -> list[tuple[int, TracedName]]:
     """Return the writes of a graph to its inputs, one a line and input."""
     found: dict[Any, tuple[int, TracedName]] = {}
     for index, name, node in compat.tracing.written_inputs(graph):
-        stack = _compiling.stacks.get(node.name)
-        if stack is not None:
+        if stack := _stack_of(node):
             # `x[0] += 1` is two: `+=` on a view, and putting the view there.
             found.setdefault((index, Instruction(*stack[:2]).line), (index, TracedName(name, stack)))
     return list(found.values())
@@ -119,9 +175,9 @@ def _dividing(original: Callable[..., Any]) -> Callable[..., Any]:
         parts = original(*args, **kwargs)
         if _compiling.stacks:
             given = dict(zip(("graph", "inputs", "subclasses", "fw_metadata", "aot_config"), args)) | kwargs
-            saved = compat.tracing.saved_by(parts, given["fw_metadata"], _compiling.stacks)
+            saved = compat.tracing.saved_by(parts, given["fw_metadata"])
             _saves[given["aot_config"].aot_id] = [
-                (() if name is None else _compiling.stacks[name], is_result) for name, is_result in saved
+                (_compiling.stacks.get(name or "", ()), is_result) for name, is_result in saved
             ]
         return parts
 

@@ -7,13 +7,15 @@ from the cache on disk.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from .graph import grad_fn
+from .compilers import tensors_in
+from .graph import current_node, grad_fn
+from .kept import raw_saved
 
 OUTPUT_GRAPH = "torch._dynamo.output_graph"
 """Its ``SubgraphTracer.create_proxy`` makes each node; ``OutputGraph.call_user_compiler`` gets each graph
@@ -29,6 +31,9 @@ function)."""
 UNCHECKED = "_tensors_no_vc_check"
 """Attribute of a compiled graph's ``ctx`` with what custom Functions in it keep on theirs (since 2.10)."""
 
+REFUSAL = "modified by an inplace operation"
+"""Part of the error if torch refuses the backward that AOTAutograd traces while it compiles."""
+
 _OPERATORS = {
     "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ifloordiv": "floor_divide_",
     "imod": "remainder_", "ipow": "pow_", "iand": "bitwise_and_", "ior": "bitwise_or_", "ixor": "bitwise_xor_",
@@ -37,15 +42,22 @@ _OPERATORS = {
 """Operations of Python's operators that write, by their names in ``operator``."""
 
 
-def traced_at(tracer: Any) -> tuple[Any, ...]:
-    """Return the stack of what Dynamo traces now: code objects and instruction offsets, innermost first, up
-    to the function that it compiles."""
-    translator, stack = tracer.output_graph.current_tx, []
+def traced_now(tracer: Any) -> list[Any]:
+    """Return what Dynamo traces now: code objects, and instructions as it has them, innermost first, up to
+    the function that it compiles."""
+    translator, traced = tracer.output_graph.current_tx, []
     while translator is not None:
-        code = _programs(translator.f_code)
-        offset = _offset(code, translator.current_instruction)
-        stack += [code, offset]
+        traced += [translator.f_code, translator.current_instruction]
         translator = getattr(translator, "parent", None)
+    return traced
+
+
+def stack_of(traced: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the stack of what ``traced_now`` has returned: code objects of the program, and offsets."""
+    stack = []
+    for made, instruction in zip(traced[::2], traced[1::2], strict=True):
+        code = _programs(made)
+        stack += [code, _offset(code, instruction)]
     return tuple(stack)
 
 
@@ -123,29 +135,24 @@ def mutated(metadata: Any) -> list[int]:
     return [n for n, given in enumerate(metadata.input_info) if given.mutates_data]
 
 
-def saved_by(parts: tuple[Any, ...], metadata: Any, names: Collection[str]) -> list[tuple[str | None, bool]]:
+def saved_by(parts: tuple[Any, ...], metadata: Any) -> list[tuple[str | None, bool]]:
     """Return what saved each value that a forward graph hands to its backward, in the order of
     ``ctx.saved_tensors``.
 
     A saved input was saved by the operation whose backward reads it first.
 
-    Args:
-        parts: The forward and backward graphs.
-        metadata: AOTAutograd's, of the forward.
-        names: The names of the nodes of Dynamo's graph.
-
     Returns:
-        The name of a node of Dynamo's graph, None if no node is known, and whether it saved its result.
+        The ``noted_name`` of a node of Dynamo's graph, None if no node is known, and whether it saved its
+        result.
     """
     forward, backward = parts[:2]
     reads = {node.name: node.users for node in backward.graph.nodes if node.op == "placeholder"}
     outputs = next(node for node in forward.graph.nodes if node.op == "output").args[0]
     # Nodes of a derivative have the number of the operation that it belongs to.
-    made: dict[int | None, str | None] = {}
+    made: dict[int, str] = {}
     for node in forward.graph.nodes:
-        if stack := node.meta.get("source_fn_stack"):
-            made.setdefault(node.meta.get("seq_nr"), _name(stack[0][0], names))
-    made.pop(None, None)
+        if "seq_nr" in node.meta and "source_fn_stack" in node.meta:
+            made.setdefault(node.meta["seq_nr"], noted_name(node))
     found = []
     for node in outputs[metadata.num_forward :]:
         is_result = node.op != "placeholder"
@@ -155,12 +162,11 @@ def saved_by(parts: tuple[Any, ...], metadata: Any, names: Collection[str]) -> l
     return found
 
 
-def _name(noted: str, names: Collection[str]) -> str | None:
-    """Return the name of the node for a name in AOTAutograd's notes, where calls of Functions all have one."""
-    of_function = "autograd_function_apply"
-    if noted == "autograd.function" and f"{of_function}_1" not in names:
-        noted = of_function
-    return noted if noted in names else None
+def noted_name(node: Any) -> str:
+    """Return the name under which AOTAutograd notes a node of a graph, which may have another by now."""
+    stack = node.meta.get("source_fn_stack")
+    name: str = stack[0][0] if stack else node.name  # further in are those of a subgraph
+    return name
 
 
 def graph_number(node: Any) -> int | None:
@@ -185,3 +191,73 @@ def node_of(results: Any) -> Any:
         if node is not None:
             return node
     return None
+
+
+class Replayed(NamedTuple):
+    """A saved tensor of a graph that was overwritten in it before the backward."""
+
+    by: Any
+    """The node that saved it."""
+    tensor: torch.Tensor
+    """A fake tensor, without memory."""
+    writes: list[tuple[str, Any]]
+    """Operation and node of each call that moved its version counter, in order."""
+
+
+def replayed(module: Any) -> tuple[Replayed, Any, str | None] | None:
+    """Run Dynamo's graph and its backward once more, node by node on fake tensors. Return the saved tensor
+    that is found overwritten, with its backward node and role there; None if none is.
+
+    The fake tensors have no memory and real version counters.
+    """
+    given: list[Any] = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
+    inputs = [
+        value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
+        for value in given
+    ]
+    mode = next(value.fake_mode for value in given if isinstance(value, torch.Tensor))
+    replay = _Replay(module)
+    with mode, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(replay.pack, replay.unpack):
+        roots = [out.sum() for out in tensors_in(replay.run(*inputs)) if out.requires_grad]
+        leaves = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad]
+        try:
+            torch.autograd.grad(roots, leaves, allow_unused=True)
+        except _FoundError as found:
+            mine = ((role, kept) for role, kept in raw_saved(found.node) if isinstance(kept, tuple))
+            role = next((role for role, kept in mine if kept[0] is found.saved), None)
+            return found.saved, found.node, role
+    return None
+
+
+class _FoundError(Exception):
+    def __init__(self, saved: Replayed, node: Any) -> None:
+        self.saved = saved
+        self.node = node
+
+
+class _Replay(torch.fx.Interpreter):
+    """Runs a graph, and notes which node saves each tensor and which ones write to it."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__(module)
+        self._node: Any = None
+        self._saves: list[Replayed] = []
+
+    def run_node(self, n: Any) -> Any:
+        self._node = n
+        before = [save.tensor._version for save in self._saves]
+        result = super().run_node(n)
+        for save, version in zip(self._saves, before, strict=False):
+            if save.tensor._version != version:
+                save.writes.append((next((name for name, _ in _writes(n)), n.name), n))
+        return result
+
+    def pack(self, tensor: torch.Tensor) -> tuple[Replayed, torch.Tensor]:
+        self._saves.append(Replayed(self._node, tensor.detach(), []))
+        return self._saves[-1], tensor
+
+    def unpack(self, packed: tuple[Replayed, torch.Tensor]) -> torch.Tensor:
+        save, tensor = packed
+        if save.writes:
+            raise _FoundError(save, current_node())
+        return tensor
