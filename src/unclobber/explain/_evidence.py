@@ -169,10 +169,10 @@ class StaleEvidence:
 
     torch_message: str
     needed: Need | None
+    in_transform: bool = False
+    """Whether it was saved in a transform of ``torch.func``, which allows no hooks; else before watching
+    began."""
     saved: Save | None = None
     """Set if compiled code saved and overwrote it, which torch refuses while it compiles."""
     writes: tuple[Write, ...] = ()
     """The writes to it in compiled code."""
-    in_transform: bool = False
-    """Whether it was saved in a transform of ``torch.func``, which allows no hooks; else before watching
-    began."""

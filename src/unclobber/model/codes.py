@@ -22,7 +22,7 @@ Subject = Literal[
 """The kind of tensor in one of torch's sentences."""
 
 Variant = Literal[
-    "detached", "frozen", "unwatched",  # UC101
+    "compiled", "detached", "frozen", "unwatched",  # UC101
     "self-overlap", "aliased",  # UC102
     "dirty", "unmarked",  # UC103
     "recomputed",  # UC105
@@ -32,7 +32,8 @@ Variant = Literal[
 ]  # fmt: skip
 """The variant of a code, if its usual words don't fit all its events:
 
-- ``detached``: ``detach_()`` dropped the saved tensor's history; ``frozen``: the program has frozen it
+- ``compiled``: compiled code saves and overwrites it, so torch refuses to compile; ``detached``:
+  ``detach_()`` dropped the saved tensor's history; ``frozen``: the program has frozen it
   itself; ``unwatched``: it was saved unobserved.
 - ``self-overlap``: an operation overwrites memory that it still reads; ``aliased``: the program itself still
   holds, or is about to read, the overwritten tensor.

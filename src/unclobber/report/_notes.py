@@ -14,6 +14,9 @@ from .story import made_at, place, refused_at
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Prefixes of functions that only pass a call on, so they explain nothing to a reader."""
+_BEYOND_GUARD = ("compiled", "frozen", "unwatched", "aliased", "self-overlap")
+"""Variants where the program forbade the write, saved unobserved, or itself reads the memory, or where torch
+refuses before anything has run."""
 
 
 def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
@@ -159,8 +162,7 @@ def helps(finding: Finding) -> list[Fix]:
     fixes = [replace(fix, title=fix.title + cost) if fix.guard else fix for fix in finding.fixes]
     offered = finding.entry.guard
     curable = offered == "offered" or (offered == "offered where kept" and finding.kept_bytes > 0)
-    # Guard can't help where the program forbade the write, saved unobserved, or itself reads the memory.
-    curable = curable and finding.variant not in ("frozen", "unwatched", "aliased", "self-overlap")
+    curable = curable and finding.variant not in _BEYOND_GUARD
     if curable and not finding.repaired and not any(fix.guard for fix in fixes):
         sentence = Help.GUARD.value if fixes else Help.GUARD.value.removeprefix("or ")
         fixes.append(Fix(sentence + cost))

@@ -26,6 +26,7 @@ _COMPILED = Wording(
     SPOILT,
     {"needed": "torch.compile compiles it here"},
     notes=("torch.compile traces the backward while it compiles, and there torch refuses it",),
+    variant="compiled",
 )
 
 

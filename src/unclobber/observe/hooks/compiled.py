@@ -1,14 +1,13 @@
-"""Writes of compiled code to its inputs, which no operation shows: its kernels are one call.
+"""Compiled code: the lines that write and save in it, which no operation shows, because its kernels are one
+call.
 
 While ``torch.compile`` works, the lines are noted that write to a graph's inputs. Each run of the graph then
-notifies the listeners first, as if those lines ran one by one. It forces no recompilation and breaks no graph;
-graphs that write to no input are not wrapped. Not seen are writes in a compiled backward, and functions
-that were compiled before the first context and run with what was made there.
+notifies the listeners first, as if those lines ran one by one. That forces no recompilation and breaks no
+graph, and graphs that write to no input are not wrapped. Not seen are writes in a compiled backward.
 """
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections import Counter
@@ -18,15 +17,17 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...model import or_default
 from ...source import Instruction, Stack, of_program
 from ...torch_internals import compat
-from ...torch_internals.patches import Patches
+from ...torch_internals.patches import Patches, StandIn
 from ..record import TracedName, over_compiled
 from . import functions, kernels, saves
 from ._kernel_shapes import Mark, settle
+from ._nested import Found
 from ._on_import import on_import
 
-_traced: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+_traced: weakref.WeakKeyDictionary[Any, Sequence[Any]] = weakref.WeakKeyDictionary()
 """Where each call was traced, by the node of Dynamo's graph, as ``compat.tracing.traced_now`` returns it."""
 
 
@@ -42,7 +43,8 @@ class _Compiling(threading.local):
 
 _compiling = _Compiling()
 _saves: dict[int | None, list[tuple[Stack, bool]]] = {}
-"""Where each saved tensor of a compiled graph was traced, and whether it is a result, by the graph's number."""
+"""Where each saved tensor of a compiled graph was traced, and whether it is a result, by the graph's
+number."""
 
 
 def saved_at(node: Any, position: int, stack: Stack) -> tuple[Stack, bool]:
@@ -81,7 +83,7 @@ def _noting(original: Callable[..., Any], patches: Patches) -> Callable[..., Any
     def create_proxy(tracer: Any, kind: str, *args: Any, **kwargs: Any) -> Any:
         proxy = original(tracer, kind, *args, **kwargs)
         if patches.active and kind in ("call_function", "call_method"):
-            _traced[proxy.node] = compat.tracing.traced_now(tracer)
+            _traced[proxy.node] = or_default(lambda: compat.tracing.traced_now(tracer), ())
         return proxy
 
     return create_proxy
@@ -92,10 +94,9 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def call_user_compiler(output: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
         before = _compiling.stacks, _compiling.inputs, _compiling.writes
-        graph = module.graph
-        _compiling.stacks = _stacks(graph)
-        _compiling.inputs = sum(node.op == "placeholder" for node in graph.nodes)
-        _compiling.writes = tuple(_writes(graph))
+        _compiling.stacks = or_default(lambda: _stacks(module.graph), {})
+        _compiling.inputs = sum(node.op == "placeholder" for node in module.graph.nodes)
+        _compiling.writes = or_default(lambda: _writes(module.graph), ())
         try:
             return original(output, module, *args, **kwargs)
         except Exception as error:
@@ -109,7 +110,7 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class RefusedGraph(NamedTuple):
-    """A tensor that compiled code saves and overwrites, so that torch refuses its backward while it compiles."""
+    """A tensor that compiled code saves and overwrites: torch refuses its backward while it compiles."""
 
     tensor: torch.Tensor
     """A fake tensor, without memory."""
@@ -148,14 +149,14 @@ def refusal_of(error: BaseException) -> RefusedGraph | None:
 
 
 def _note_refusal(error: Exception, module: Any) -> None:
-    stack = of_program()
-    with contextlib.suppress(Exception):  # torch's own error must not be lost
-        found = compat.tracing.replayed(module)
-        if found is not None:
-            save, node, role = found
-            writes = [TracedName(name, over_compiled(_stack_of(by), stack)) for name, by in save.writes]
-            saved = over_compiled(_stack_of(save.by), stack)
-            _refused[error] = RefusedGraph(save.tensor, node, role, saved, writes, stack)
+    # torch's own error must not be lost.
+    found = or_default(lambda: compat.tracing.replayed(module), None)
+    if found is not None:
+        save, node, role = found
+        stack = of_program()
+        writes = [TracedName(name, over_compiled(_stack_of(by), stack)) for name, by in save.writes]
+        saved = over_compiled(_stack_of(save.by), stack)
+        _refused[error] = RefusedGraph(save.tensor, node, role, saved, writes, stack)
 
 
 def _writes(graph: Any) -> list[tuple[int, TracedName]]:
@@ -173,12 +174,10 @@ def _dividing(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def partition(*args: Any, **kwargs: Any) -> Any:
         parts = original(*args, **kwargs)
-        if _compiling.stacks:
-            given = dict(zip(("graph", "inputs", "subclasses", "fw_metadata", "aot_config"), args)) | kwargs
-            saved = compat.tracing.saved_by(parts, given["fw_metadata"])
-            _saves[given["aot_config"].aot_id] = [
-                (_compiling.stacks.get(name or "", ()), is_result) for name, is_result in saved
-            ]
+        known = or_default(lambda: compat.tracing.saved_by(parts, *args, **kwargs), None)
+        if known is not None:
+            number, saved = known
+            _saves[number] = [(_compiling.stacks.get(name or "", ()), is_result) for name, is_result in saved]
         return parts
 
     return partition
@@ -190,15 +189,13 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
     def create(compiled: Any, *, runtime_metadata: Any, **kwargs: Any) -> Any:
         run = original(compiled, runtime_metadata=runtime_metadata, **kwargs)
         if compat.tracing.keeps_unchecked(runtime_metadata):
-            run = _stashing(run)
-        written = compat.tracing.mutated(runtime_metadata)
+            run = StandIn(run, _stashing(run))
+        written: list[int] = or_default(lambda: compat.tracing.mutated(runtime_metadata), [])
         if not written:
             return run
         # Inputs that are views of one memory are merged into one: then each line may be meant.
         merged = len(runtime_metadata.input_info) != _compiling.inputs
-        writes = {
-            n: [write for index, write in _compiling.writes if merged or index == n] for n in written
-        }
+        writes = {n: [write for index, write in _compiling.writes if merged or index == n] for n in written}
 
         def told(args: Any) -> Any:
             """Notify of what the graph is about to write, and run it."""
@@ -214,8 +211,7 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
                     log.withdraw(serial, told.__code__)
                 settle([mark for _, mark in told_to])
 
-        vars(told).update(vars(run))
-        return told
+        return StandIn(run, told)
 
     return create
 
@@ -226,16 +222,16 @@ def _stashing(run: Callable[..., Any]) -> Callable[..., Any]:
     def stashing(args: Any) -> Any:
         results = run(args)
         conflicts = saves.receiver()
-        node = None if conflicts is None else compat.tracing.node_of(results)
-        if node is not None:
-            stack, checked = of_program(), len(node._raw_saved_tensors)
-            functions.stash(
-                conflicts, node, (compat.tracing.UNCHECKED,),
-                lambda at: saved_at(node, checked + at.ways[0][-1].which, stack)[0],
-            )
+        node = compat.tracing.node_of(results)
+        if conflicts is not None and node is not None:
+            stack, checked = of_program(), compat.tracing.count_checked(node)
+
+            def stack_of(at: Found) -> Stack:
+                return saved_at(node, checked + at.ways[0][-1].which, stack)[0]
+
+            functions.stash(conflicts, node, (compat.tracing.UNCHECKED,), stack_of)
         return results
 
-    vars(stashing).update(vars(run))
     return stashing
 
 

@@ -62,15 +62,21 @@ core has entries of its own, and exchanges one for a list (``_stashed``) before 
 
 
 def stash(
-    conflicts: Conflicts, ctx: Any, names: Iterable[str], stack_of: Callable[[_nested.Found], Stack]
+    conflicts: Conflicts, ctx: Any, names: Iterable[str], set_at: Callable[[_nested.Found], Stack]
 ) -> None:
-    """Observe the tensors in some attributes of ``ctx`` until its ``backward``; ``stack_of`` is where each
-    was set."""
+    """Observe the tensors in some attributes of ``ctx`` until its ``backward``.
+
+    Args:
+        conflicts: The receiver of what happens to them.
+        ctx: The context.
+        names: The attributes.
+        set_at: Returns where a tensor was put there.
+    """
     tensors = _nested.tensors_of(ctx, names)
     if tensors:
         file = conflicts.ledger.file
         _stashes[weakref.ref(ctx, _stashes.pop)] = [
-            Stashed(conflicts, at.path, at.ways, file(at.tensor, stack_of(at))) for at in tensors
+            Stashed(conflicts, at.path, at.ways, file(at.tensor, set_at(at))) for at in tensors
         ]
 
 
@@ -147,9 +153,13 @@ class _Forward:
             for tensor in self.dirty:
                 self.conflicts.ledger.marked_dirty(tensor)
             for ctx, stacks in self.attributes.values():
-                stash(self.conflicts, ctx, stacks, lambda at, stacks=stacks: stacks[at.attribute])
+                stash(self.conflicts, ctx, stacks, functools.partial(_set_at, stacks))
             if self.log.writes and self.recorded:
                 unmarked.note(self.conflicts, self.function, self.args, self.dirty, self.log, outputs)
+
+
+def _set_at(stacks: dict[str, Stack], at: _nested.Found) -> Stack:
+    return stacks[at.attribute]
 
 
 def _not_returned(dirty: tuple[torch.Tensor, ...], outputs: tuple[Any, ...]) -> bool:
@@ -348,7 +358,8 @@ def _run_compiled(original: Callable[..., Any], ctx: Any, gradients: tuple[Any, 
     If the session repairs, it reads the values that ``forward`` left instead.
     """
     undo: list[Callable[[], None]] = []
-    for stashed, state in _stale((_stashes.get(weakref.ref(ctx)) if _stashes else None) or []):
+    stashes: Any = _stashes.get(weakref.ref(ctx), []) if _stashes else []
+    for stashed, state in _stale(stashes):
         # torch's list is all that is left of the attribute.
         stashed.conflicts.on(StaleOnCtx(state, "ctx", "a custom Function"))
         tensor = stashed.saved.origin()

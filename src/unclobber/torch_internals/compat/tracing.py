@@ -25,8 +25,8 @@ RUNTIME_WRAPPERS = "torch._functorch._aot_autograd.runtime_wrappers"
 (since 2.2)."""
 
 PARTITIONER = "torch._functorch._aot_autograd.graph_compile"
-"""Its ``_aot_stage2a_partition`` divides a graph into forward and backward (since 2.9; before, a part of a longer
-function)."""
+"""Its ``_aot_stage2a_partition`` divides a graph into forward and backward (since 2.9; before, it was a part
+of a longer function)."""
 
 UNCHECKED = "_tensors_no_vc_check"
 """Attribute of a compiled graph's ``ctx`` with what custom Functions in it keep on theirs (since 2.10)."""
@@ -36,8 +36,9 @@ REFUSAL = "modified by an inplace operation"
 
 _OPERATORS = {
     "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ifloordiv": "floor_divide_",
-    "imod": "remainder_", "ipow": "pow_", "iand": "bitwise_and_", "ior": "bitwise_or_", "ixor": "bitwise_xor_",
-    "ilshift": "bitwise_left_shift_", "irshift": "bitwise_right_shift_", "setitem": "copy_",
+    "imod": "remainder_", "ipow": "pow_", "iand": "bitwise_and_", "ior": "bitwise_or_",
+    "ixor": "bitwise_xor_", "ilshift": "bitwise_left_shift_", "irshift": "bitwise_right_shift_",
+    "setitem": "copy_",
 }  # fmt: skip
 """Operations of Python's operators that write, by their names in ``operator``."""
 
@@ -135,15 +136,24 @@ def mutated(metadata: Any) -> list[int]:
     return [n for n, given in enumerate(metadata.input_info) if given.mutates_data]
 
 
-def saved_by(parts: tuple[Any, ...], metadata: Any) -> list[tuple[str | None, bool]]:
+def saved_by(
+    parts: tuple[Any, ...],
+    graph: Any,
+    inputs: Any,
+    subclasses: Any,
+    fw_metadata: Any,
+    aot_config: Any,
+    *more: Any,
+    **named: Any,
+) -> tuple[int, list[tuple[str | None, bool]]]:
     """Return what saved each value that a forward graph hands to its backward, in the order of
-    ``ctx.saved_tensors``.
+    ``ctx.saved_tensors``, from the result of ``_aot_stage2a_partition`` and its arguments.
 
     A saved input was saved by the operation whose backward reads it first.
 
     Returns:
-        The ``noted_name`` of a node of Dynamo's graph, None if no node is known, and whether it saved its
-        result.
+        The graph's number (``graph_number``) and for each value the ``noted_name`` of a node of Dynamo's
+        graph, None if no node is known, and whether it saved its result.
     """
     forward, backward = parts[:2]
     reads = {node.name: node.users for node in backward.graph.nodes if node.op == "placeholder"}
@@ -154,12 +164,12 @@ def saved_by(parts: tuple[Any, ...], metadata: Any) -> list[tuple[str | None, bo
         if "seq_nr" in node.meta and "source_fn_stack" in node.meta:
             made.setdefault(node.meta["seq_nr"], noted_name(node))
     found = []
-    for node in outputs[metadata.num_forward :]:
+    for node in outputs[fw_metadata.num_forward :]:
         is_result = node.op != "placeholder"
         readers = (node,) if is_result else reads.get(node.name, ())
-        known = (made.get(user.meta.get("seq_nr")) for user in readers)
+        known = (made.get(user.meta.get("seq_nr", -1)) for user in readers)
         found.append((next(filter(None, known), None), is_result))
-    return found
+    return aot_config.aot_id, found
 
 
 def noted_name(node: Any) -> str:
@@ -172,14 +182,17 @@ def noted_name(node: Any) -> str:
 def graph_number(node: Any) -> int | None:
     """Return the number of the compiled graph that a backward node belongs to (``aot_id``); None for other
     nodes."""
-    function = getattr(type(node), "_forward_cls", None)
-    number: int | None = getattr(function, "_aot_id", None)
-    return number
+    return getattr(getattr(type(node), "_forward_cls", None), "_aot_id", None)
 
 
 def keeps_unchecked(metadata: Any) -> bool:
     """Return whether a graph has ``UNCHECKED`` tensors."""
     return bool(getattr(metadata, "num_tensors_saved_with_no_vc_check", 0))
+
+
+def count_checked(node: Any) -> int:
+    """Return how many tensors a compiled graph's backward node has given to ``ctx.save_for_backward``."""
+    return len(node._raw_saved_tensors)
 
 
 def node_of(results: Any) -> Any:
@@ -210,12 +223,14 @@ def replayed(module: Any) -> tuple[Replayed, Any, str | None] | None:
 
     The fake tensors have no memory and real version counters.
     """
-    given: list[Any] = [node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"]
+    given: list[Any] = [
+        node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"
+    ]
     inputs = [
         value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
         for value in given
     ]
-    mode = next(value.fake_mode for value in given if isinstance(value, torch.Tensor))
+    mode = next(value.fake_mode for value in given if hasattr(value, "fake_mode"))
     replay = _Replay(module)
     with mode, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(replay.pack, replay.unpack):
         roots = [out.sum() for out in tensors_in(replay.run(*inputs)) if out.requires_grad]
