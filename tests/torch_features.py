@@ -5,6 +5,7 @@ Nothing of ours may be the reason. What a version can't do for its users stands 
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -41,6 +42,13 @@ def _packs_under_vmap() -> bool:
     except RuntimeError:
         return False
     return bool(packed)
+
+
+def _divides_in_a_function() -> bool:
+    from torch._functorch import _aot_autograd
+
+    text = Path(_aot_autograd.__path__[0], "graph_compile.py")
+    return text.exists() and "def _aot_stage2a_partition(" in text.read_text()
 
 
 FEATURES = {
@@ -89,6 +97,11 @@ FEATURES = {
         TORCH >= (2, 6),
         "2.6",
         "Inductor's kernels move no version counter before: torch is silent, too",
+    ),
+    "partition of compiled graphs": Feature(
+        _divides_in_a_function(),
+        "2.9",
+        "torch divides compiled graphs within a longer function before: what saves in them has the caller's line",
     ),
     "selective checkpoint": Feature(
         hasattr(torch.utils.checkpoint, "CheckpointPolicy"), "2.5", "the test is about its policies"

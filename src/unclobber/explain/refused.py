@@ -54,7 +54,8 @@ def in_compiled(error: BaseException, graph: RefusedGraph) -> StaleEvidence:
     edges = spelling.edge_names(graph.node)
     spelled = spelling.spell(name, graph.role, graph.saved, shape=graph.tensor.shape, edges=edges)
     facts = {**spelled._asdict(), "site": resolve(graph.saved), "node": name, "role": graph.role}
-    writes = tuple(write.by(name, name.traced) for name in graph.writes)
+    once = {(name, name.traced): name for name in graph.writes}  # each turn of a loop is traced
+    writes = tuple(write.by(name, name.traced) for name in once.values())
     saved = replace(save.unplaced(graph.tensor), **facts)
     return StaleEvidence(str(error), need.at(graph.caller), saved=saved, writes=writes)
 

@@ -87,11 +87,11 @@ def written_inputs(graph: Any) -> Iterator[tuple[int, str, Any]]:
     """Yield each write of Dynamo's graph to the memory of an input: the input's index, the operation's ATen
     name and the node."""
     inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    known = {key: n for n, node in enumerate(inputs) if (key := _memory(node)) is not None}
+    known = {_memory(node): n for n, node in enumerate(inputs)}
     for node in graph.nodes:
         for name, target in _writes(node):
-            if (index := known.get(_memory(target))) is not None:
-                yield index, name, node
+            if (key := _memory(target)) is not None and key in known:
+                yield known[key], name, node
 
 
 def _memory(node: Any) -> int | None:
@@ -176,13 +176,14 @@ def noted_name(node: Any) -> str:
     """Return the name under which AOTAutograd notes a node of a graph, which may have another by now."""
     stack = node.meta.get("source_fn_stack")
     name: str = stack[0][0] if stack else node.name  # further in are those of a subgraph
-    return name
+    return "autograd.function" if name.startswith("autograd_function_apply") else name
 
 
 def graph_number(node: Any) -> int | None:
     """Return the number of the compiled graph that a backward node belongs to (``aot_id``); None for other
     nodes."""
-    return getattr(getattr(type(node), "_forward_cls", None), "_aot_id", None)
+    number: int | None = getattr(getattr(type(node), "_forward_cls", None), "_aot_id", None)
+    return number
 
 
 def keeps_unchecked(metadata: Any) -> bool:

@@ -1,0 +1,247 @@
+"""Programs in which compiled code saves or overwrites what a backward needs; test_inside_compiled.py runs them.
+
+Each function is given a compiler and a leaf of ones, and returns the loss. The marks name the lines: ``saved: p``,
+``write: p`` and ``needed: p`` for program ``p``. A program without marks is right.
+"""
+
+import torch
+
+PROGRAMS = {}
+
+
+def program(right, refused=False):
+    """List a program with the factor of its leaf's right gradient; ``refused``: torch can't compile it."""
+
+    def listed(function):
+        PROGRAMS[function.__name__] = function, torch.tensor(right), refused
+        return function
+
+    return listed
+
+
+def gradient(name, compiled):
+    """Return the gradient of the leaf after a run of program ``name``."""
+    w = torch.ones(3, requires_grad=True)
+    PROGRAMS[name][0](compiled, w).backward()
+    return w.grad
+
+
+def weights():
+    return torch.tensor([1.0, 2.0, 3.0])
+
+
+# --- compiled code writes, eager code saved ---------------------------------------------------------
+
+
+@program([1.0, 2.0, 3.0])
+def buffer(compiled, w):
+    def update(scale):
+        scale.mul_(2)  # write: buffer
+        return scale.sum()
+
+    scale = weights()
+    loss = (w * scale).sum()  # saved: buffer
+    return loss + compiled(update)(scale)
+
+
+@program([1.0, 1.0, 1.0])
+def row(compiled, w):
+    def update(table):
+        table[1] += 4  # write: row
+
+    table = torch.ones(2, 3)
+    loss = (w * table[1]).sum()  # saved: row
+    compiled(update)(table)
+    return loss
+
+
+@program([1.0, 2.0, 3.0])
+def data(compiled, w):
+    def update(scale):
+        scale.data.mul_(5)  # write: data
+        return scale + 1
+
+    scale = weights()
+    loss = (w * scale).sum()  # saved: data
+    return loss + compiled(update)(scale).sum()
+
+
+@program([1.0, 2.0, 3.0])
+def two_lines(compiled, w):
+    def update(scale):
+        scale.add_(1)  # write: two_lines
+        scale.mul_(2)  # write: two_lines
+
+    scale = weights()
+    loss = (w * scale).sum()  # saved: two_lines
+    compiled(update)(scale)
+    return loss
+
+
+def halve(target):
+    target.div_(2)  # write: inlined
+
+
+@program([1.0, 2.0, 3.0])
+def inlined(compiled, w):
+    def update(scale):
+        halve(scale)
+        return scale.sum()
+
+    scale = weights()
+    loss = (w * scale).sum()  # saved: inlined
+    return loss + compiled(update)(scale)
+
+
+@program([1.0, 2.0, 3.0])
+def by_out(compiled, w):
+    def update(scale):
+        torch.mul(scale, 2, out=scale)  # write: by_out
+
+    scale = weights()
+    loss = (w * scale).sum()  # saved: by_out
+    compiled(update)(scale)
+    return loss
+
+
+class Counting(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", weights())
+
+    def forward(self, x):
+        self.seen.add_(1)  # write: module
+        return x * 2
+
+
+@program([3.0, 4.0, 5.0])
+def module(compiled, w):
+    net = Counting()
+    loss = (w * net.seen).sum()  # saved: module
+    return loss + compiled(net)(w).sum()
+
+
+@program([1.0, 2.0, 3.0])
+def weight(compiled, w):
+    def update(target, step):
+        with torch.no_grad():
+            target.sub_(step)  # write: weight
+
+    other = weights().requires_grad_()
+    loss = (w * other).sum()  # saved: weight
+    compiled(update)(other, torch.ones(3))
+    return loss
+
+
+@program([1.0, 1.0, 1.0])
+def graph_break(compiled, w):
+    def step(w, state):
+        y = w * state  # saved: graph_break
+        torch._dynamo.graph_break()
+        state.add_(y.detach())  # write: graph_break
+        return y.sum()
+
+    return compiled(step)(w, torch.ones(3))
+
+
+@program([1.0, 1.0, 1.0])
+def views(compiled, w):
+    def update(left, right):
+        left.add_(1)  # write: views
+        return (right * 1).sum()
+
+    memory = torch.ones(6)
+    loss = (w * memory[:3]).sum()  # saved: views
+    return loss + compiled(update)(memory[:3], memory[2:5])
+
+
+# --- compiled code saved, eager code writes ---------------------------------------------------------
+
+
+@program([1.0, 2.0, 3.0])
+def saved_input(compiled, w):
+    def scaled(w, x):
+        return w * x  # saved: saved_input
+
+    x = weights()
+    out = compiled(scaled)(w, x)
+    x.zero_()  # write: saved_input
+    return out.sum()
+
+
+@program([2 * 2.718281828, 2 * 2.718281828, 2 * 2.718281828])
+def saved_result(compiled, w):
+    def grown(w):
+        return w.exp()  # saved: saved_result
+
+    out = compiled(grown)(w)
+    out.mul_(2)  # write: saved_result
+    return out.sum()
+
+
+class Times(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, w, x):
+        ctx.x = x
+        return w * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * ctx.x, None
+
+
+@program([1.0, 2.0, 3.0])
+def on_ctx(compiled, w):
+    def scaled(w, x):
+        return Times.apply(w, x)  # saved: on_ctx
+
+    x = weights()
+    out = compiled(scaled)(w, x)
+    x.zero_()  # write: on_ctx
+    return out.sum()
+
+
+# --- compiled code does both ------------------------------------------------------------------------
+
+
+@program([0.0, 0.0, 0.0], refused=True)
+def alone(compiled, w):
+    def gated(w):
+        gate = w.sigmoid()  # saved: alone
+        gate.mul_(2)  # write: alone
+        return gate
+
+    return compiled(gated)(w).sum()  # needed: alone
+
+
+# --- nothing wrong ----------------------------------------------------------------------------------
+
+
+@program([2.0, 2.0, 2.0])
+def written_before(compiled, w):
+    def scaled(w, x):
+        x.fill_(2)
+        return w * x
+
+    return compiled(scaled)(w, weights()).sum()
+
+
+@program([1.0, 2.0, 3.0])
+def not_needed(compiled, w):
+    def update(scale, count):
+        count.add_(1)
+        return (scale * count).sum()
+
+    scale = weights()
+    loss = (w * scale).sum()
+    return loss + compiled(update)(scale, torch.ones(3))
+
+
+@program([5.0, 5.0, 5.0])
+def own_memory(compiled, w):
+    def scaled(w):
+        room = torch.zeros(3)
+        room.add_(w).mul_(5)
+        return room
+
+    return compiled(scaled)(w).sum()

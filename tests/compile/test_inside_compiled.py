@@ -1,0 +1,105 @@
+"""Writes and saves inside of compiled code: told by the line inside, and right under guard."""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from _compiled_programs import PROGRAMS, gradient
+
+import unclobber
+from torch_features import needs
+from torch_words import quiet_script
+from unclobber.report._text import to_text
+
+# torch's own, when it compiles
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:Error detected in:UserWarning"),
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),
+    quiet_script,
+]
+TEXT = (Path(__file__).parent / "_compiled_programs.py").read_text()
+EAGERLY = functools.partial(torch.compile, backend="aot_eager")
+CLEAN = ["written_before", "not_needed", "own_memory"]
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """Nothing compiled before, and nothing left."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def lines(mark, name):
+    """The lines with the mark ``# mark: name``."""
+    return [
+        number
+        for number, text in enumerate(TEXT.splitlines(), 1)
+        if re.search(rf"# {mark}: {name}$", text) is not None
+    ]
+
+
+def test_there_are_marks_for_each_wrong_program():
+    assert [name for name in PROGRAMS if not lines("write", name)] == CLEAN
+    assert [name for name in PROGRAMS if not lines("saved", name)] == CLEAN
+
+
+@needs("partition of compiled graphs")
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_lines_inside_are_told(name):
+    report = unclobber.audit(gradient, name, EAGERLY)
+    if name in CLEAN:
+        assert report.findings == ()
+        return
+    (finding,) = report.findings
+    assert finding.code == ("UC103" if name == "on_ctx" else "UC101")
+    assert [finding.saved.site.line] == lines("saved", name)
+    assert [write.site.line for write in finding.writes] == lines("write", name)
+    if lines("needed", name):
+        assert [finding.needed.site.line] == lines("needed", name)
+    assert "its line is not known" not in to_text(finding)
+
+
+@pytest.mark.parametrize("name", [name for name, (_, _, refused) in PROGRAMS.items() if not refused])
+def test_guard_is_right(name):
+    with unclobber.guard():
+        got = gradient(name, EAGERLY)
+    torch.testing.assert_close(got, PROGRAMS[name][1])
+
+
+def test_what_cannot_be_compiled_is_refused_under_guard():
+    """No value makes it right, because torch has not made the code; its error is told as `watch` tells it."""
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.guard():
+        gradient("alone", EAGERLY)
+    finding = caught.value.finding
+    assert (finding.saved.operation, finding.saved.role) == ("sigmoid", "result")
+    assert finding.variant == "compiled"
+    assert "guard()" not in to_text(finding)
+
+
+def test_an_error_of_the_compiler_stays_as_it_is():
+    """Another failure of a backend is the program's own."""
+
+    def broken(module, inputs):
+        raise ValueError("no such backend")
+
+    with pytest.raises(Exception, match="no such backend") as caught, unclobber.watch():
+        torch.compile(lambda x: x + 1, backend=broken)(torch.ones(2))
+    assert not isinstance(caught.value, unclobber.InplaceError)
+
+
+def test_what_was_compiled_inside_runs_outside():
+    """The wrapper of a graph that writes stays in Dynamo's cache, and calls nothing of ours afterwards."""
+    function = EAGERLY(lambda x: x.add_(1))
+    x = torch.zeros(2)
+    for context in (unclobber.watch, unclobber.guard):
+        with context():
+            function(x)
+    unclobber.uninstall()
+    function(x)
+    assert x.tolist() == [3, 3]
