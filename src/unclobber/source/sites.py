@@ -128,6 +128,26 @@ def _roots() -> tuple[str, ...]:
     return tuple(sorted(os.path.normcase(folder) + os.sep for folder in every if folder))
 
 
+def uncompiled(stack: Stack) -> Stack:
+    """Return the stack with the program's own code where compiled code has left its graph for a call.
+
+    Example:
+        >>> uncompiled((os.path.join.__code__, 0)) == (os.path.join.__code__, 0)
+        True
+    """
+    codes = stack[::2]
+    places = [
+        compat.tracing.at_break(code, codes[max(0, n - 3) : n][::-1])
+        if compat.compilers.is_compiled_code(code)
+        else None
+        for n, code in enumerate(codes)
+    ]
+    if not any(places):
+        return stack
+    pairs = zip(codes, stack[1::2], places, strict=True)
+    return tuple(part for code, offset, place in pairs for part in place or (code, offset))
+
+
 def innermost_user(stack: Stack) -> int | None:
     """Return the index of the innermost frame of the user's own code; None if there is none.
 
@@ -135,6 +155,7 @@ def innermost_user(stack: Stack) -> int | None:
     (tests/unit/source/test_relays.py).
     """
     relay: int | None = None
+    stack = uncompiled(stack)
     for index, code in enumerate(stack[::2]):
         if is_library(code):
             if starts_program(code):
@@ -151,6 +172,7 @@ def innermost_user(stack: Stack) -> int | None:
 
 def user_stack(stack: Stack) -> Stack:
     """Return the stack from the innermost frame of the user's own code on; empty if there is none."""
+    stack = uncompiled(stack)
     index = innermost_user(stack)
     return () if index is None else stack[2 * index :]
 
@@ -185,6 +207,7 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) 
         None for an empty stack. If every frame is a library's, the innermost one that isn't this package's,
         with ``library`` true.
     """
+    stack = uncompiled(stack)
     frames = list(map(Instruction, stack[::2], stack[1::2]))
     chosen = innermost_user(stack)
     library = chosen is None

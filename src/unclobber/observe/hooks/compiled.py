@@ -66,6 +66,8 @@ def install(patches: Patches) -> None:
     def wrap(module: ModuleType) -> None:
         if module.__name__ == compat.tracing.RUNTIME_WRAPPERS:
             patches.stand_in(module, "_create_runtime_wrapper", _announcing)
+        elif module.__name__ == compat.tracing.TRACE_RULES:
+            patches.at_undo(compat.tracing.skip(module))
         elif module.__name__ == compat.tracing.PARTITIONER:
             if hasattr(module, "_aot_stage2a_partition"):
                 patches.stand_in(module, "_aot_stage2a_partition", _dividing)
@@ -73,8 +75,8 @@ def install(patches: Patches) -> None:
             patches.stand_in(module.SubgraphTracer, "create_proxy", _noting, patches)
             patches.stand_in(module.OutputGraph, "call_user_compiler", _compiled)
 
-    names = compat.tracing.OUTPUT_GRAPH, compat.tracing.RUNTIME_WRAPPERS, compat.tracing.PARTITIONER
-    on_import(patches, names, wrap)
+    names = ("OUTPUT_GRAPH", "RUNTIME_WRAPPERS", "PARTITIONER", "TRACE_RULES")
+    on_import(patches, [getattr(compat.tracing, name) for name in names], wrap)
 
 
 def _noting(original: Callable[..., Any], patches: Patches) -> Callable[..., Any]:

@@ -7,12 +7,15 @@ from the cache on disk.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import dis
+import os
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
 import torch
 
+from ...model import PACKAGE
 from .compilers import tensors_in
 from .graph import current_node, grad_fn
 from .kept import raw_saved
@@ -28,12 +31,15 @@ PARTITIONER = "torch._functorch._aot_autograd.graph_compile"
 """Its ``_aot_stage2a_partition`` divides a graph into forward and backward (since 2.9; before, it was a part
 of a longer function)."""
 
+TRACE_RULES = "torch._dynamo.trace_rules"
+"""Its ``SKIP_DIRS`` has the folders of files that Dynamo leaves alone (since 2.1)."""
 UNCHECKED = "_tensors_no_vc_check"
 """Attribute of a compiled graph's ``ctx`` with what custom Functions in it keep on theirs (since 2.10)."""
 
 REFUSAL = "modified by an inplace operation"
 """Part of the error if torch refuses the backward that AOTAutograd traces while it compiles."""
 
+_EVALUATION = os.path.join("torch", "_dynamo", "eval_frame.py")
 _OPERATORS = {
     "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ifloordiv": "floor_divide_",
     "imod": "remainder_", "ipow": "pow_", "iand": "bitwise_and_", "ior": "bitwise_or_",
@@ -41,6 +47,21 @@ _OPERATORS = {
     "setitem": "copy_",
 }  # fmt: skip
 """Operations of Python's operators that write, by their names in ``operator``."""
+
+
+def skip(rules: Any) -> Callable[[], None]:
+    """Let Dynamo leave this package alone; return what undoes that.
+
+    Else it compiles what a hook runs in the eager part of a compiled function, with warnings and counts.
+    """
+    rules.SKIP_DIRS.append(PACKAGE + os.sep)
+    rules._recompile_re()
+
+    def undo() -> None:
+        rules.SKIP_DIRS.remove(PACKAGE + os.sep)
+        rules._recompile_re()
+
+    return undo
 
 
 def traced_now(tracer: Any) -> list[Any]:
@@ -60,6 +81,37 @@ def stack_of(traced: Sequence[Any]) -> tuple[Any, ...]:
         code = _programs(made)
         stack += [code, _offset(code, instruction)]
     return tuple(stack)
+
+
+def at_break(code: CodeType, inner: Sequence[CodeType]) -> tuple[CodeType, int] | None:
+    """Return where compiled code has left a graph for a call that Dynamo can't trace: the program's code and
+    the call's offset; None if that isn't certain.
+
+    Dynamo's code calls the graph, then what broke it, and then a function for the rest, which has the offset
+    behind the break in its name.
+
+    Args:
+        code: Dynamo's code.
+        inner: The codes of the calls that it has made, the nearest first.
+    """
+    from torch._dynamo.utils import orig_code_map
+
+    rest = [name for name in code.co_names if name.startswith("__resume_at_")]
+    if len(rest) != 1 or code not in orig_code_map or (inner and _runs_graph(inner)):
+        return None
+    behind, traced = int(rest[0].split("_")[4]), orig_code_map[code]
+    before = [one for one in dis.get_instructions(traced) if one.offset < behind]
+    program = _programs(traced)
+    offset = _offset(program, before[-1]) if before else -1
+    return None if offset < 0 else (program, offset)
+
+
+def _runs_graph(inner: Sequence[CodeType]) -> bool:
+    """Return whether compiled code runs its graph, or the rest behind a break, by what it has called."""
+    if inner[0].co_name.startswith("torch_dynamo_resume_in_"):
+        return True
+    called = next((code for code in inner if not code.co_filename.endswith(_EVALUATION)), None)
+    return called is None or called.co_filename.startswith("<eval") or "_functorch" in called.co_filename
 
 
 def _programs(code: CodeType) -> CodeType:
