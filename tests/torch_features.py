@@ -44,11 +44,10 @@ def _packs_under_vmap() -> bool:
     return bool(packed)
 
 
-def _divides_in_a_function() -> bool:
-    from torch._functorch import _aot_autograd
-
-    text = Path(_aot_autograd.__path__[0], "graph_compile.py")
-    return text.exists() and "def _aot_stage2a_partition(" in text.read_text()
+def _has_text(path: str, text: str) -> bool:
+    """Whether a file of torch has a text, which is read because importing it takes half a second."""
+    file = Path(torch.__file__).parent / path
+    return file.exists() and text in file.read_text()
 
 
 FEATURES = {
@@ -99,9 +98,14 @@ FEATURES = {
         "Inductor's kernels move no version counter before: torch is silent, too",
     ),
     "partition of compiled graphs": Feature(
-        _divides_in_a_function(),
+        _has_text("_functorch/_aot_autograd/graph_compile.py", "def _aot_stage2a_partition("),
         "2.9",
-        "torch divides compiled graphs within a longer function before: what saves in them has the caller's line",
+        "torch divides compiled graphs within a longer function before; their saves have the caller's line",
+    ),
+    "unchecked saves of compiled code": Feature(
+        _has_text("_functorch/_aot_autograd/schemas.py", "num_tensors_saved_with_no_vc_check"),
+        "2.10",
+        "torch checks what Functions in compiled code keep on their ctx before",
     ),
     "selective checkpoint": Feature(
         hasattr(torch.utils.checkpoint, "CheckpointPolicy"), "2.5", "the test is about its policies"

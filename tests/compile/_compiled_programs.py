@@ -1,7 +1,8 @@
-"""Programs in which compiled code saves or overwrites what a backward needs; test_inside_compiled.py runs them.
+"""Programs in which compiled code saves or overwrites what a backward needs.
 
-Each function is given a compiler and a leaf of ones, and returns the loss. The marks name the lines: ``saved: p``,
-``write: p`` and ``needed: p`` for program ``p``. A program without marks is right.
+test_inside_compiled.py runs them. Each function is given a compiler and a leaf of ones, and returns the loss.
+The marks name the lines: ``saved: p``, ``write: p`` and ``needed: p`` for program ``p``. A program without
+marks is right.
 """
 
 import torch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 
 import pytest
 import torch
@@ -14,8 +15,10 @@ import unclobber
 import warm
 from torch_features import needs
 from torch_words import quiet_script
+from unclobber.model import PACKAGE
 from unclobber.report._text import to_text
 from unclobber.source import sites
+from unclobber.torch_internals import compat
 
 # torch's own, when it compiles
 pytestmark = [
@@ -75,6 +78,28 @@ def test_entered_after_compiling():
         with context():
             function(w).backward()
     assert counters["stats"]["unique_graphs"] == 2
+
+
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard], ids=["watch", "guard"])
+def test_nothing_of_ours_is_compiled(context):
+    """What hooks run in the eager part of a compiled function is no work of Dynamo's."""
+    w = torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+
+    def train(x):
+        loss = (w * x).sum()
+        loss.backward()
+        optimizer.step()
+        x.add_(1)
+
+    started = time.time_ns() // 1000
+    function = torch.compile(train, backend="aot_eager")
+    with context():
+        for _ in range(3):
+            function(torch.ones(3))
+    compiled = [path for _, path, _ in compat.compilers.compilations(started)]
+    assert __file__ in compiled
+    assert not [path for path in compiled if path.startswith(PACKAGE)]
 
 
 def overwrites(backend):
