@@ -215,6 +215,16 @@ def alone(compiled, w):
     return compiled(gated)(w).sum()  # needed: alone
 
 
+@program([0.0, 0.0, 0.0], refused=True)
+def alone_on_input(compiled, w):
+    def squared(x):
+        x.mul_(x)  # saved, write: alone_on_input
+
+    x = w * 2
+    compiled(squared)(x)  # needed: alone_on_input
+    return x.sum()
+
+
 # --- nothing wrong ----------------------------------------------------------------------------------
 
 

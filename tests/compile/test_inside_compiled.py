@@ -38,11 +38,11 @@ def fresh():
 
 
 def lines(mark, name):
-    """The lines with the mark ``# mark: name``."""
+    """The lines with the mark ``# mark: name``; ``# saved, write: name`` is a line that does both."""
     return [
         number
         for number, text in enumerate(TEXT.splitlines(), 1)
-        if re.search(rf"# {mark}: {name}$", text) is not None
+        if re.search(rf"# (saved, )?{mark}(, write)?: {name}$", text) is not None
     ]
 
 

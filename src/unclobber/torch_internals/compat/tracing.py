@@ -286,8 +286,10 @@ def replayed(module: Any) -> tuple[Replayed, Any, str | None] | None:
     mode = next(value.fake_mode for value in given if hasattr(value, "fake_mode"))
     replay = _Replay(module)
     with mode, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(replay.pack, replay.unpack):
-        roots = [out.sum() for out in tensors_in(replay.run(*inputs)) if out.requires_grad]
         leaves = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad]
+        # Copies, because a leaf can't be written.
+        copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
+        roots = [out.sum() for out in tensors_in((replay.run(*copies), copies)) if out.requires_grad]
         try:
             torch.autograd.grad(roots, leaves, allow_unused=True)
         except _FoundError as found:
@@ -310,18 +312,20 @@ class _Replay(torch.fx.Interpreter):
         super().__init__(module)
         self._node: Any = None
         self._saves: list[Replayed] = []
+        self._versions: list[int] = []
 
     def run_node(self, n: Any) -> Any:
         self._node = n
-        before = [save.tensor._version for save in self._saves]
         result = super().run_node(n)
-        for save, version in zip(self._saves, before, strict=False):
-            if save.tensor._version != version:
+        for number, save in enumerate(self._saves):
+            before, self._versions[number] = self._versions[number], save.tensor._version
+            if save.tensor._version != before:
                 save.writes.append((next((name for name, _ in _writes(n)), n.name), n))
         return result
 
     def pack(self, tensor: torch.Tensor) -> tuple[Replayed, torch.Tensor]:
         self._saves.append(Replayed(self._node, tensor.detach(), []))
+        self._versions.append(tensor._version)
         return self._saves[-1], tensor
 
     def unpack(self, packed: tuple[Replayed, torch.Tensor]) -> torch.Tensor:
