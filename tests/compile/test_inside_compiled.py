@@ -70,6 +70,7 @@ def test_the_lines_inside_are_told(name):
 
 @pytest.mark.parametrize("name", [name for name, (_, _, refused) in PROGRAMS.items() if not refused])
 def test_guard_is_right(name):
+    """The gradient is that of the program as written."""
     with unclobber.guard():
         got = gradient(name, EAGERLY)
     torch.testing.assert_close(got, PROGRAMS[name][1])

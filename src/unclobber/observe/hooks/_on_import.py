@@ -23,6 +23,7 @@ def on_import(patches: Patches, names: Collection[str], wrap: Callable[[ModuleTy
             wrap(module)
 
     def begin() -> Callable[[], None]:
+        """Wrap what is imported, and wait for the others."""
         for name in names:
             # A module that is being imported now has no contents yet.
             if (module := sys.modules.get(name)) is not None and not _is_coming(module):

@@ -21,21 +21,22 @@ from ...model import or_default
 from ...source import Instruction, Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches, StandIn
-from ..record import TracedName, over_compiled
+from ..record import TracedName
 from . import functions, kernels, saves
 from ._kernel_shapes import Mark, settle
 from ._nested import Found
 from ._on_import import on_import
 
 _traced: weakref.WeakKeyDictionary[Any, Sequence[Any]] = weakref.WeakKeyDictionary()
-"""Where each call was traced, by the node of Dynamo's graph, as ``compat.tracing.traced_now`` returns it."""
+"""The place of each traced call, as ``compat.tracing.traced_now`` returns it, by the node of Dynamo's
+graph."""
 
 
 class _Compiling(threading.local):
     """The graph that a backend compiles in this thread."""
 
     stacks: Mapping[str, Stack] = MappingProxyType({})
-    """Where each call was traced, by the name that AOTAutograd notes."""
+    """The place of each traced call, by the name that AOTAutograd notes."""
     inputs = 0
     writes: Sequence[tuple[int, TracedName]] = ()
     """Index of the input and the operation, in the program's order."""
@@ -43,8 +44,7 @@ class _Compiling(threading.local):
 
 _compiling = _Compiling()
 _saves: dict[int | None, list[tuple[Stack, bool]]] = {}
-"""Where each saved tensor of a compiled graph was traced, and whether it is a result, by the graph's
-number."""
+"""The place of each save of a compiled graph, and whether it saved a result, by the graph's number."""
 
 
 def saved_at(node: Any, position: int, stack: Stack) -> tuple[Stack, bool]:
@@ -57,13 +57,14 @@ def saved_at(node: Any, position: int, stack: Stack) -> tuple[Stack, bool]:
     """
     saves = _saves.get(compat.tracing.graph_number(node), [])
     traced, is_result = saves[position] if position < len(saves) else ((), False)
-    return (over_compiled(traced, stack) if traced else stack), is_result
+    return (TracedName.over(traced, stack) if traced else stack), is_result
 
 
 def install(patches: Patches) -> None:
     """Note the writes of each graph that is compiled while a client is notified, and announce its runs."""
 
     def wrap(module: ModuleType) -> None:
+        """Replace what the module has for us."""
         if module.__name__ == compat.tracing.RUNTIME_WRAPPERS:
             patches.stand_in(module, "_create_runtime_wrapper", _announcing)
         elif module.__name__ == compat.tracing.TRACE_RULES:
@@ -95,6 +96,7 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap what gives one of Dynamo's graphs to a backend."""
 
     def call_user_compiler(output: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compile, with the lines of the graph at hand; note why torch refuses, if it does."""
         before = _compiling.stacks, _compiling.inputs, _compiling.writes
         _compiling.stacks = or_default(lambda: _stacks(module.graph), {})
         _compiling.inputs = sum(node.op == "placeholder" for node in module.graph.nodes)
@@ -151,24 +153,25 @@ def refusal_of(error: BaseException) -> RefusedGraph | None:
 
 
 def _note_refusal(error: Exception, module: Any) -> None:
+    """Note which tensor of a graph made torch refuse, if a second run shows it."""
     # torch's own error must not be lost.
-    found = or_default(lambda: compat.tracing.replayed(module), None)
-    if found is not None:
-        save, node, role = found
+    replayed = or_default(lambda: compat.tracing.replayed(module), None)
+    if replayed is not None:
+        save, node, role = replayed
         stack = of_program()
-        writes = [TracedName(name, over_compiled(_stack_of(by), stack)) for name, by in save.writes]
-        saved = over_compiled(_stack_of(save.by), stack)
+        writes = [TracedName(name, TracedName.over(_stack_of(by), stack)) for name, by in save.writes]
+        saved = TracedName.over(_stack_of(save.by), stack)
         _refused[error] = RefusedGraph(save.tensor, node, role, saved, writes, stack)
 
 
 def _writes(graph: Any) -> list[tuple[int, TracedName]]:
     """Return the writes of a graph to its inputs, one a line and input."""
-    found: dict[Any, tuple[int, TracedName]] = {}
+    writes: dict[Any, tuple[int, TracedName]] = {}
     for index, name, node in compat.tracing.written_inputs(graph):
         if stack := _stack_of(node):
             # `x[0] += 1` is two: `+=` on a view, and putting the view there.
-            found.setdefault((index, Instruction(*stack[:2]).line), (index, TracedName(name, stack)))
-    return list(found.values())
+            writes.setdefault((index, Instruction(*stack[:2]).line), (index, TracedName(name, stack)))
+    return list(writes.values())
 
 
 def _dividing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -189,6 +192,7 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap what makes the function that is called at each run of a graph."""
 
     def create(compiled: Any, *, runtime_metadata: Any, **kwargs: Any) -> Any:
+        """Make the function, and precede each call of it by a notification if it writes."""
         run = original(compiled, runtime_metadata=runtime_metadata, **kwargs)
         if compat.tracing.keeps_unchecked(runtime_metadata):
             run = StandIn(run, _stashing(run))
@@ -199,21 +203,21 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
         merged = len(runtime_metadata.input_info) != _compiling.inputs
         writes = {n: [write for index, write in _compiling.writes if merged or index == n] for n in written}
 
-        def told(args: Any) -> Any:
+        def notifying(args: Any) -> Any:
             """Notify of what the graph is about to write, and run it."""
             if not kernels.listeners.now or kernels.inside_operation():
                 return run(args)
-            told_to = [one for n, names in writes.items() for one in _notify(args[n], names or ["copy_"])]
-            since = [log.serial for _, (_, _, log, _) in told_to]
+            noted = [mark for n, names in writes.items() for mark in _notify(args[n], names or ["copy_"])]
+            since = [log.serial for _, (_, _, log, _) in noted]
             try:
                 return run(args)
             finally:
-                for serial, (listener, (_, _, log, _)) in zip(since, told_to, strict=True):
+                for serial, (listener, (_, _, log, _)) in zip(since, noted, strict=True):
                     listener.pending.catch_up()
-                    log.withdraw(serial, told.__code__)
-                settle([mark for _, mark in told_to])
+                    log.withdraw(serial, notifying.__code__)
+                settle([mark for _, mark in noted])
 
-        return StandIn(run, told)
+        return StandIn(run, notifying)
 
     return create
 
@@ -222,6 +226,7 @@ def _stashing(run: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a run of a graph that keeps for its backward what custom Functions in it keep on their ``ctx``."""
 
     def stashing(args: Any) -> Any:
+        """Run the graph, and observe those tensors until its backward."""
         results = run(args)
         conflicts = saves.receiver()
         node = compat.tracing.node_of(results)

@@ -8,7 +8,7 @@ from ._fingerprint import Fingerprint, ProgramPoint
 from ._queue import PythonQueue, SaveQueue
 from ._region import Region, overlap, region_of
 from ._view_writes import ViewWrites
-from ._write_event import KernelName, TracedName, WriteEvent, over_compiled
+from ._write_event import KernelName, TracedName, WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, SaveState
@@ -42,7 +42,6 @@ __all__ = [
     "each_once",
     "leave_to",
     "life_of",
-    "over_compiled",
     "overlap",
     "region_of",
     "same_bits",

@@ -45,16 +45,12 @@ class TracedName(str):
 
     traced: Stack
 
-    def over(self, stack: Stack) -> Stack:
-        """Return the stack of the write, of which ``stack`` has the call of the compiled code."""
-        return over_compiled(self.traced, stack)
-
-
-def over_compiled(traced: Stack, stack: Stack) -> Stack:
-    """Return the stack of what was traced in compiled code, with the callers that ``stack`` has outside of
-    it."""
-    made = (n for n, code in enumerate(stack[::2]) if compat.compilers.is_compiled_code(code))
-    return (*traced, *stack[2 * (next(made, len(stack)) + 1) :])
+    @staticmethod
+    def over(traced: Stack, stack: Stack) -> Stack:
+        """Return the stack of what was traced in compiled code, with the callers that ``stack`` has outside
+        of it."""
+        made = (n for n, code in enumerate(stack[::2]) if compat.compilers.is_compiled_code(code))
+        return (*traced, *stack[2 * (next(made, len(stack)) + 1) :])
 
 
 class WriteEvent:

@@ -199,7 +199,7 @@ class Ledger:
                 return None
             stack = of_program()
             if type(operation) is TracedName:
-                stack = operation.over(stack)
+                stack = TracedName.over(operation.traced, stack)
             if by_views:
                 self.view_writes.note(tensor, storage, _version(tensor), operation, stack)
             if log is None and not elsewhere:

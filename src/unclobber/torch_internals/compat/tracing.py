@@ -1,4 +1,4 @@
-"""What Dynamo and AOTAutograd know of the code that they compile: which line writes, which input is written.
+"""Facts that Dynamo and AOTAutograd have of the code that they compile: its lines, and its written inputs.
 
 Dynamo's graph still has its in-place calls, each traced at an instruction of the program. AOTAutograd's
 metadata says which inputs of a graph a run writes to, whatever backend compiles it, and also for a graph
@@ -34,7 +34,7 @@ of a longer function)."""
 TRACE_RULES = "torch._dynamo.trace_rules"
 """Its ``SKIP_DIRS`` has the folders of files that Dynamo leaves alone (since 2.1)."""
 UNCHECKED = "_tensors_no_vc_check"
-"""Attribute of a compiled graph's ``ctx`` with what custom Functions in it keep on theirs (since 2.10)."""
+"""Attribute of a compiled graph's ``ctx`` with what custom Functions in the graph keep (since 2.10)."""
 
 REFUSAL = "modified by an inplace operation"
 """Part of the error if torch refuses the backward that AOTAutograd traces while it compiles."""
@@ -87,8 +87,8 @@ def at_break(code: CodeType, inner: Sequence[CodeType]) -> tuple[CodeType, int] 
     """Return where compiled code has left a graph for a call that Dynamo can't trace: the program's code and
     the call's offset; None if that isn't certain.
 
-    Dynamo's code calls the graph, then what broke it, and then a function for the rest, which has the offset
-    behind the break in its name.
+    Dynamo's code calls the graph, then what broke it, and then a function for what follows, which has the
+    offset behind the break in its name.
 
     Args:
         code: Dynamo's code.
@@ -96,18 +96,18 @@ def at_break(code: CodeType, inner: Sequence[CodeType]) -> tuple[CodeType, int] 
     """
     from torch._dynamo.utils import orig_code_map
 
-    rest = [name for name in code.co_names if name.startswith("__resume_at_")]
-    if len(rest) != 1 or code not in orig_code_map or (inner and _runs_graph(inner)):
+    resumed = [name for name in code.co_names if name.startswith("__resume_at_")]
+    if len(resumed) != 1 or code not in orig_code_map or (inner and _runs_graph(inner)):
         return None
-    behind, traced = int(rest[0].split("_")[4]), orig_code_map[code]
-    before = [one for one in dis.get_instructions(traced) if one.offset < behind]
+    behind, traced = int(resumed[0].split("_")[4]), orig_code_map[code]
+    before = [step for step in dis.get_instructions(traced) if step.offset < behind]
     program = _programs(traced)
     offset = _offset(program, before[-1]) if before else -1
     return None if offset < 0 else (program, offset)
 
 
 def _runs_graph(inner: Sequence[CodeType]) -> bool:
-    """Return whether compiled code runs its graph, or the rest behind a break, by what it has called."""
+    """Return whether compiled code runs its graph, or what follows a break, by what it has called."""
     if inner[0].co_name.startswith("torch_dynamo_resume_in_"):
         return True
     called = next((code for code in inner if not code.co_filename.endswith(_EVALUATION)), None)
@@ -151,7 +151,8 @@ def _memory(node: Any) -> int | None:
     value = node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
-    return value.untyped_storage()._cdata
+    key: int = value.untyped_storage()._cdata
+    return key
 
 
 def _writes(node: Any) -> Iterator[tuple[str, Any]]:
@@ -165,7 +166,7 @@ def _writes(node: Any) -> Iterator[tuple[str, Any]]:
     if schema is not None:
         for argument, value in zip(schema.arguments, node.args, strict=False):
             if argument.alias_info is not None and argument.alias_info.is_write:
-                yield from ((schema.name.rpartition("::")[2], one) for one in _each(value))
+                yield from ((schema.name.rpartition("::")[2], part) for part in _each(value))
     elif getattr(target, "__module__", "") == "_operator" and name in _OPERATORS:
         yield _OPERATORS[name], first
     elif name == "batch_norm":
@@ -173,10 +174,10 @@ def _writes(node: Any) -> Iterator[tuple[str, Any]]:
         for position, argument in ((1, "running_mean"), (2, "running_var")):
             yield "native_batch_norm", given.get(position, node.kwargs.get(argument))
     elif name.endswith("_") and not name.endswith("__"):
-        yield from ((name.lstrip("_"), one) for one in _each(first))
+        yield from ((name.lstrip("_"), part) for part in _each(first))
     elif node.kwargs.get("inplace"):
         yield f"{name}_", first
-    yield from ((name, one) for one in _each(node.kwargs.get("out")))
+    yield from ((name, part) for part in _each(node.kwargs.get("out")))
 
 
 def _each(value: Any) -> Sequence[Any]:
@@ -215,13 +216,13 @@ def saved_by(
     for node in forward.graph.nodes:
         if "seq_nr" in node.meta and "source_fn_stack" in node.meta:
             made.setdefault(node.meta["seq_nr"], noted_name(node))
-    found = []
+    saved = []
     for node in outputs[fw_metadata.num_forward :]:
         is_result = node.op != "placeholder"
         readers = (node,) if is_result else reads.get(node.name, ())
         known = (made.get(user.meta.get("seq_nr", -1)) for user in readers)
-        found.append((next(filter(None, known), None), is_result))
-    return aot_config.aot_id, found
+        saved.append((next(filter(None, known), None), is_result))
+    return aot_config.aot_id, saved
 
 
 def noted_name(node: Any) -> str:
@@ -292,10 +293,10 @@ def replayed(module: Any) -> tuple[Replayed, Any, str | None] | None:
         roots = [out.sum() for out in tensors_in((replay.run(*copies), copies)) if out.requires_grad]
         try:
             torch.autograd.grad(roots, leaves, allow_unused=True)
-        except _FoundError as found:
-            mine = ((role, kept) for role, kept in raw_saved(found.node) if isinstance(kept, tuple))
-            role = next((role for role, kept in mine if kept[0] is found.saved), None)
-            return found.saved, found.node, role
+        except _FoundError as error:
+            mine = ((role, kept) for role, kept in raw_saved(error.node) if isinstance(kept, tuple))
+            role = next((role for role, kept in mine if kept[0] is error.saved), None)
+            return error.saved, error.node, role
     return None
 
 
@@ -315,6 +316,7 @@ class _Replay(torch.fx.Interpreter):
         self._versions: list[int] = []
 
     def run_node(self, n: Any) -> Any:
+        """Run a call, and note it as a write to the saves whose version counters it moves."""
         self._node = n
         result = super().run_node(n)
         for number, save in enumerate(self._saves):
