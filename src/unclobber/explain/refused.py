@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from ..model import CODES, Save, Subject, Write
-from ..observe.hooks.compiled import RefusedGraph
+from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..observe.record import ViewWrites
 from ..source import ParsedSource, ProgramNames, Stack, resolve
@@ -48,7 +48,7 @@ def evidence(
     return _Refused(error, kind, live_frames, view_writes).evidence()
 
 
-def in_compiled(error: BaseException, graph: RefusedGraph) -> StaleEvidence:
+def in_compiled(error: BaseException, graph: compiled.RefusedGraph) -> StaleEvidence:
     """Return the evidence for torch's refusal to compile code that overwrites what it has saved itself."""
     name = reads.node_name(graph.node)
     edges = spelling.edge_names(graph.node)

@@ -15,6 +15,7 @@ __all__ = [
     "Listener",
     "NodeNote",
     "backward_calls",
+    "compiled",
     "conflicts",
     "fallback",
     "installation",

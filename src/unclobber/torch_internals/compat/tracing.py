@@ -260,7 +260,7 @@ def node_of(results: Any) -> Any:
     return None
 
 
-class Replayed(NamedTuple):
+class OverwrittenSave(NamedTuple):
     """A saved tensor of a graph that was overwritten in it before the backward."""
 
     by: Any
@@ -271,7 +271,7 @@ class Replayed(NamedTuple):
     """Operation and node of each call that moved its version counter, in order."""
 
 
-def replayed(module: Any) -> tuple[Replayed, Any, str | None] | None:
+def replayed(module: Any) -> tuple[OverwrittenSave, Any, str | None] | None:
     """Run Dynamo's graph and its backward once more, node by node on fake tensors. Return the saved tensor
     that is found overwritten, with its backward node and role there; None if none is.
 
@@ -285,7 +285,7 @@ def replayed(module: Any) -> tuple[Replayed, Any, str | None] | None:
         for value in given
     ]
     mode = next(value.fake_mode for value in given if hasattr(value, "fake_mode"))
-    replay = _Replay(module)
+    replay = _Interpreter(module)
     with mode, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(replay.pack, replay.unpack):
         leaves = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad]
         # Copies, because a leaf can't be written.
@@ -301,18 +301,18 @@ def replayed(module: Any) -> tuple[Replayed, Any, str | None] | None:
 
 
 class _FoundError(Exception):
-    def __init__(self, saved: Replayed, node: Any) -> None:
+    def __init__(self, saved: OverwrittenSave, node: Any) -> None:
         self.saved = saved
         self.node = node
 
 
-class _Replay(torch.fx.Interpreter):
+class _Interpreter(torch.fx.Interpreter):
     """Runs a graph, and notes which node saves each tensor and which ones write to it."""
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
         self._node: Any = None
-        self._saves: list[Replayed] = []
+        self._saves: list[OverwrittenSave] = []
         self._versions: list[int] = []
 
     def run_node(self, n: Any) -> Any:
@@ -325,12 +325,12 @@ class _Replay(torch.fx.Interpreter):
                 save.writes.append((next((name for name, _ in _writes(n)), n.name), n))
         return result
 
-    def pack(self, tensor: torch.Tensor) -> tuple[Replayed, torch.Tensor]:
-        self._saves.append(Replayed(self._node, tensor.detach(), []))
+    def pack(self, tensor: torch.Tensor) -> tuple[OverwrittenSave, torch.Tensor]:
+        self._saves.append(OverwrittenSave(self._node, tensor.detach(), []))
         self._versions.append(tensor._version)
         return self._saves[-1], tensor
 
-    def unpack(self, packed: tuple[Replayed, torch.Tensor]) -> torch.Tensor:
+    def unpack(self, packed: tuple[OverwrittenSave, torch.Tensor]) -> torch.Tensor:
         save, tensor = packed
         if save.writes:
             raise _FoundError(save, current_node())
