@@ -76,6 +76,26 @@ def test_guard_is_right(name):
     torch.testing.assert_close(got, PROGRAMS[name][1])
 
 
+def test_a_call_that_breaks_the_graph_has_its_line():
+    """Dynamo's code for what lies between two graphs has one line, its function's."""
+    net = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def train(x):
+        hidden = x.exp()
+        loss, other = net(hidden).sum(), (net(hidden) ** 2).sum()
+        loss.backward(retain_graph=True)
+        optimizer.step()  # + 4
+        return other.backward()  # + 5
+
+    report = unclobber.audit(EAGERLY(train), torch.ones(2, 3, requires_grad=True))
+    first = train.__code__.co_firstlineno
+    for finding in report.findings:
+        assert [write.site.line for write in finding.writes] == [first + 4]
+        assert finding.needed.site.line == first + 5
+    assert report.findings
+
+
 def test_what_cannot_be_compiled_is_refused_under_guard():
     """No value makes it right, because torch has not made the code; its error is told as `watch` tells it."""
     with pytest.raises(unclobber.InplaceError) as caught, unclobber.guard():

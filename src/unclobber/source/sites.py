@@ -8,6 +8,7 @@ meanwhile) are left empty rather than guessed.
 from __future__ import annotations
 
 import ast
+import functools
 import importlib.util
 import os
 import re
@@ -21,7 +22,7 @@ from operator import attrgetter
 from types import CodeType
 from typing import Any
 
-from ..model import PACKAGE, Frame, Site
+from ..model import PACKAGE, Frame, Site, or_default
 from ..syntax import Span
 from ..torch_internals import compat
 from .syntax import Instruction, Located, ParsedSource, header
@@ -135,17 +136,17 @@ def uncompiled(stack: Stack) -> Stack:
         >>> uncompiled((os.path.join.__code__, 0)) == (os.path.join.__code__, 0)
         True
     """
-    codes = stack[::2]
-    places = [
-        compat.tracing.at_break(code, codes[max(0, n - 3) : n][::-1])
+    codes = (None, *stack[::2])
+    places = {
+        n: place
+        for n, code in enumerate(codes[1:])
         if compat.compilers.is_compiled_code(code)
-        else None
-        for n, code in enumerate(codes)
-    ]
-    if not any(places):
+        and (place := or_default(functools.partial(compat.tracing.at_break, code, codes[n]), None))
+    }
+    if not places:
         return stack
-    pairs = zip(codes, stack[1::2], places, strict=True)
-    return tuple(part for code, offset, place in pairs for part in place or (code, offset))
+    pairs = enumerate(zip(stack[::2], stack[1::2], strict=True))
+    return tuple(part for n, pair in pairs for part in places.get(n, pair))
 
 
 def innermost_user(stack: Stack) -> int | None:

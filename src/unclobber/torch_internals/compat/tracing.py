@@ -58,8 +58,9 @@ def skip(rules: Any) -> Callable[[], None]:
     rules._recompile_re()
 
     def undo() -> None:
-        rules.SKIP_DIRS.remove(PACKAGE + os.sep)
-        rules._recompile_re()
+        if PACKAGE + os.sep in rules.SKIP_DIRS:
+            rules.SKIP_DIRS.remove(PACKAGE + os.sep)
+            rules._recompile_re()
 
     return undo
 
@@ -75,15 +76,16 @@ def traced_now(tracer: Any) -> list[Any]:
 
 
 def stack_of(traced: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the stack of what ``traced_now`` has returned: code objects of the program, and offsets."""
-    stack = []
+    """Return the stack of what ``traced_now`` has returned: code objects of the program, and offsets. Empty
+    if an offset isn't known."""
+    stack: list[Any] = []
     for made, instruction in zip(traced[::2], traced[1::2], strict=True):
         code = _programs(made)
         stack += [code, _offset(code, instruction)]
-    return tuple(stack)
+    return () if -1 in stack[1::2] else tuple(stack)
 
 
-def at_break(code: CodeType, inner: Sequence[CodeType]) -> tuple[CodeType, int] | None:
+def at_break(code: CodeType, called: CodeType | None) -> tuple[CodeType, int] | None:
     """Return where compiled code has left a graph for a call that Dynamo can't trace: the program's code and
     the call's offset; None if that isn't certain.
 
@@ -92,26 +94,22 @@ def at_break(code: CodeType, inner: Sequence[CodeType]) -> tuple[CodeType, int] 
 
     Args:
         code: Dynamo's code.
-        inner: The codes of the calls that it has made, the nearest first.
+        called: The code of the function that it has called and that still runs; None if it runs no Python.
     """
     from torch._dynamo.utils import orig_code_map
 
     resumed = [name for name in code.co_names if name.startswith("__resume_at_")]
-    if len(resumed) != 1 or code not in orig_code_map or (inner and _runs_graph(inner)):
+    # A graph is called through a wrapper in that file.
+    runs_graph = called is not None and (
+        called.co_filename.endswith(_EVALUATION) or called.co_name.startswith("torch_dynamo_resume_in_")
+    )
+    if len(resumed) != 1 or code not in orig_code_map or runs_graph:
         return None
     behind, traced = int(resumed[0].split("_")[4]), orig_code_map[code]
     before = [step for step in dis.get_instructions(traced) if step.offset < behind]
     program = _programs(traced)
     offset = _offset(program, before[-1]) if before else -1
     return None if offset < 0 else (program, offset)
-
-
-def _runs_graph(inner: Sequence[CodeType]) -> bool:
-    """Return whether compiled code runs its graph, or what follows a break, by what it has called."""
-    if inner[0].co_name.startswith("torch_dynamo_resume_in_"):
-        return True
-    called = next((code for code in inner if not code.co_filename.endswith(_EVALUATION)), None)
-    return called is None or called.co_filename.startswith("<eval") or "_functorch" in called.co_filename
 
 
 def _programs(code: CodeType) -> CodeType:
