@@ -10,12 +10,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 
-from ...model import Finding, Outcome, RankEnd, Report
+from ...model import Finding, RankEnd, Report
 from ...report import line_of
 from .._merge import Part, merge
 from .._output import write_to_stderr
 from .._program import ProgramEnd
 from .._records import ProcessRecord, Records, path_of
+from ._machines import WORST_FIRST, Machines
 from ._termination import Termination
 from ._world import World
 
@@ -29,15 +30,15 @@ _FOR_EVER = float("inf")
 # Polled: a killed process releases its lock and sends nothing, and waiting for one lock would miss the
 # others.
 _PAUSE = 0.02
-_WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
 
 
 class Ranks:
     """This process among the ranks of a run."""
 
-    def __init__(self, world: World, records: Records) -> None:
+    def __init__(self, world: World, records: Records, machines: Machines | None = None) -> None:
         self.world = world
         self._records = records
+        self._machines = machines
         self._hurry = threading.Event()
         self._reporting = threading.Lock()
 
@@ -50,7 +51,7 @@ class Ranks:
         if world is None:
             return None
         try:
-            return cls(world, Records(path_of(world.run), world.rank))
+            return cls(world, Records(path_of(world.run), world.rank), Machines.of(os.environ))
         # no POSIX, or a child process of a rank, which inherits RANK
         except (ImportError, AttributeError, BlockingIOError):
             return None
@@ -109,13 +110,16 @@ class Ranks:
             with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C ends the wait, not the report
                 self._wait(self._patience(report, ending))
             with records.door():
-                if self._is_mine():
-                    return self._whole(report)
-                if records.reported() is not None:
+                mine = self._is_mine()
+                whole = self._whole(report) if mine else None
+                if not mine and records.reported() is not None:
                     self._tidy(self._all())
         except FileNotFoundError:  # another rank reported and removed the directory
             return None
-        return None  # another rank reports, or has reported
+        if whole is None or self._machines is None:
+            return whole  # None: another rank reports, or has reported
+        failed = ending.exit_code or self._hurry.is_set()
+        return self._machines.meet(whole, _AFTER_A_FAILURE if failed else _AFTER_SUCCESS)
 
     def _patience(self, report: Report, ending: ProgramEnd) -> float:
         """Return the seconds that this rank waits for the other ranks."""
@@ -195,7 +199,7 @@ def merge_ranks(records: Sequence[ProcessRecord], *, torch_version: str, command
     ends = [RankEnd(r.number, r.end, r.exit_code, outcomes[r.number]) for r in records]
     return merge(
         Report(
-            next((outcome for outcome in _WORST_FIRST if outcome in outcomes.values()), "clean"),
+            next((outcome for outcome in WORST_FIRST if outcome in outcomes.values()), "clean"),
             torch_version=torch_version,
             command=command,
             exit_code=next((report.exit_code for report in reports if report.exit_code), 0),
