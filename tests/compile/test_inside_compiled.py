@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import re
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def test_the_lines_inside_are_told(name):
         assert report.findings == ()
         return
     (finding,) = report.findings
+    assert pickle.loads(pickle.dumps(finding)) == finding
     unchecked = name == "on_ctx" and FEATURES["unchecked saves of compiled code"].there
     assert finding.code == ("UC103" if unchecked else "UC101")
     if FEATURES["partition of compiled graphs"].there or name not in SAVING:

@@ -1,6 +1,7 @@
 """Runs the programs of _triton_programs.py under Triton's interpreter and prints what was seen, as JSON."""
 
 import json
+import pickle
 import sys
 
 import torch
@@ -17,6 +18,7 @@ assert sys.meta_path == finders
 seen = {}
 for name in programs.PROGRAMS:
     report = unclobber.audit(lambda name=name: programs.gradient(name))
+    assert pickle.loads(pickle.dumps(report.findings)) == report.findings  # as ranks and `fix` send them
     with unclobber.guard():
         guarded = programs.gradient(name)
     try:

@@ -29,7 +29,7 @@ def at(site: Site | None, operation: str, expression: str | None = None) -> Writ
         site = replace(site, below=(*led, operation.store))
     return Write(
         site=site,
-        operation=operation,
+        operation=str(operation),  # a name alone, because findings are sent to other processes
         bumps_version=True,
         overlaps_needed=True,
         expression=expression,
