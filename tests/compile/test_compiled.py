@@ -9,7 +9,9 @@ import time
 
 import pytest
 import torch
+from torch._dynamo import output_graph, trace_rules
 from torch._dynamo.utils import counters
+from torch._functorch._aot_autograd import runtime_wrappers
 
 import unclobber
 import warm
@@ -100,6 +102,18 @@ def test_nothing_of_ours_is_compiled(context):
     compiled = [path for _, path, _ in compat.compilers.compilations(started)]
     assert __file__ in compiled
     assert not [path for path in compiled if path.startswith(PACKAGE)]
+
+
+def test_nothing_is_left_on_the_compiler():
+    unclobber.uninstall()
+    homes = [trace_rules, output_graph.OutputGraph, output_graph.SubgraphTracer, runtime_wrappers]
+    before = [dict(vars(home)) for home in homes]
+    with unclobber.watch():
+        torch.compile(lambda x: x.add_(1), backend="aot_eager")(torch.ones(2))
+        assert trace_rules.SKIP_DIRS_RE.match(unclobber.__file__)
+    unclobber.uninstall()
+    for home, names in zip(homes, before, strict=True):
+        assert {name: value for name, value in vars(home).items() if name in names} == names
 
 
 def overwrites(backend):

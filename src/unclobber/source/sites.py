@@ -136,11 +136,14 @@ def uncompiled(stack: Stack) -> Stack:
         >>> uncompiled((os.path.join.__code__, 0)) == (os.path.join.__code__, 0)
         True
     """
+    made = compat.tracing.made_codes()
+    if not made:
+        return stack
     codes = (None, *stack[::2])
     places = {
         n: place
         for n, code in enumerate(codes[1:])
-        if compat.compilers.is_compiled_code(code)
+        if code in made
         and (place := or_default(functools.partial(compat.tracing.at_break, code, codes[n]), None))
     }
     if not places:

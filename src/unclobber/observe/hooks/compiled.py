@@ -68,7 +68,7 @@ def install(patches: Patches) -> None:
         if module.__name__ == compat.tracing.RUNTIME_WRAPPERS:
             patches.stand_in(module, "_create_runtime_wrapper", _announcing)
         elif module.__name__ == compat.tracing.TRACE_RULES:
-            patches.at_undo(compat.tracing.skip(module))
+            patches.replace(module, "SKIP_DIRS_RE", compat.tracing.skipped_folders(module))
         elif module.__name__ == compat.tracing.PARTITIONER:
             if hasattr(module, "_aot_stage2a_partition"):
                 patches.stand_in(module, "_aot_stage2a_partition", _dividing)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import dis
 import os
-from collections.abc import Callable, Iterator, Sequence
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -32,7 +34,7 @@ PARTITIONER = "torch._functorch._aot_autograd.graph_compile"
 of a longer function)."""
 
 TRACE_RULES = "torch._dynamo.trace_rules"
-"""Its ``SKIP_DIRS`` has the folders of files that Dynamo leaves alone (since 2.1)."""
+"""Its ``SKIP_DIRS_RE`` matches the paths of files that Dynamo leaves alone (since 2.1)."""
 UNCHECKED = "_tensors_no_vc_check"
 """Attribute of a compiled graph's ``ctx`` with what custom Functions in the graph keep (since 2.10)."""
 
@@ -49,20 +51,12 @@ _OPERATORS = {
 """Operations of Python's operators that write, by their names in ``operator``."""
 
 
-def skip(rules: Any) -> Callable[[], None]:
-    """Let Dynamo leave this package alone; return what undoes that.
+def skipped_folders(rules: Any) -> re.Pattern[str]:
+    """Return the pattern of the paths of files that Dynamo leaves alone, with this package's.
 
     Else it compiles what a hook runs in the eager part of a compiled function, with warnings and counts.
     """
-    rules.SKIP_DIRS.append(PACKAGE + os.sep)
-    rules._recompile_re()
-
-    def undo() -> None:
-        if PACKAGE + os.sep in rules.SKIP_DIRS:
-            rules.SKIP_DIRS.remove(PACKAGE + os.sep)
-            rules._recompile_re()
-
-    return undo
+    return re.compile(f"{rules.SKIP_DIRS_RE.pattern}|{re.escape(PACKAGE + os.sep)}")
 
 
 def traced_now(tracer: Any) -> list[Any]:
@@ -85,6 +79,12 @@ def stack_of(traced: Sequence[Any]) -> tuple[Any, ...]:
     return () if -1 in stack[1::2] else tuple(stack)
 
 
+def made_codes() -> Any:
+    """Return the code objects that Dynamo has made, each with the one of which it made it, by identity."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return {} if utils is None else utils.orig_code_map
+
+
 def at_break(code: CodeType, called: CodeType | None) -> tuple[CodeType, int] | None:
     """Return where compiled code has left a graph for a call that Dynamo can't trace: the program's code and
     the call's offset; None if that isn't certain.
@@ -96,16 +96,14 @@ def at_break(code: CodeType, called: CodeType | None) -> tuple[CodeType, int] | 
         code: Dynamo's code.
         called: The code of the function that it has called and that still runs; None if it runs no Python.
     """
-    from torch._dynamo.utils import orig_code_map
-
     resumed = [name for name in code.co_names if name.startswith("__resume_at_")]
     # A graph is called through a wrapper in that file.
     runs_graph = called is not None and (
         called.co_filename.endswith(_EVALUATION) or called.co_name.startswith("torch_dynamo_resume_in_")
     )
-    if len(resumed) != 1 or code not in orig_code_map or runs_graph:
+    if len(resumed) != 1 or runs_graph:
         return None
-    behind, traced = int(resumed[0].split("_")[4]), orig_code_map[code]
+    behind, traced = int(resumed[0].split("_")[4]), made_codes()[code]
     before = [step for step in dis.get_instructions(traced) if step.offset < behind]
     program = _programs(traced)
     offset = _offset(program, before[-1]) if before else -1
