@@ -158,6 +158,9 @@ class Engine:
         finally:
             _end(call, started)
 
+    CODE = _run.__code__
+    """The code object of the frame that makes an engine call."""
+
     def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
         """Subscribe, and return a function that unsubscribes."""
         self.subscribe(subscriber)
@@ -165,13 +168,12 @@ class Engine:
 
     def states_in(self, frame: Any) -> list[Any]:
         """Return the subscribers' states for the call that a frame makes; empty for other frames."""
-        return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is _CODE else []
+        return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is self.CODE else []
 
-    @staticmethod
-    def ran_below(stack: tuple[Any, ...]) -> bool:
+    def ran_below(self, stack: tuple[Any, ...]) -> bool:
         """Return whether a backward was running when ``stack`` was taken: its saves belong to
         ``create_graph``."""
-        return any(code is _CODE for code in stack[::2])
+        return any(code is self.CODE for code in stack[::2])
 
 
 def _end(call: EngineCall, started: list[tuple[Subscriber, Any]]) -> None:
@@ -184,8 +186,5 @@ def _end(call: EngineCall, started: list[tuple[Subscriber, Any]]) -> None:
             _end(call, started[:place])
             raise
 
-
-_CODE = Engine._run.__code__
-"""The code object of the frame that makes an engine call."""
 
 engine = Engine()

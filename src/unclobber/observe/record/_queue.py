@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
+from types import CodeType
 from typing import Any, Protocol
 
 import torch
@@ -61,10 +62,10 @@ class SaveQueue(Protocol):
         """Return the account of the session's overwritten values."""
         return Account()
 
-    def note_writes(self, file: Callable[[], None], keeps_originals: bool) -> None:
+    def note_writes(self, file: Callable[[], None], backward: CodeType | None) -> None:
         """Note writes to live saves, if that is possible, and call ``file`` before such a save is shown.
 
-        ``keeps_originals`` is that of ``Ledger``.
+        ``backward`` is the code below which every backward runs, if the ledger keeps originals.
         """
         return
 

@@ -21,6 +21,7 @@ import torch
 from ...model import Reached
 from ...source import Stack, of_program
 from ...torch_internals import compat
+from ...torch_internals.engine import engine
 from . import running
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
@@ -33,7 +34,7 @@ from ._view_writes import ViewWrites, concerns
 from ._write_event import TracedName, WriteEvent
 from .content import same_bits
 from .fingerprints import Fingerprints
-from .saved import LogEntry, SavedTensor, StorageSwap, note_original, same_memory
+from .saved import History, LogEntry, SavedTensor, StorageSwap, note_original, same_memory
 from .saved_bytes import SavedBytes
 from .selection import select
 from .self_overlap import LARGEST_COPY, overlaps_itself
@@ -95,7 +96,7 @@ class Ledger:
         self._keeps_originals = keeps_originals
         self.pending: SaveQueue = PythonQueue() if queue is None else queue
         """Saves since the last write. The pack hook appends to it, in any thread."""
-        self.pending.note_writes(self._file_noted, keeps_originals)
+        self.pending.note_writes(self._file_noted, engine.CODE if keeps_originals else None)
         self.watched: dict[int, list[weakref.ref[SavedTensor]]] = {}
         """Saves by storage key, since the last write to that storage."""
         self.logs: dict[int, weakref.ref[StorageLog]] = {}
@@ -265,10 +266,14 @@ class Ledger:
                     log, waiting = self._storage_log(key), deque(sorted(saves, key=lambda save: save[1]))
                     for number, (operation, stack, actor, version, counter, place, old) in enumerate(writes):
                         while waiting and waiting[0][1] <= number:
-                            saved, _, moved, original = waiting.popleft()
+                            saved, _, *known = waiting.popleft()
                             if isinstance(saved, SavedTensor):
                                 saved.held = None  # set if the record was made while the core noted the write
-                                log.add(saved, moved).original = original
+                                moved, original, maker, output = known
+                                entry = log.add(saved, moved)
+                                entry.original = original
+                                if maker is not None:
+                                    entry.history = History.of(maker, output)
                             else:  # it has died, and was one of the versions that its line saved
                                 log.count_run(saved)
                         event = WriteEvent(operation, stack, actor, True, version)

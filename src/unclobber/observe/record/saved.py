@@ -163,7 +163,7 @@ _lives: weakref.WeakValueDictionary[tuple[int, int], Life] = weakref.WeakValueDi
 
 
 def life_of(node: Any) -> Life | None:
-    """Return what dies with ``node``, if ``note_original`` has noted it."""
+    """Return what dies with ``node``, if a ``History`` has noted it."""
     return _lives.get(compat.graph.node_key(node))
 
 
@@ -172,6 +172,15 @@ class History(NamedTuple):
 
     life: weakref.ref[Life]
     output: int
+
+    @staticmethod
+    def of(node: Any, output: int) -> History:
+        """Note the life of ``node``, and return the history of its result with the number ``output``."""
+        life = life_of(node)
+        if life is None:
+            life = _lives[compat.graph.node_key(node)] = Life()
+            compat.graph.live_with(node, life)
+        return History(weakref.ref(life), output)
 
 
 def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | None = None) -> None:
@@ -201,11 +210,7 @@ def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | No
     # If the node that made the tensor has saved it, the original would keep node and record alive.
     if keeps and any(kept is saved for _, kept in compat.kept.raw_saved(node)):
         return
-    life = life_of(node)
-    if life is None:
-        life = _lives[compat.graph.node_key(node)] = Life()
-        compat.graph.live_with(node, life)
-    entry.history = History(weakref.ref(life), tensor.output_nr)
+    entry.history = History.of(node, tensor.output_nr)
     if keeps:
         entry.original = tensor
 

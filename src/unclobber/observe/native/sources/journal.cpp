@@ -1,11 +1,14 @@
 #include "journal.h"
 
 #include <ATen/ops/from_blob.h>
+#include <torch/csrc/autograd/python_cpp_function.h>
 #include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <typeinfo>
 
 #include "frames.h"
 
@@ -88,6 +91,44 @@ bool is_once(const Geometry& geometry) {
     if (stride <= span) return false;
     span += (size - 1) * stride;
   }
+  return true;
+}
+
+// Whether a node surely has a class in Python, which names what it saves: `compat.graph.has_unnamed_saves`.
+bool has_names(const torch::autograd::Node& node) {
+  const char* kind = typeid(node).name();
+  const auto is_in = [=](const char* part) { return std::strstr(kind, part) != nullptr; };
+  return (is_in("autograd9generated") && !is_in("Foreach")) || is_in("CopySlices") || is_in("PyNode");
+}
+
+// Set what a report wants to know of a save before its first write, which gives the tensor another node; as
+// `note_original` in unclobber/observe/record/saved.py. False if only that can.
+bool note_original(Fresh& fresh, PyObject* backward) {
+  const Save* save = fresh.save;
+  Noted& noted = *fresh.noted;
+  at::Tensor& origin = fresh.origin = at::Tensor(save->origin.lock());
+  if (!save->requires_grad) {
+    noted.original = !origin.defined() && save->is_view ? at::Tensor(save->base.lock()) : origin;
+    return true;
+  }
+  const stacks::Stack* stack = save->operation->stack;
+  const bool is_below = std::any_of(stack->frames, stack->frames + stack->count,
+                                    [=](const unclobber_frame& frame) { return frame.code == backward; });
+  if (is_below) return false;  // what that backward unpacked is perhaps the tensor that is written
+  auto* meta = origin.defined() && !noted.moved ? torch::autograd::impl::get_autograd_meta(origin) : nullptr;
+  if (meta == nullptr || meta->grad_fn_ == nullptr) return true;
+  if (origin.is_view()) {
+    auto* view = static_cast<torch::autograd::DifferentiableViewMeta*>(meta);
+    if (view->get_attr_version() != origin._version()) return true;  // that node is an old one
+  }
+  const auto& node = meta->grad_fn_;
+  if (!has_names(*node)) return false;
+  if (!save->held.defined()) {  // known of a node's own result, which would keep the node
+    return !save->is_view && node->sequence_nr() + 1 == save->operation->node;
+  }
+  noted.maker = node;
+  noted.output = static_cast<int>(meta->output_nr_);
+  if (!save->is_view) noted.original = origin;
   return true;
 }
 
@@ -188,7 +229,7 @@ Meets Queue::meets(c10::StorageImpl* storage, const at::Tensor& target, bool of_
 }
 
 bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyObject* operation, stacks::Stack* stack,
-                       PyObject* actor, std::vector<at::Tensor>& dropped) {
+                       PyObject* actor, std::vector<Fresh>& fresh) {
   index();
   auto place = by_storage_.find(storage);
   if (!queue_.alone() || place == by_storage_.end() || place->second.alone()) return false;
@@ -205,9 +246,11 @@ bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyOb
     auto* save = static_cast<Save*>(at);
     const at::Tensor& saved = save->saved();
     if (save->entry != nullptr || save->record.load() != nullptr || !saved.defined() || !is_noted(saved)) return false;
-    // a report wants to know the node that made it, before the write gives it another
-    if (keeps_originals && save->requires_grad && (!save->is_leafs || save->is_view)) return false;
     Noted* noted = save->noted.get();
+    if (noted == nullptr) {
+      fresh.push_back({save, std::make_unique<Noted>(Noted{now, saved._version() != save->version})});
+      if (backward != nullptr && !note_original(fresh.back(), backward)) return false;
+    }
     if ((noted != nullptr && noted->whole) || !Extent(saved).may_meet(written)) continue;
     const Geometry own(saved);
     const bool equal = own == geometry;
@@ -221,20 +264,12 @@ bool Queue::note_write(c10::StorageImpl* storage, const at::Tensor& target, PyOb
   }
   std::shared_ptr<Copied> copied;  // before anything changes, because there may be no memory for it
   if (!needed_by.empty()) copied = std::make_shared<Copied>(account, target, geometry.nbytes);
-  int64_t counter = 0;
-  for (Link* at = shelf.after; at != &shelf; at = at->after) {
-    auto* save = static_cast<Save*>(at);
-    counter = save->saved()._version();
-    if (save->noted != nullptr) continue;
-    save->make_alias();
-    dropped.push_back(std::move(save->held));
-    save->held = at::Tensor();
-    save->noted = std::make_unique<Noted>(Noted{now, counter != save->version});
-    if (!keeps_originals || save->requires_grad) continue;
-    auto origin = save->origin.lock();
-    if (!origin.defined() && save->is_view) origin = save->base.lock();
-    if (origin.defined()) save->noted->original = at::Tensor(std::move(origin));
+  for (Fresh& one : fresh) {
+    one.save->make_alias();
+    one.held = std::exchange(one.save->held, at::Tensor());
+    one.save->noted = std::move(one.noted);
   }
+  const int64_t counter = static_cast<Save*>(shelf.before)->saved()._version();
   for (Save* save : needed_by) {
     save->noted->copied.push_back(copied);
     save->noted->recorded += geometry.nbytes;
@@ -314,11 +349,14 @@ Owned Queue::drain() {
       const Noted& noted = *one.noted[i];
       PyObject* record = unfiled_record_of(one.saves[i]);
       Owned original = noted.original.defined() ? must(THPVariable_Wrap(noted.original)) : Owned::borrowed(Py_None);
-      Owned fields = must(Py_BuildValue("(OiOO)", record, noted.since, noted.moved ? Py_True : Py_False, original.get()));
+      Owned maker = noted.maker == nullptr ? Owned::borrowed(Py_None)
+                                           : must(torch::autograd::functionToPyObject(noted.maker));
+      Owned fields = must(Py_BuildValue("(OiOOOi)", record, noted.since, noted.moved ? Py_True : Py_False,
+                                        original.get(), maker.get(), noted.output));
       must(PyList_Append(saves.get(), fields.get()));
     }
     for (const auto& [since, stack] : one.journal->dead) {
-      Owned fields = must(Py_BuildValue("(NiOO)", stacks::tuple_of(stack), since, Py_False, Py_None));
+      Owned fields = must(Py_BuildValue("(Ni)", stacks::tuple_of(stack), since));
       must(PyList_Append(saves.get(), fields.get()));
     }
     for (const Write& write : one.journal->writes) {

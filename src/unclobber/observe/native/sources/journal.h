@@ -4,6 +4,7 @@
 #include "saves.h"
 
 #include <c10/util/SmallVector.h>
+#include <torch/csrc/autograd/function.h>
 
 namespace unclobber::saves {
 
@@ -59,7 +60,16 @@ struct Noted {
   bool whole = false;    // whether all of it is copied
   int64_t recorded = 0;  // bytes that are
   at::Tensor original;   // what a report shows
+  decltype(torch::autograd::get_current_node()) maker;  // the node that made it, before the first of them
+  int output = 0;  // its number among that node's
   std::vector<std::shared_ptr<Copied>> copied;
+};
+
+// A save that a write is about to meet first, and what must not die under `Locked`.
+struct Fresh {
+  Save* save;
+  std::unique_ptr<Noted> noted;
+  at::Tensor origin, held;
 };
 
 // Take over pairs of a code that calls a module or makes an optimizer's step, and whether it is a step.

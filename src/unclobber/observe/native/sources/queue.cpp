@@ -212,14 +212,13 @@ PyObject* serve(PyObject* self, PyObject* arguments) {
   return Py_NewRef(Py_None);
 }
 
-// note_writes(file, keeps_originals): note writes to live saves here, and call file() before Python sees such a save.
+// note_writes(file, backward): note writes to live saves here, and call file() before Python sees such a save.
 PyObject* note_writes(PyObject* self, PyObject* arguments) {
-  PyObject* file;
-  int originals;
-  if (!PyArg_ParseTuple(arguments, "Op", &file, &originals)) throw python_error();
+  PyObject *file, *backward;
+  if (!PyArg_ParseTuple(arguments, "OO", &file, &backward)) throw python_error();
   saves::Queue& queue = queue_of(self);
-  queue.keeps_originals = originals != 0;
   Owned old(std::exchange(queue.file_noted, Py_NewRef(file)));
+  Owned old_backward(std::exchange(queue.backward, backward == Py_None ? nullptr : Py_NewRef(backward)));
   return Py_NewRef(Py_None);
 }
 
@@ -329,7 +328,7 @@ PyMethodDef methods[] = {
     {"copy", entry<copy>, METH_NOARGS, "copy(): references to all"},
     {"prune", entry<prune>, METH_NOARGS, "prune(): forget dead entries of Python's"},
     {"serve", entry<serve>, METH_VARARGS, "serve(need, unpack)"},
-    {"note_writes", entry<note_writes>, METH_VARARGS, "note_writes(file, keeps_originals)"},
+    {"note_writes", entry<note_writes>, METH_VARARGS, "note_writes(file, backward)"},
     {"catch_up", entry<catch_up>, METH_NOARGS, "catch_up(): call file() if writes are noted"},
     {"drain", entry<drain>, METH_NOARGS, "drain(): [(key, saves, writes)] of noted writes; the saves leave the queue"},
     {"account", entry<account>, METH_NOARGS, "account(): itself, the account of overwritten values"},

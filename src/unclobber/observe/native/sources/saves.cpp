@@ -227,6 +227,7 @@ Queue::~Queue() {
     drop_later_locked(need);
     drop_later_locked(unpack);
     drop_later_locked(file_noted);
+    drop_later_locked(backward);
     for (Save* save : own) drop_later_locked(std::exchange(save->entry, nullptr));
   }
   for (Save* save : own) save->leave();

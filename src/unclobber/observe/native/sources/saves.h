@@ -15,6 +15,7 @@
 namespace unclobber::saves {
 
 class Queue;
+struct Fresh;
 struct Journal;
 struct Noted;
 
@@ -116,9 +117,9 @@ class Queue {
   // elements of `target` and nothing else: then no save counts of which it changes neither a byte nor the counter.
   Meets meets(c10::StorageImpl* storage, const at::Tensor& target, bool of_elements);
   // Note such a write just before it runs. Takes over a use of `stack`, and the reference `actor`. False if only Python
-  // can. `dropped` gets what must be let go of before the write, without `Locked`.
+  // can. `fresh` must be let go of before the write, without `Locked`.
   bool note_write(c10::StorageImpl* storage, const at::Tensor& target, PyObject* operation, stacks::Stack* stack,
-                  PyObject* actor, std::vector<at::Tensor>& dropped);
+                  PyObject* actor, std::vector<Fresh>& fresh);
   // Let Python file what is noted; if it `waits`, also what another thread is filing now. The interpreter's lock is held.
   void catch_up(bool waits = false);
   // [(key, saves, writes)] of each storage with noted writes; these saves leave the queue. A save is (record, number of
@@ -150,12 +151,11 @@ class Queue {
   void uncount() { died_.store(died() - 1, std::memory_order_relaxed); }
 
   const std::shared_ptr<Account> account = std::make_shared<Account>();
-  bool keeps_originals = false;
-
   // need(saved), the unpack hook in Python, and catch_up(); these change under the interpreter's lock.
   PyObject* need = nullptr;
   PyObject* unpack = nullptr;
   PyObject* file_noted = nullptr;
+  PyObject* backward = nullptr;  // the code below which every backward runs, if originals are kept
 
  private:
   // A noted save has died: its storage's writes are forgotten with the last one.

@@ -155,12 +155,12 @@ bool note(const Listener& one, c10::StorageImpl* storage, const at::Tensor& targ
     bool is_step = false;
     PyObject* actor = saves::actor(&is_step);
     if (is_step) return false;
-    std::vector<at::Tensor> dropped;
+    std::vector<saves::Fresh> fresh;
     stacks::Stack* stack = stacks::of_programs();
     bool noted = false;
     {
       Locked locked;
-      noted = one.queue->note_write(storage, target, packet, stack, actor, dropped);
+      noted = one.queue->note_write(storage, target, packet, stack, actor, fresh);
     }
     if (!noted) {
       stacks::leave(stack);
