@@ -25,28 +25,22 @@ _AUGMENTED = frozenset({"iadd", "isub", "imul", "itruediv", "idiv", "ipow", "imo
 
 
 class FunctionCalls(TorchFunctionMode):
-    """A function mode that calls listeners around every outermost call of a torch function.
+    """A function mode that notifies a recorder of every outermost call of a torch function."""
 
-    Args:
-        begins: Called with whether the call requests in-place, the function, and all its arguments.
-        ends: Called with the function's name and its result.
-    """
-
-    def __init__(self, begins: Callable[[bool, Any, Any], None], ends: Callable[[str, Any], None]) -> None:
+    def __init__(self, recorder: Any) -> None:
         super().__init__()
-        self._begins = begins
-        self._ends = ends
+        self._recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the function between the two listeners; an error of the function ends the call, too."""
         kwargs = kwargs or {}
-        self._begins(requests_in_place(func, args, kwargs), func, (args, kwargs))
+        self._recorder.call_begins(requests_in_place(func, args, kwargs), name_of(func), (args, kwargs))
         out = None
         try:
             out = func(*args, **kwargs)
             return out
         finally:  # a function that raises has started a call as well
-            self._ends(name_of(func), out)
+            self._recorder.call_ends(name_of(func), out)
 
 
 def name_of(func: Any) -> str:

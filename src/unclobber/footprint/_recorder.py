@@ -23,7 +23,7 @@ from ..source import of_program
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
-from ._functions import FunctionCalls, name_of
+from ._functions import FunctionCalls
 from ._names import ModuleNames, held_names
 from ._trace import (
     FailedOperation,
@@ -93,7 +93,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
         self._statistics: list[tuple[Tensor, Tensor]] = []
         self.progress = progress
-        self.learned: Callable[[torch.nn.Module, int], None] | None = None
+        self.learned: Callable[[torch.nn.Module, int], object] | None = None
         """Called with each outermost module at its first call, before it runs, and its number."""
         self._names_wanted = names
         self._live: dict[int, Storage] = {}
@@ -106,7 +106,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._handles: list[Any] = []
         # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
         self._hooks = saved_tensors_hooks(self.pack, compat.kept.recognizable(self.unpack))
-        self._calls = FunctionCalls(self._call_begins, self._call_ends)
+        self._calls = FunctionCalls(self)
         self._open_calls: list[tuple[bool, int, int]] = []
         self._step_began: int | None = None
 
@@ -368,12 +368,13 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return held.tensor
 
     # --- calls ---------------------------------------------------------------------------------------
-    def _call_begins(self, in_place: bool, func: Any, given: Any) -> None:
+    def call_begins(self, in_place: bool, name: str, given: Any) -> None:
+        """Note that the program calls a torch function, and whether it requests in-place."""
         trace = self.trace
         number = len(trace.functions)
         if not (self._done or self._quiet):
-            trace.functions.append(FunctionCall(name_of(func), self._values(given)))
-        # Pushed for ignored calls, too, because `_call_ends` pops one for each.
+            trace.functions.append(FunctionCall(name, self._values(given)))
+        # Pushed for ignored calls, too, because `call_ends` pops one for each.
         self._open_calls.append((in_place, len(trace.operations), number))
 
     def _values(self, given: Any) -> tuple[Value, ...]:
@@ -387,7 +388,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                 values.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
         return tuple(values)
 
-    def _call_ends(self, name: str, out: Any) -> None:
+    def call_ends(self, name: str, out: Any) -> None:
         """Note the result of a torch function, and which operation made it."""
         _, start, number = self._open_calls.pop()
         if self._done or not isinstance(out, Tensor):

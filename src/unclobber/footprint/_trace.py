@@ -7,11 +7,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ..source import Stack
 from . import _places
-from ._facts import Kind
+from ._facts import Kind, LiveBytes
 from ._names import HeldName, ModuleName
 from ._timeline import LASTING, BytesOverTime
 
@@ -32,16 +32,9 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return groups
 
 
-class KnowsModule(Protocol):
-    """An object that names the module whose ``forward`` runs, or ran."""
-
-    @property
-    def module(self) -> str | None: ...
-
-
-def modules_of(ones: Iterable[KnowsModule]) -> tuple[str, ...]:
+def modules_of(records: Iterable[Storage | Operation]) -> tuple[str, ...]:
     """Return the names of the modules, each once, in order."""
-    return tuple(dict.fromkeys(record.module for record in ones if record.module is not None))
+    return tuple(dict.fromkeys(record.module for record in records if record.module is not None))
 
 
 Site = tuple[tuple[object, ...], str]
@@ -273,9 +266,9 @@ class Trace:
                     add("other", since, min(end, until), -storage.bytes)
                     add("kept", since, min(end, until), storage.bytes)
         # One element more than ticks, for spans that end at the last tick.
-        return BytesOverTime(
-            first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()}
-        )
+        columns = [list(accumulate(changes))[:-1] for changes in steps.values()]
+        moments = [LiveBytes(at, *amounts) for at, amounts in enumerate(zip(*columns, strict=True))]
+        return BytesOverTime(first, moments)
 
     @cached_property
     def saves_of(self) -> dict[int, list[PackedSave]]:
