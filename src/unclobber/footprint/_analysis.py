@@ -105,13 +105,13 @@ def _counts(storage: KeptStorage) -> bool:
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
     """Return the bytes kept at the peak by line, largest first. A storage is charged to the line of its
     first save."""
-    groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
-    for position, storage in enumerate(kept):
-        if _counts(storage):
-            place = storage.roles[0].place
-            # Saves without a known line share one row.
-            key = ("?",) if place is None else (place.path, place.line)
-            groups.setdefault(key, []).append((position, storage))
+
+    def line_of(member: tuple[int, KeptStorage]) -> tuple[str, int] | None:
+        """Return the line of a storage's first save; saves without a known line share one row."""
+        place = member[1].roles[0].place
+        return None if place is None else (place.path, place.line)
+
+    groups = grouped((member for member in enumerate(kept) if _counts(member[1])), line_of)
     lines = [
         LineTotal(
             place=members[0][1].roles[0].place,

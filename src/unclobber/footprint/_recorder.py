@@ -26,7 +26,6 @@ from ._facts import Kind
 from ._functions import FunctionCalls
 from ._names import ModuleNames, held_names
 from ._trace import (
-    FailedOperation,
     FunctionCall,
     ModuleCall,
     Operand,
@@ -226,12 +225,10 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     def _note_failed(self, error: Exception, operation: Operation, inputs: list[Tensor]) -> None:
         """Note the operation that failed and, if it ran out of memory, what the graph so far keeps."""
-        function = self._function or operation.name
-        wanted = wanted_memory(error)
-        self.trace.failed = FailedOperation(
-            operation.stack, operation.module, function, wanted, operation.backward
-        )
-        if wanted is not None:
+        operation.function = self._function or operation.name
+        operation.wanted = wanted_memory(error)
+        self.trace.failed = operation
+        if operation.wanted is not None:
             self._name_saves(inputs)
 
     @property
@@ -547,15 +544,15 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                     storage.kind = "input"
         self._step_began = None
 
-    def look_at(self, tensors: Iterable[Tensor]) -> None:
-        """Count tensors among those that live anyway, because the step may not read them: an optimizer's
-        state."""
-        for tensor in tensors:
-            self._seen(tensor)
+    def learn(self, root: torch.nn.Module, state: Iterable[Tensor]) -> None:
+        """Name a module that need not be called itself, all modules below it, and their tensors.
 
-    def learn(self, root: torch.nn.Module) -> None:
-        """Name a module that need not be called itself, all modules below it, and their tensors."""
+        Tensors of an optimizer's ``state`` live anyway; they are counted here, because the step may not read
+        them.
+        """
         self._names.learn(root)
+        for tensor in state:
+            self._seen(tensor)
 
     def _learned(self, root: torch.nn.Module, tree: int) -> None:
         """Name the tensors of a new outermost module."""

@@ -124,6 +124,9 @@ class Operation:
     """Its arguments with an `Operand` for each tensor, for forward only."""
     results: tuple[Operand, ...] = ()
     """Its results that have strided memory, for forward only."""
+    wanted: str | None = None
+    """Size of the memory for which there was no room, in words; None if it did not fail, or for another
+    reason."""
 
     @property
     def output(self) -> Operand | None:
@@ -146,19 +149,6 @@ class FunctionCall:
     """The tensors among its arguments, in their order."""
     result: int | None = None
     """Number of its result's storage; None if it returned no single tensor."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedOperation:
-    """An operation that failed."""
-
-    stack: Stack
-    module: str | None
-    function: str
-    """The torch function that the program called, or the operation."""
-    wanted: str | None
-    """Size of the memory for which there was no room, in words; None if it failed for another reason."""
-    backward: bool
 
 
 Value = tuple[int, int, tuple[int, ...], tuple[int, ...]]
@@ -205,7 +195,7 @@ class Trace:
     backward_began: int | None = None
     backwards: int = 0
     ended_early: str | None = None
-    failed: FailedOperation | None = None
+    failed: Operation | None = None
     """The operation that failed, until one runs again: a program may catch the error."""
     origin: dict[int, tuple[Stack, str | None]] = field(default_factory=dict)
     """Line and module of each forward operation, by the sequence number of its backward node."""

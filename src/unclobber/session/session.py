@@ -37,6 +37,7 @@ from ..model import (
     Report,
     Save,
     Suppressed,
+    SuppressedBy,
     Totals,
     UnclobberError,
     internal_error_in,
@@ -51,7 +52,6 @@ from ..report import error_of
 from ..settings import ProjectSettings, Suppression
 from ..source import is_own
 from ..torch_internals import compat, versions
-from ._suppressing import Suppressing
 from ._unseen import Unseen
 from ._warning import warn
 
@@ -124,7 +124,9 @@ class Session:
         """Sentences about internal errors for the report, each once and in order."""
         self._warned: set[int] = set()
         """Identities of the findings that have warned. All are kept, so no identity is reused."""
-        self._suppressing = Suppressing(suppression, self._guarded_call)
+        self._suppression = suppression
+        self._raised: dict[int, Finding] = {}
+        """Findings that were raised although torch is silent, by identity; they are reported in any case."""
         self.active = False
         self._hooks: _saves.SavedTensorHooks | None = None
         self._unseen: Unseen | None = None
@@ -237,7 +239,7 @@ class Session:
         self._times.clear()
         self._tensors.clear()
         self._warned.clear()
-        self._suppressing.forget()
+        self._raised.clear()
         self.conflicts = 0
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
         # Not 0, because the parent's saves, and the old values that are kept for them, live on here.
@@ -421,7 +423,7 @@ class Session:
             finding = occurrence.finding()
             if finding is None:
                 return None
-            finding = self._suppressing.noted(finding)
+            finding = self._noted(finding)
             if place is None:
                 return self._kept(finding)
             if known is None and len(self.findings) < _MOST_FINDINGS:
@@ -470,10 +472,12 @@ class Session:
         Raises:
             InplaceError: instead of the warning, if the session is strict or ``refuse`` is given.
         """
-        if finding is None or (not refuse and self._suppressing.lets_pass(finding)):
+        if finding is None or (not refuse and self._lets_pass(finding)):
             return
         if refuse or (self.strict and self.policy == "watch"):
-            self._suppressing.raised(finding)
+            # A program that catches them all may go on for ever.
+            if finding.is_silent and len(self._raised) < _MOST_FINDINGS:
+                self._raised[id(finding)] = finding
             raise error_of(finding) from cause
         # Once a finding, although the filters would show it once: a loop comes here thousands of times.
         if self.warn and self.policy == "watch" and id(finding) not in self._warned:
@@ -507,7 +511,7 @@ class Session:
             finding = of_refusal(error, self.backwards_before, self.ledger.view_writes)
             if finding is None:
                 return None
-            finding = self._suppressing.noted(finding)
+            finding = self._noted(finding)
             # On the error, because it may leave several contexts, and each must return the same finding.
             setattr(error, _FINDING_ATTRIBUTE, finding)
         if finding not in self.findings:
@@ -517,8 +521,25 @@ class Session:
     def _add(self, finding: Finding) -> None:
         self.findings.append(finding)
         on_finding = self.on_finding
-        if on_finding is not None and not self._suppressing.lets_pass(finding):
+        if on_finding is not None and not self._lets_pass(finding):
             self._guarded_call("a finding could not be handed on", lambda: on_finding(finding), None)
+
+    def _noted(self, finding: Finding) -> Finding:
+        """Return the finding, with a note if the author tried to suppress it in vain."""
+        return self._suppressed(lambda suppression: suppression.noted(finding), finding)
+
+    def _lets_pass(self, finding: Finding) -> bool:
+        """Return whether a finding neither stops nor warns the program."""
+        return self._suppressed(lambda suppression: suppression.lets_pass(finding), False)
+
+    def _suppressed(self, look: Callable[[Suppression], T], otherwise: T) -> T:
+        """Return ``look()`` at the author's suppressions; ``otherwise`` if there are none, or it fails."""
+        suppression = self._suppression
+        if suppression is None:
+            return otherwise
+        # An error costs the suppression, never the finding
+        # (test_a_comment_that_can_not_be_read_suppresses_nothing).
+        return self._guarded_call("comments could not be read", lambda: look(suppression), otherwise)
 
     def _guarded_call(self, what: str, look: Callable[[], T], otherwise: T) -> T:
         """Return ``look()``. If it raises, note an internal error in the report and return ``otherwise``."""
@@ -532,9 +553,12 @@ class Session:
         """Return (reported, suppressed) findings so far, each with its number of occurrences."""
         reported: list[Finding] = []
         suppressed: list[Suppressed] = []
+        nothing: SuppressedBy | None = None
         with self._lock:
             for index, finding in enumerate(self.findings):
-                by = self._suppressing.by(finding)
+                by = nothing
+                if id(finding) not in self._raised:
+                    by = self._suppressed(functools.partial(Suppression.by, finding=finding), nothing)
                 finding = self._with_tensors(finding, index)
                 if index in self._times:
                     finding = replace(finding, times=1 + self._times[index])

@@ -43,16 +43,8 @@ class _Made:
     storage: weakref.ref[Any]
 
 
-@dataclass
-class _Running:
-    """A running call, and the number of its results that it has saved."""
-
-    call: Any
-    saves: int = 0
-
-
-class _NothingKept:
-    """Stand-in for a saved tensor that backward is not expected to read."""
+_NOTHING = object()
+"""Stand-in for a saved tensor that backward is not expected to read."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +86,10 @@ class KeepLess(SitesMode):
         """Calls that made a live storage, by its key."""
         self._arguments: dict[int, tuple[Any, weakref.ref[Any]]] = {}
         """Function and arguments of a call whose result may be there twice, by the storage of that result."""
-        self._running: _Running | None = None
+        self._running: Any = None
+        """Function and arguments of a running call whose result may be there twice, or None."""
+        self._saves = 0
+        """The number of its results that it has saved."""
         self._first: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         """The kept save of the first call with these arguments, by function, arguments and position in the
         result."""
@@ -108,7 +103,7 @@ class KeepLess(SitesMode):
         if site is None:
             return func(*args, **kwargs)
         call = _identity(site[1], (args, kwargs)) if site in self._same else None
-        self._running = None if call is None else _Running(call)
+        self._running, self._saves = call, 0
         try:
             out = func(*args, **kwargs)
         finally:
@@ -144,7 +139,7 @@ class KeepLess(SitesMode):
 
     def _keep(self, tensor: Tensor) -> Any:
         if self._dropped and (_places.key(of_program()), tuple(tensor.shape)) in self._dropped:
-            return _NothingKept()
+            return _NOTHING
         return self._kept(tensor)
 
     def _kept(self, tensor: Tensor) -> Any:
@@ -152,9 +147,9 @@ class KeepLess(SitesMode):
         key = compat.tensors.storage_key_or_none(tensor) or 0
         if self._running is not None:
             # Saves of the call's own arguments are no results, so they are kept as usual.
-            if not any(key == part[0] for part in self._running.call if isinstance(part, tuple)):
-                self._running.saves += 1
-                return self._kept_once(tensor, (self._running.call, self._running.saves))
+            if not any(key == part[0] for part in self._running if isinstance(part, tuple)):
+                self._saves += 1
+                return self._kept_once(tensor, (self._running, self._saves))
         elif key in self._arguments:
             return self._kept_once(tensor, self._arguments[key][0])
         made = self._made.get(key)
@@ -178,7 +173,7 @@ class KeepLess(SitesMode):
 
     def _given_back(self, held: Any) -> Tensor:
         """Return a saved tensor, computed from its recipe if it has one."""
-        if isinstance(held, _NothingKept):
+        if held is _NOTHING:
             raise RuntimeError("backward reads what was taken for unneeded")
         if not isinstance(held, _Recipe):
             return self._unpack(held)
