@@ -15,6 +15,9 @@ from ._facts import Kind, LiveBytes
 from ._names import HeldName, ModuleName
 from ._timeline import LASTING, BytesOverTime
 
+_SORTS = {**dict.fromkeys(LASTING, "lasting"), "gradient": "gradients", "temporary": "temporaries"}
+"""Fields of `LiveBytes` that count storages of some kinds; those of other kinds are ``kept`` or ``other``."""
+
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
 
@@ -242,19 +245,12 @@ class Trace:
                 steps[sort][until - first + 1] -= size
 
         for storage in self.storages:
-            until = self.end(storage)
-            if storage.kind in LASTING:
-                add("lasting", storage.born, until, storage.bytes)
-            elif storage.kind == "gradient":
-                add("gradients", storage.born, until, storage.bytes)
-            elif storage.kind == "temporary":
-                add("temporaries", storage.born, until, storage.bytes)
-            else:
-                add("other", storage.born, until, storage.bytes)
-                for since, end in self.kept_spans.get(storage.number, ()):
-                    # Moved from "other" to "kept" and not added, because each byte counts once.
-                    add("other", since, min(end, until), -storage.bytes)
-                    add("kept", since, min(end, until), storage.bytes)
+            until, sort = self.end(storage), _SORTS.get(storage.kind, "other")
+            add(sort, storage.born, until, storage.bytes)
+            for since, end in self.kept_spans.get(storage.number, ()) if sort == "other" else ():
+                # Moved from "other" to "kept" and not added, because each byte counts once.
+                add("other", since, min(end, until), -storage.bytes)
+                add("kept", since, min(end, until), storage.bytes)
         # One element more than ticks, for spans that end at the last tick.
         columns = [list(accumulate(changes))[:-1] for changes in steps.values()]
         moments = [LiveBytes(at, *amounts) for at, amounts in enumerate(zip(*columns, strict=True))]

@@ -52,6 +52,7 @@ from ..report import error_of
 from ..settings import ProjectSettings, Suppression
 from ..source import is_own
 from ..torch_internals import compat, versions
+from ..torch_internals.engine import engine
 from ._unseen import Unseen
 from ._warning import warn
 
@@ -197,26 +198,24 @@ class Session:
             installation.release(self.ledger)
             raise
         self.active = True
-        if self._unseen is not None:
-            self._unseen.enter(self._hooks)
+        if self.policy == "guard" and installation.off():
+            self._unseen = Unseen(self._hooks)
+            engine.subscribe(self._unseen)
 
     def _refuse_or_warn(self) -> None:
-        """Warn of the mechanisms that don't work on this torch, and prepare ``guard`` to refuse without them.
+        """Warn of the mechanisms that don't work on this torch.
 
         Raises:
             UnclobberError: the policy is ``guard`` and nothing that it would return can be relied on.
         """
-        off = installation.off()
         for said in (fallback.why(), core.missed()):
             if said is not None and self.warn:
                 _warn_once(said)
-        for mechanism in off:
+        for mechanism in installation.off():
             if self.policy == "guard" and mechanism.ends_guard:
                 raise UnclobberError(mechanism.sentence)
             if self.warn:
                 _warn_once(mechanism.sentence)
-        if off and self.policy == "guard":
-            self._unseen = Unseen()
 
     def __exit__(self, *error: object) -> None:
         """Pop the hooks, and leave the graphs' saves to their version counters."""
@@ -224,7 +223,7 @@ class Session:
         with compat.unseen.unseen_by_functions():
             try:
                 if self._unseen is not None:
-                    self._unseen.leave()
+                    engine.unsubscribe(self._unseen)
                 if self._hooks is not None:
                     self._hooks.leave()
             finally:
@@ -484,16 +483,6 @@ class Session:
             self._warned.add(id(finding))
             warn(finding)
 
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of overwritten values that are kept now."""
-        return self.ledger.account.kept
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most bytes of overwritten values that were ever kept at a time."""
-        return self.ledger.account.peak
-
     @staticmethod
     def finding_of(error: BaseException) -> Finding | None:
         """Return the finding that an exception carries, also from another process; None if it has none."""
@@ -587,7 +576,7 @@ class Session:
             saves=self.ledger.save_count - saves,
             writes=self.ledger.write_count - writes,
             conflicts=self.conflicts,
-            kept_bytes=self.peak_bytes,
+            kept_bytes=self.ledger.account.peak,
         )
         # Before the report is made, because an internal error in it is a sentence of the report, too.
         findings, suppressed = self.split_suppressed()
