@@ -128,6 +128,7 @@ def _functions_in(code: CodeType) -> Iterator[str]:
     homes = {"F": functional, "torch": torch}
     home: Any = None
     for instruction in dis.get_instructions(code):
+        # LOAD_METHOD is Python 3.11's; later versions have LOAD_ATTR alone.
         if home is not None and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             value = getattr(home, instruction.argval, None)
             if callable(value) and not inspect.isclass(value):

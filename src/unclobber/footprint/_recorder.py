@@ -219,7 +219,9 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             operation.results = tuple(result for result in results if result is not None)
             operation.outer = self._open_calls[-1][2] if self._open_calls else None
             operation.kernel = func
-            operation.arguments = compat.compilers.tree_map(self._described, (args, kwargs))
+            operation.arguments = compat.compilers.tree_map(
+                lambda leaf: self._operand(leaf) if isinstance(leaf, Tensor) else leaf, (args, kwargs)
+            )
         trace.operations.append(operation)
         return out
 
@@ -237,9 +239,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         functions = self.trace.functions
         number = self._open_calls[-1][2] if self._open_calls else len(functions)
         return functions[number].name if number < len(functions) else None
-
-    def _described(self, argument: Any) -> Any:
-        return self._operand(argument) if isinstance(argument, Tensor) else argument
 
     def _operand(self, tensor: Tensor) -> Operand | None:
         """Return the facts on a tensor of a call; None if it has no strided memory."""

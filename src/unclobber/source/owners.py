@@ -17,6 +17,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from traceback import walk_stack
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -412,13 +413,7 @@ def _running(frames: Sequence[FrameType] | None) -> list[FrameType]:
     """Return the given frames, or those of the current stack that aren't a library's, innermost first."""
     if frames is not None:
         return list(frames)
-    out: list[FrameType] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if not is_library(frame.f_code):
-            out.append(frame)
-        frame = frame.f_back
-    return out
+    return [frame for frame, _ in walk_stack(sys._getframe(1)) if not is_library(frame.f_code)]
 
 
 def _scopes(frames: Sequence[FrameType] | None) -> Iterator[dict[str, Any]]:

@@ -26,7 +26,7 @@ class _Maker:
 
     function: Any
     arguments: Any
-    """Its arguments, with a `_Hole` for each tensor."""
+    """Its arguments, with `_HOLE` in the place of each tensor."""
     versions: tuple[int, ...]
     """Versions of these tensors when it ran."""
 
@@ -43,6 +43,7 @@ class _Made:
     storage: weakref.ref[Any]
 
 
+_HOLE = object()
 _NOTHING = object()
 """Stand-in for a saved tensor that backward is not expected to read."""
 
@@ -130,8 +131,11 @@ class KeepLess(SitesMode):
         versions = tuple(tensor._version for tensor in tensors)
         with self.unseen():
             given = [tensor.detach() for tensor in tensors]
+        without = compat.compilers.tree_map(
+            lambda leaf: _HOLE if isinstance(leaf, Tensor) else leaf, arguments
+        )
         self._made[key] = _Made(
-            _Maker(func, compat.compilers.tree_map(_hole, arguments), versions),
+            _Maker(func, without, versions),
             given,
             out._version,
             weakref.ref(out.untyped_storage(), lambda _: self._made.pop(key, None)),
@@ -184,7 +188,7 @@ class KeepLess(SitesMode):
         following = iter(sources)
         with torch.no_grad():
             args, kwargs = compat.compilers.tree_map(
-                lambda leaf: next(following) if isinstance(leaf, _Hole) else leaf, held.call.arguments
+                lambda leaf: next(following) if leaf is _HOLE else leaf, held.call.arguments
             )
             result: Tensor = held.call.function(*args, **kwargs)
             # The saved tensor may be a view of the result.
@@ -206,11 +210,3 @@ def _identity(name: str, arguments: Any) -> tuple[Any, ...]:
         else repr(leaf)
         for leaf in compat.compilers.tree_leaves(arguments)
     )
-
-
-class _Hole:
-    """Position of a tensor in a recipe's arguments."""
-
-
-def _hole(leaf: Any) -> Any:
-    return _Hole() if isinstance(leaf, Tensor) else leaf

@@ -243,6 +243,7 @@ class StepClock:
             # A step without modules counts from the entry.
             self.seconds = now - (self._entered if self._started is None else self._started)
             raise EnoughError
+        # What runs between two backwards belongs to the later step, its forward above all.
         self._started = now
 
 

@@ -200,11 +200,7 @@ class ReleaseMode(SitesMode):
             for key in [key for key, (entry, _) in self._tensors.items() if entry in releases]:
                 release, tensors = self._tensors.pop(key)
                 for tensor in [alive for reference in tensors if (alive := reference()) is not None]:
-                    _emptied(tensor, graph=release.graph)
-
-
-def _emptied(tensor: Tensor, *, graph: bool) -> None:
-    if graph:
-        tensor.detach_()
-    else:
-        tensor.data = tensor.new_empty(0)
+                    if release.graph:
+                        tensor.detach_()
+                    else:
+                        tensor.data = tensor.new_empty(0)
