@@ -196,6 +196,7 @@ class ReleaseMode(SitesMode):
         return out
 
     def _give_up(self, releases: Sequence[Release]) -> None:
+        """Take the memory, or the graph, from the tensors of these releases that are alive."""
         with self.unseen(), torch.no_grad():
             for key in [key for key, (entry, _) in self._tensors.items() if entry in releases]:
                 release, tensors = self._tensors.pop(key)
