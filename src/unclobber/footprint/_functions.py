@@ -6,7 +6,6 @@ the program wrote, and whether it requests in-place.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from ..syntax import torch_table
 
 OPERATORS = {"radd": "add", "rmul": "mul", "truediv": "div", "true_divide": "div", "divide": "div"}
 """Operators and aliases of functions that have an in-place form."""
@@ -73,14 +74,11 @@ def requests_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return position is not None and len(args) > position and args[position] is True
 
 
-@lru_cache(maxsize=1024)
 def place_of_inplace(func: Any) -> int | None:
-    """Return the 0-based position of a function's argument ``inplace``, or None."""
-    try:
-        names = list(inspect.signature(func).parameters)
-    except (TypeError, ValueError):  # a function of C has no signature, and no argument of this name
-        return None
-    return names.index("inplace") if "inplace" in names else None
+    """Return the 0-based position of the argument ``inplace`` of a function of ``nn.functional``, or None."""
+    own = getattr(func, "__module__", "") == "torch.nn.functional"
+    # The function behind `F.threshold` is called `_threshold`.
+    return torch_table().inplace.get(func.__name__.lstrip("_")) if own else None
 
 
 @lru_cache(maxsize=1024)
