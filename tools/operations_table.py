@@ -73,6 +73,7 @@ def by_hand() -> Object:
         **columns,
         "aliases": dict(sorted(BY_HAND["aliases"].items())),
         "runs": dict(sorted(RUNS.items())),
+        "calls": BY_HAND["calls"],
     }
 
 

@@ -4,7 +4,6 @@ The table ships in every torch wheel and is read from the installed torch, never
 a running program; names and lines come from :mod:`unclobber.source`.
 """
 
-from ._result_again import may_save_result_again
 from ._rule import Rule
 from ._shape_only import reads_shape_alone
 from ._words import read_for, why, why_words
@@ -17,7 +16,6 @@ __all__ = [
     "card",
     "check",
     "in_place_row",
-    "may_save_result_again",
     "read_for",
     "reads_shape_alone",
     "rules",

@@ -60,6 +60,7 @@ def _of_expression(value: ast.expr) -> str | None:
             return "neg"
         case ast.Subscript():
             return _SUBSCRIPT
+        # `nn.ReLU(inplace=True)(x)` makes a module and calls it at once.
         case ast.Call(func=ast.Call(func=function)) | ast.Call(func=function):
             name = ast.unparse(function)
             home = name.partition(".")[0]

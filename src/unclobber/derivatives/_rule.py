@@ -6,10 +6,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Argument:
+class Argument(NamedTuple):
     """An argument of an operation, as in its schema."""
 
     name: str
@@ -23,8 +23,7 @@ class Argument:
         return self.type.startswith("Tensor")
 
 
-@dataclass(frozen=True, slots=True)
-class GradientFormula:
+class GradientFormula(NamedTuple):
     """A derivative formula, with the saved tensors that it reads."""
 
     of: tuple[str, ...]
@@ -35,8 +34,7 @@ class GradientFormula:
     """The saved tensors that it reads, inputs first."""
 
 
-@dataclass(frozen=True, slots=True)
-class SavedRole:
+class SavedRole(NamedTuple):
     """A tensor that the backward node saves."""
 
     role: str

@@ -64,23 +64,15 @@ def spellings(name: str) -> tuple[str, ...]:
     import torch
     from torch.nn import functional
 
-    bare = name.lstrip("_") if name.startswith("_") else name
+    forms = () if name.startswith("_") else (name, f"{name}_")
     spelled_out = list(_OPERATORS.get(name, ()))
-    for spelled in (name, f"{name}_"):
-        if name.startswith("_"):
-            break
-        if _has(torch, spelled):
-            spelled_out.append(f"torch.{spelled}")
+    spelled_out += [f"torch.{form}" for form in forms if _has(torch, form)]
     for prefix, home in _PREFIXES:
         if name.startswith(prefix) and _has(getattr(torch, home), name.removeprefix(prefix)):
             spelled_out.append(f"torch.{home}.{name.removeprefix(prefix)}")
-    for spelled in (name, f"{name}_"):
-        if not name.startswith("_") and _has(torch.Tensor, spelled):
-            spelled_out.append(f"Tensor.{spelled}")
-    for spelled in (name, f"{name}_"):
-        if not name.startswith("_") and _has(functional, spelled):
-            spelled_out.append(f"nn.functional.{spelled}")
-    if bare == name:
+    spelled_out += [f"Tensor.{form}" for form in forms if _has(torch.Tensor, form)]
+    spelled_out += [f"nn.functional.{form}" for form in forms if _has(functional, form)]
+    if forms:
         spelled_out.extend(f"nn.{module}" for module in _modules().get(name, ()))
     spelled_out += _RENAMED.get(name, ())
     elsewhere = {text for other, texts in _RENAMED.items() if other != name for text in texts}
@@ -136,6 +128,7 @@ def _functions_in(code: CodeType) -> Iterator[str]:
     homes = {"F": functional, "torch": torch}
     home: Any = None
     for instruction in dis.get_instructions(code):
+        # LOAD_METHOD is Python 3.11's; later versions have LOAD_ATTR alone.
         if home is not None and instruction.opname in ("LOAD_ATTR", "LOAD_METHOD"):
             value = getattr(home, instruction.argval, None)
             if callable(value) and not inspect.isclass(value):

@@ -74,18 +74,10 @@ def _write(path: Path, text: str) -> None:
 
 def _rule(entry: dict[str, Any]) -> Rule:
     """Rebuild a rule from its JSON entry."""
-    return Rule(
-        **{
-            **entry,
-            "arguments": tuple(Argument(**argument) for argument in entry["arguments"]),
-            "returns": tuple(entry["returns"]),
-            "gradients": tuple(
-                GradientFormula(tuple(gradient["of"]), gradient["formula"], tuple(gradient["reads"]))
-                for gradient in entry["gradients"]
-            ),
-            "kept": tuple(
-                SavedRole(saved["role"], saved["output"], tuple(saved["gradients"]), tuple(saved["only_if"]))
-                for saved in entry["kept"]
-            ),
-        }
-    )
+    facts = {name: _frozen(value) for name, value in dict(entry).items()}
+    kinds = {"arguments": Argument, "gradients": GradientFormula, "kept": SavedRole}
+    return Rule(**facts | {name: tuple(kind(*row) for row in facts[name]) for name, kind in kinds.items()})
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value

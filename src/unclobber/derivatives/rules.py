@@ -15,6 +15,7 @@ from ..model import UnclobberError
 from ..syntax import is_in_place, out_of_place, torch_table
 from ._example_calls import CALLS
 from ._expressions import in_expression
+from ._formulas import readable
 from ._measured import measured
 from ._rule import Rule, SavedRole
 from ._shape_only import reads_shape_alone
@@ -186,7 +187,11 @@ def _variant(rule: Rule, others: list[Rule]) -> Variant:
         schema=rule.schema,
         node=rule.node,
         gradients=tuple(
-            Derivative(gradient.of, _formula(rule, gradient.of), gradient.formula)
+            Derivative(
+                gradient.of,
+                readable(gradient.formula) if len(gradient.of) == 1 else None,
+                gradient.formula,
+            )
             for gradient in rule.gradients
         ),
         saves=saves,
@@ -196,13 +201,6 @@ def _variant(rule: Rule, others: list[Rule]) -> Variant:
         key=rule.key,
         when=when(rule, others),
     )
-
-
-def _formula(rule: Rule, of: tuple[str, ...]) -> str | None:
-    from ._formulas import readable
-
-    gradient = next(gradient for gradient in rule.gradients if gradient.of == of)
-    return readable(gradient.formula) if len(of) == 1 else None
 
 
 def _saved(rule: Rule, kept: SavedRole) -> Saved:

@@ -220,6 +220,7 @@ def _condition(
 
 
 def _name(saved: Any) -> str:
+    # A text, or one of torchgen's SpecialArgName (torchgen/api/types/types_base.py).
     name = saved.nctype.name
     return str(getattr(name, "name", name))
 

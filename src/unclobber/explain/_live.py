@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import NamedTuple
 
@@ -36,13 +37,11 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
             share the memory of a tensor that its forward saved, and is no name for it.
     """
     frames: list[FrameType] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
+    for frame, _ in walk_stack(sys._getframe(1)):
         if of_forward and backward_calls.in_frame(frame) is not None:
             frames.clear()
         if not is_library(frame.f_code):
             frames.append(frame)
-        frame = frame.f_back
     return frames
 
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from ..derivatives import by_operation, may_save_result_again
+from ..derivatives import by_operation
 from ..model import or_default
 from ..observe.hooks import backward_calls
 from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
 from ..source import Instruction, Located, Stack, is_own, is_plumbing
-from ..syntax import last_name
+from ..syntax import last_name, torch_table
 from ..torch_internals import compat
 from ..torch_internals.engine import engine
 from . import reads
@@ -118,7 +118,8 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     node = compat.graph.grad_fn(unpacked)
     alike = [other for other in log.saves() if _is_same(other, saved)]
     own = [] if node is None else [kept for _, kept in compat.kept.raw_saved(node)]
-    if any(kept is other for kept in own for other in alike) and may_save_result_again(reads.node_name(node)):
+    never = torch_table().saves_no_result_again
+    if any(kept is other for kept in own for other in alike) and reads.node_name(node) not in never:
         return saved  # torch, too, unpacks a new tensor of a node's own result
     for other in itertools.takewhile(lambda other: other is not saved, alike):
         history = None if other.entry is None else other.entry.history

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import torch
 
@@ -54,8 +55,8 @@ def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) ->
         in_place=in_place,
         candidates=candidates,
         together=together,
-        peak_activations=live[0] + live[1],
-        peak_kept=max(trace.bytes.kept),
+        peak_activations=live.kept + live.other,
+        peak_kept=max(moment.kept for moment in trace.bytes.moments),
         ended_early=trace.ended_early,
     )
 
@@ -104,13 +105,13 @@ def _counts(storage: KeptStorage) -> bool:
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
     """Return the bytes kept at the peak by line, largest first. A storage is charged to the line of its
     first save."""
-    groups: dict[tuple[object, ...], list[tuple[int, KeptStorage]]] = {}
-    for position, storage in enumerate(kept):
-        if _counts(storage):
-            place = storage.roles[0].place
-            # Saves without a known line share one row.
-            key = ("?",) if place is None else (place.path, place.line)
-            groups.setdefault(key, []).append((position, storage))
+
+    def line_of(member: tuple[int, KeptStorage]) -> tuple[str, int] | None:
+        """Return the line of a storage's first save; saves without a known line share one row."""
+        place = member[1].roles[0].place
+        return None if place is None else (place.path, place.line)
+
+    groups = grouped((member for member in enumerate(kept) if _counts(member[1])), line_of)
     lines = [
         LineTotal(
             place=members[0][1].roles[0].place,
@@ -137,7 +138,7 @@ def _moment(tick: int, trace: Trace, places: dict[Location, int]) -> LiveBytes:
         place = _places.place(trace.operations[tick - 1].stack)
     # Positions, because a report has hundreds of moments at few lines.
     position = None if place is None else places.setdefault(place, len(places))
-    return LiveBytes(tick - trace.start, *trace.bytes.at(tick), position)
+    return replace(trace.bytes.at(tick), place=position)
 
 
 def _shown(line: BytesOverTime, peak: int) -> list[int]:

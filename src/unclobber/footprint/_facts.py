@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ..model import SpanEdit
+from ..model import SpanEdit, cell_name
 
 Kind = Literal["parameter", "buffer", "input", "activation", "gradient", "temporary"]
 """Kinds of storages. The first three live anyway; forward makes an ``activation``, backward a leaf's
@@ -35,7 +35,7 @@ def short(place: Location | None) -> str:
     folder, name = os.path.split(place.path)
     if name in ("__init__.py", "__main__.py"):
         name = f"{os.path.basename(folder)}/{name}"
-    return f"{name}:{place.line}"
+    return f"{cell_name(place.path) or name}:{place.line}"
 
 
 _PUBLIC = {

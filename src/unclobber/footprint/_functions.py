@@ -6,7 +6,6 @@ the program wrote, and whether it requests in-place.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -14,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+
+from ..syntax import torch_table
 
 OPERATORS = {"radd": "add", "rmul": "mul", "truediv": "div", "true_divide": "div", "divide": "div"}
 """Operators and aliases of functions that have an in-place form."""
@@ -25,28 +26,22 @@ _AUGMENTED = frozenset({"iadd", "isub", "imul", "itruediv", "idiv", "ipow", "imo
 
 
 class FunctionCalls(TorchFunctionMode):
-    """A function mode that calls listeners around every outermost call of a torch function.
+    """A function mode that notifies a recorder of every outermost call of a torch function."""
 
-    Args:
-        begins: Called with whether the call requests in-place, the function, and all its arguments.
-        ends: Called with the function's name and its result.
-    """
-
-    def __init__(self, begins: Callable[[bool, Any, Any], None], ends: Callable[[str, Any], None]) -> None:
+    def __init__(self, recorder: Any) -> None:
         super().__init__()
-        self._begins = begins
-        self._ends = ends
+        self._recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run the function between the two listeners; an error of the function ends the call, too."""
         kwargs = kwargs or {}
-        self._begins(requests_in_place(func, args, kwargs), func, (args, kwargs))
+        self._recorder.call_begins(requests_in_place(func, args, kwargs), name_of(func), (args, kwargs))
         out = None
         try:
             out = func(*args, **kwargs)
             return out
         finally:  # a function that raises has started a call as well
-            self._ends(name_of(func), out)
+            self._recorder.call_ends(name_of(func), out)
 
 
 def name_of(func: Any) -> str:
@@ -79,14 +74,11 @@ def requests_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     return position is not None and len(args) > position and args[position] is True
 
 
-@lru_cache(maxsize=1024)
 def place_of_inplace(func: Any) -> int | None:
-    """Return the 0-based position of a function's argument ``inplace``, or None."""
-    try:
-        names = list(inspect.signature(func).parameters)
-    except (TypeError, ValueError):  # a function of C has no signature, and no argument of this name
-        return None
-    return names.index("inplace") if "inplace" in names else None
+    """Return the 0-based position of the argument ``inplace`` of a function of ``nn.functional``, or None."""
+    own = getattr(func, "__module__", "") == "torch.nn.functional"
+    # The function behind `F.threshold` is called `_threshold`.
+    return torch_table().inplace.get(func.__name__.lstrip("_")) if own else None
 
 
 @lru_cache(maxsize=1024)

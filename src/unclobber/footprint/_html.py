@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 
+from ..model import cell_name
 from ..model.text import size
 from ..syntax import text_of
 from . import _modules, _sentences
@@ -70,7 +71,7 @@ def _files(report: MemoryReport) -> list[SourceFile]:
             by_path.setdefault(line.place.path, {})[line.place.line] = position
     files = [
         SourceFile(
-            path,
+            cell_name(path) or path,
             sum(report.by_line[position].bytes for position in marked.values()),
             list(_shown(path, marked, report)),
         )

@@ -45,7 +45,7 @@ class ModuleNames:
         learned: Called with each outermost module at its first call, before it runs, and its number.
     """
 
-    def __init__(self, learned: Callable[[nn.Module, int], None]) -> None:
+    def __init__(self, learned: Callable[[nn.Module, int], object]) -> None:
         self._known: dict[int, tuple[weakref.ref[nn.Module], ModuleName]] = {}
         self._trees = 0
         self._learned = learned

@@ -23,10 +23,9 @@ from ..source import of_program
 from ..torch_internals import compat
 from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
-from ._functions import FunctionCalls, name_of
+from ._functions import FunctionCalls
 from ._names import ModuleNames, held_names
 from ._trace import (
-    FailedOperation,
     FunctionCall,
     ModuleCall,
     Operand,
@@ -93,7 +92,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._gradients: list[tuple[Tensor, Tensor | None]] = []
         self._statistics: list[tuple[Tensor, Tensor]] = []
         self.progress = progress
-        self.learned: Callable[[torch.nn.Module, int], None] | None = None
+        self.learned: Callable[[torch.nn.Module, int], object] | None = None
         """Called with each outermost module at its first call, before it runs, and its number."""
         self._names_wanted = names
         self._live: dict[int, Storage] = {}
@@ -106,7 +105,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._handles: list[Any] = []
         # Recognizable, so that `raw_saved` returns what `pack` returned instead of unpacking it.
         self._hooks = saved_tensors_hooks(self.pack, compat.kept.recognizable(self.unpack))
-        self._calls = FunctionCalls(self._call_begins, self._call_ends)
+        self._calls = FunctionCalls(self)
         self._open_calls: list[tuple[bool, int, int]] = []
         self._step_began: int | None = None
 
@@ -220,18 +219,18 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             operation.results = tuple(result for result in results if result is not None)
             operation.outer = self._open_calls[-1][2] if self._open_calls else None
             operation.kernel = func
-            operation.arguments = compat.compilers.tree_map(self._described, (args, kwargs))
+            operation.arguments = compat.compilers.tree_map(
+                lambda leaf: self._operand(leaf) if isinstance(leaf, Tensor) else leaf, (args, kwargs)
+            )
         trace.operations.append(operation)
         return out
 
     def _note_failed(self, error: Exception, operation: Operation, inputs: list[Tensor]) -> None:
         """Note the operation that failed and, if it ran out of memory, what the graph so far keeps."""
-        function = self._function or operation.name
-        wanted = wanted_memory(error)
-        self.trace.failed = FailedOperation(
-            operation.stack, operation.module, function, wanted, operation.backward
-        )
-        if wanted is not None:
+        operation.function = self._function or operation.name
+        operation.wanted = wanted_memory(error)
+        self.trace.failed = operation
+        if operation.wanted is not None:
             self._name_saves(inputs)
 
     @property
@@ -240,9 +239,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         functions = self.trace.functions
         number = self._open_calls[-1][2] if self._open_calls else len(functions)
         return functions[number].name if number < len(functions) else None
-
-    def _described(self, argument: Any) -> Any:
-        return self._operand(argument) if isinstance(argument, Tensor) else argument
 
     def _operand(self, tensor: Tensor) -> Operand | None:
         """Return the facts on a tensor of a call; None if it has no strided memory."""
@@ -368,12 +364,13 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return held.tensor
 
     # --- calls ---------------------------------------------------------------------------------------
-    def _call_begins(self, in_place: bool, func: Any, given: Any) -> None:
+    def call_begins(self, in_place: bool, name: str, given: Any) -> None:
+        """Note that the program calls a torch function, and whether it requests in-place."""
         trace = self.trace
         number = len(trace.functions)
         if not (self._done or self._quiet):
-            trace.functions.append(FunctionCall(name_of(func), self._values(given)))
-        # Pushed for ignored calls, too, because `_call_ends` pops one for each.
+            trace.functions.append(FunctionCall(name, self._values(given)))
+        # Pushed for ignored calls, too, because `call_ends` pops one for each.
         self._open_calls.append((in_place, len(trace.operations), number))
 
     def _values(self, given: Any) -> tuple[Value, ...]:
@@ -387,7 +384,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                 values.append((storage.number, offset, tuple(tensor.shape), tuple(tensor.stride())))
         return tuple(values)
 
-    def _call_ends(self, name: str, out: Any) -> None:
+    def call_ends(self, name: str, out: Any) -> None:
         """Note the result of a torch function, and which operation made it."""
         _, start, number = self._open_calls.pop()
         if self._done or not isinstance(out, Tensor):
@@ -546,15 +543,15 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                     storage.kind = "input"
         self._step_began = None
 
-    def look_at(self, tensors: Iterable[Tensor]) -> None:
-        """Count tensors among those that live anyway, because the step may not read them: an optimizer's
-        state."""
-        for tensor in tensors:
-            self._seen(tensor)
+    def learn(self, root: torch.nn.Module, state: Iterable[Tensor]) -> None:
+        """Name a module that need not be called itself, all modules below it, and their tensors.
 
-    def learn(self, root: torch.nn.Module) -> None:
-        """Name a module that need not be called itself, all modules below it, and their tensors."""
+        Tensors of an optimizer's ``state`` live anyway; they are counted here, because the step may not read
+        them.
+        """
         self._names.learn(root)
+        for tensor in state:
+            self._seen(tensor)
 
     def _learned(self, root: torch.nn.Module, tree: int) -> None:
         """Name the tensors of a new outermost module."""

@@ -18,7 +18,7 @@ from ._analysis import analyse
 from ._facts import short
 from ._recorder import EnoughError, MemoryRecorder
 from ._shown import StepMemory
-from ._trace import FailedOperation
+from ._trace import Operation
 from .savings import advise
 from .savings._attempts import Attempts
 
@@ -57,7 +57,7 @@ def memory(
     """
     if try_changes and (fake or backwards > 1):
         raise UnclobberError("try_changes compares the gradients of one step on real tensors")
-    randomness = _Randomness()
+    restore_randomness = _randomness()
     recorder = MemoryRecorder(backwards, put_back=True, keep_results=try_changes, names=True)
     with _tensors(fake), recorder:
         with contextlib.suppress(EnoughError):
@@ -65,7 +65,7 @@ def memory(
     trace = recorder.trace
     report = analyse(trace, command=(), fake=fake, step=backwards)
     if not try_changes:
-        randomness.restore()
+        restore_randomness()
         return advise.predicted(trace, report)
 
     def run() -> str | None:
@@ -79,7 +79,7 @@ def memory(
         return "it ended before its backward"
 
     def restore() -> None:
-        randomness.restore()
+        restore_randomness()
         recorder.give_back()
 
     try:
@@ -102,8 +102,7 @@ def record_step(
     """
     recorder = MemoryRecorder(stop=False, names=True)
     trace = recorder.trace
-    recorder.learn(model)
-    recorder.look_at(state)
+    recorder.learn(model, state)
     with recorder:
         yield lambda: advise.predicted(trace, analyse(trace, command=(), fake=False, step=1))
 
@@ -128,7 +127,7 @@ def record_program(
         try_changes: Whether to run it again with each change that could save memory.
         progress: Called with the number of operations now and then, with 0 at the end.
     """
-    randomness = _Randomness()
+    restore_randomness = _randomness()
     recorder = MemoryRecorder(step, keep_results=try_changes, progress=progress, names=True)
     with _tensors(fake), recorder:
         failure = run()
@@ -143,12 +142,12 @@ def record_program(
     # A program that failed has no gradients to compare a change with.
     if not try_changes or failure is not None:
         return advise.predicted(trace, report)
-    attempts = Attempts(run, randomness.restore, trace, step)
+    attempts = Attempts(run, restore_randomness, trace, step)
     report = dataclasses.replace(report, trial=attempts.in_place(report.candidates))
     return advise.tried(report, attempts)
 
 
-def _explained(failure: str, failed: FailedOperation | None, fake: bool) -> str:
+def _explained(failure: str, failed: Operation | None, fake: bool) -> str:
     """Return why a program's failure ended the recording, as a clause."""
     place = None if failed is None else _places.place(failed.stack)
     source = f", `{place.source}`" if place is not None and place.source else ""
@@ -173,18 +172,17 @@ def _tensors(fake: bool) -> Iterator[None]:
         yield
 
 
-class _Randomness:
-    """The state of every generator, so that a second run draws the same numbers."""
+def _randomness() -> Callable[[], None]:
+    """Return a function that restores every generator, so that a second run draws the same numbers."""
+    drawn, drawn_by_python = torch.get_rng_state(), random.getstate()
+    # No import: a program that hasn't loaded NumPy draws nothing from its generator.
+    numpy = sys.modules.get("numpy")
+    drawn_by_numpy = None if numpy is None else numpy.random.get_state()
 
-    def __init__(self) -> None:
-        self._torch = torch.get_rng_state()
-        self._python = random.getstate()
-        # No import: a program that hasn't loaded NumPy draws nothing from its generator.
-        numpy = sys.modules.get("numpy")
-        self._numpy = None if numpy is None else numpy.random.get_state()
+    def restore() -> None:
+        torch.set_rng_state(drawn)
+        random.setstate(drawn_by_python)
+        if numpy is not None:
+            numpy.random.set_state(drawn_by_numpy)
 
-    def restore(self) -> None:
-        torch.set_rng_state(self._torch)
-        random.setstate(self._python)
-        if self._numpy is not None:
-            sys.modules["numpy"].random.set_state(self._numpy)
+    return restore

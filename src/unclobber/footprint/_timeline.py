@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 
+from ._facts import LiveBytes
+
 LASTING = ("parameter", "buffer", "input")
 
 Span = tuple[int, int, int, int]
@@ -18,26 +20,19 @@ class BytesOverTime:
     """Live bytes by tick, from ``first`` on."""
 
     first: int
-    kept: list[int]
-    other: list[int]
-    gradients: list[int]
-    temporaries: list[int]
-    lasting: list[int]
+    moments: list[LiveBytes]
 
     @cached_property
     def totals(self) -> list[int]:
-        columns = zip(self.kept, self.other, self.gradients, self.temporaries, self.lasting, strict=True)
-        return [sum(column) for column in columns]
+        return [moment.total for moment in self.moments]
 
     @cached_property
     def step(self) -> list[int]:
         """Live bytes of the step alone, by tick: without parameters, buffers and inputs."""
-        return [total - lasting for total, lasting in zip(self.totals, self.lasting, strict=True)]
+        return [moment.step for moment in self.moments]
 
-    def at(self, tick: int) -> tuple[int, int, int, int, int]:
-        """Return the bytes at a tick, in the order of the fields."""
-        at = tick - self.first
-        return self.kept[at], self.other[at], self.gradients[at], self.temporaries[at], self.lasting[at]
+    def at(self, tick: int) -> LiveBytes:
+        return self.moments[tick - self.first]
 
     def peak(self) -> int:
         """Return the first tick with the most bytes."""

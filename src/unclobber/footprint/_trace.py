@@ -7,13 +7,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ..source import Stack
 from . import _places
-from ._facts import Kind
+from ._facts import Kind, LiveBytes
 from ._names import HeldName, ModuleName
 from ._timeline import LASTING, BytesOverTime
+
+_SORTS = {**dict.fromkeys(LASTING, "lasting"), "gradient": "gradients", "temporary": "temporaries"}
+"""Fields of `LiveBytes` that count storages of some kinds; those of other kinds are ``kept`` or ``other``."""
 
 Item = TypeVar("Item")
 Key = TypeVar("Key", bound=Hashable)
@@ -32,16 +35,9 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return groups
 
 
-class KnowsModule(Protocol):
-    """An object that names the module whose ``forward`` runs, or ran."""
-
-    @property
-    def module(self) -> str | None: ...
-
-
-def modules_of(ones: Iterable[KnowsModule]) -> tuple[str, ...]:
+def modules_of(records: Iterable[Storage | Operation]) -> tuple[str, ...]:
     """Return the names of the modules, each once, in order."""
-    return tuple(dict.fromkeys(record.module for record in ones if record.module is not None))
+    return tuple(dict.fromkeys(record.module for record in records if record.module is not None))
 
 
 Site = tuple[tuple[object, ...], str]
@@ -131,6 +127,9 @@ class Operation:
     """Its arguments with an `Operand` for each tensor, for forward only."""
     results: tuple[Operand, ...] = ()
     """Its results that have strided memory, for forward only."""
+    wanted: str | None = None
+    """Size of the memory for which there was no room, in words; None if it did not fail, or for another
+    reason."""
 
     @property
     def output(self) -> Operand | None:
@@ -153,19 +152,6 @@ class FunctionCall:
     """The tensors among its arguments, in their order."""
     result: int | None = None
     """Number of its result's storage; None if it returned no single tensor."""
-
-
-@dataclass(frozen=True, slots=True)
-class FailedOperation:
-    """An operation that failed."""
-
-    stack: Stack
-    module: str | None
-    function: str
-    """The torch function that the program called, or the operation."""
-    wanted: str | None
-    """Size of the memory for which there was no room, in words; None if it failed for another reason."""
-    backward: bool
 
 
 Value = tuple[int, int, tuple[int, ...], tuple[int, ...]]
@@ -212,7 +198,7 @@ class Trace:
     backward_began: int | None = None
     backwards: int = 0
     ended_early: str | None = None
-    failed: FailedOperation | None = None
+    failed: Operation | None = None
     """The operation that failed, until one runs again: a program may catch the error."""
     origin: dict[int, tuple[Stack, str | None]] = field(default_factory=dict)
     """Line and module of each forward operation, by the sequence number of its backward node."""
@@ -259,23 +245,16 @@ class Trace:
                 steps[sort][until - first + 1] -= size
 
         for storage in self.storages:
-            until = self.end(storage)
-            if storage.kind in LASTING:
-                add("lasting", storage.born, until, storage.bytes)
-            elif storage.kind == "gradient":
-                add("gradients", storage.born, until, storage.bytes)
-            elif storage.kind == "temporary":
-                add("temporaries", storage.born, until, storage.bytes)
-            else:
-                add("other", storage.born, until, storage.bytes)
-                for since, end in self.kept_spans.get(storage.number, ()):
-                    # Moved from "other" to "kept" and not added, because each byte counts once.
-                    add("other", since, min(end, until), -storage.bytes)
-                    add("kept", since, min(end, until), storage.bytes)
+            until, sort = self.end(storage), _SORTS.get(storage.kind, "other")
+            add(sort, storage.born, until, storage.bytes)
+            for since, end in self.kept_spans.get(storage.number, ()) if sort == "other" else ():
+                # Moved from "other" to "kept" and not added, because each byte counts once.
+                add("other", since, min(end, until), -storage.bytes)
+                add("kept", since, min(end, until), storage.bytes)
         # One element more than ticks, for spans that end at the last tick.
-        return BytesOverTime(
-            first, **{sort: list(accumulate(changes))[:-1] for sort, changes in steps.items()}
-        )
+        columns = [list(accumulate(changes))[:-1] for changes in steps.values()]
+        moments = [LiveBytes(at, *amounts) for at, amounts in enumerate(zip(*columns, strict=True))]
+        return BytesOverTime(first, moments)
 
     @cached_property
     def saves_of(self) -> dict[int, list[PackedSave]]:

@@ -19,19 +19,18 @@ Neither this module nor IPython is imported until the extension is loaded.
 from __future__ import annotations
 
 import ast
-import linecache
 import os
 import weakref
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.display import display
 
 from ..footprint import StepMemory, memory
-from ..model import PACKAGE, Finding, Report, Site, or_default
+from ..model import PACKAGE, Finding, Report
 from ..repair import with_candidates
 from ..report import ReportDisplay, error_of, line_of
 from ..session import Session
@@ -40,8 +39,6 @@ from ._every_cell import EveryCell
 
 Shell = Any
 """An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
-
-T = TypeVar("T")
 
 _HERE = PACKAGE + os.sep
 _USAGE = "%%unclobber [--guard] [--strict] [--fingerprint[=RATE]]"
@@ -145,7 +142,7 @@ class Magics:
             compiled = self._compiled(code, f"%unclobber {line}", below_the_magic=False)
         else:
             compiled = self._compiled(cell, f"%%unclobber {line}\n{cell}", below_the_magic=True)
-        self._run(options, *compiled)
+        self._run_cell(options, *compiled)
         return None
 
     def memory(self, line: str, cell: str) -> None:
@@ -172,11 +169,11 @@ class Magics:
         display(report)
 
     def shown(self, fact: Report | Finding | StepMemory) -> ReportDisplay | StepMemory:
-        """Return what is displayed for a report or a finding; its places are cells, not temporary files."""
+        """Return what is displayed for a report or a finding."""
         if isinstance(fact, StepMemory):
-            return self._in_cells(fact)
+            return fact
         report = fact if isinstance(fact, Report) else Report("refused", (fact,))
-        return ReportDisplay(self._in_cells(with_candidates(report)))
+        return ReportDisplay(with_candidates(report))
 
     def _compiled(self, body: str, raw: str, *, below_the_magic: bool) -> tuple[Any, Any]:
         """Compile the statements, and the last expression by itself, because its value is to be displayed."""
@@ -213,7 +210,7 @@ class Magics:
             every_cell, self._every_cell = self._every_cell, None
             every_cell.end()
 
-    def _run(self, options: dict[str, Any], statements: Any, last: Any) -> None:
+    def _run_cell(self, options: dict[str, Any], statements: Any, last: Any) -> None:
         """Run compiled statements in a session, and display its report. Raise a one-line error if a
         finding ends them.
         """
@@ -255,7 +252,7 @@ class Magics:
         the explanation.
         """
         refusal = error if getattr(error, "finding", None) is finding else error_of(finding)
-        line = line_of(self._in_cells(finding)).removeprefix("SUMMARY: ")
+        line = line_of(finding).removeprefix("SUMMARY: ")
         # IPython calls this method of an exception for its traceback; both frontends and nbconvert show these
         # lines.
         refusal._render_traceback_ = lambda: [f"InplaceError: {line}"]  # type: ignore[attr-defined]
@@ -272,37 +269,3 @@ class Magics:
         lines = self.shell.InteractiveTB.structured_traceback(type(error), error, traceback, tb_offset=0)
         if hasattr(error, "__dict__") and not hasattr(error, "_render_traceback_"):
             error._render_traceback_ = lambda: lines  # type: ignore[attr-defined]
-
-    def _in_cells(self, fact: T) -> T:
-        return or_default(lambda: _rebuilt(fact, self._in_its_cell), fact)
-
-    def _in_its_cell(self, fact: Any) -> Any:
-        """Return a place under its cell's name, its stack without the shell and the magic's own line."""
-        if isinstance(fact, Site):
-            cells = (
-                n for n, f in enumerate(fact.stack, 1) if (f.function, f.path[:3]) == ("<module>", "In[")
-            )
-            fact = replace(fact, stack=fact.stack[: next(cells, None)])
-        if isinstance(path := getattr(fact, "path", None), str):
-            fact = replace(fact, path=self._cell_name(path) or path)
-        return fact
-
-    def _cell_name(self, path: str) -> str | None:
-        """``In[3]`` for the file name that a cell's code has, None for a file."""
-        named = self.shell.compile.format_code_name(path)
-        if named is None:
-            return None
-        label = str(named[1])
-        if path in linecache.cache:  # the excerpt reads the lines under the name that it shows
-            linecache.cache[label] = linecache.cache[path]
-        return label
-
-
-def _rebuilt(fact: T, change: Any) -> T:
-    """Return a copy of a fact with `change` made to it and to each fact inside of it, innermost first."""
-    if isinstance(fact, tuple):
-        return tuple(_rebuilt(item, change) for item in fact)  # type: ignore[return-value]
-    if not is_dataclass(fact) or isinstance(fact, type):
-        return fact
-    parts = {field.name: _rebuilt(getattr(fact, field.name), change) for field in fields(fact)}
-    return change(replace(fact, **parts))  # type: ignore[no-any-return]

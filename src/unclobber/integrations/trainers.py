@@ -80,7 +80,7 @@ class WatchesTraining:
     def peak_bytes(self) -> int:
         """Largest number of bytes of old values that ``guard`` kept at one time in the last training."""
         session = self._training and self._training.session
-        return session.peak_bytes if session else 0
+        return session.ledger.account.peak if session else 0
 
     @property
     def _running(self) -> bool:

@@ -7,25 +7,17 @@ from ..observe.hooks import saves
 from ..observe.hooks.installation import installation
 from ..report import error_of
 from ..torch_internals import compat
-from ..torch_internals.engine import EngineCall, engine
+from ..torch_internals.engine import EngineCall
 
 _CODES = {"functions": "UC103", "checkpoint": "UC105"}
 
 
 class Unseen:
-    """Engine subscriber that inspects the graph of each backward of one session's thread before it runs."""
+    """Engine subscriber that inspects the graph of each backward for which ``hooks`` are the innermost."""
 
-    def __init__(self) -> None:
+    def __init__(self, hooks: saves.SavedTensorHooks) -> None:
         self._off = installation.off()
-        self._hooks: saves.SavedTensorHooks | None = None
-
-    def enter(self, hooks: saves.SavedTensorHooks | None) -> None:
-        """Inspect each backward from now on for which ``hooks`` are the innermost."""
         self._hooks = hooks
-        engine.subscribe(self)
-
-    def leave(self) -> None:
-        engine.unsubscribe(self)
 
     def begin(self, call: EngineCall) -> None:
         """Refuse a backward that may go on with wrong values.

@@ -133,12 +133,12 @@ class guard(Watching):  # noqa: N801
     @property
     def kept_bytes(self) -> int:
         """The bytes of overwritten values that are kept now; 0 once backward has freed the graph."""
-        return 0 if self._last is None else self._last.kept_bytes
+        return 0 if self._last is None else self._last.ledger.account.kept
 
     @property
     def peak_bytes(self) -> int:
         """The most bytes of overwritten values that were kept at one time."""
-        return 0 if self._last is None else self._last.peak_bytes
+        return 0 if self._last is None else self._last.ledger.account.peak
 
     @property
     def conflicts(self) -> tuple[Finding, ...]:

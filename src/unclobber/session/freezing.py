@@ -145,18 +145,11 @@ class _Keeper(Listener):
         """Refuse ``tensor.data = …`` if ``tensor`` is frozen."""
         self.before_write(tensor, "set_data", False, (tensor,), {})
 
-    def after_detach(self, tensor: torch.Tensor, node: Any) -> None:
-        """Do nothing, because ``tensor.detach_()`` leaves every value as it is."""
+    def unaffected(self, *_: Any) -> None:
+        """Do nothing. ``detach_()`` leaves values as they are; what a CUDA graph's replay, or memory that was
+        handed out or exported, is written with is unknown, so it can overwrite a frozen tensor unnoticed."""
 
-    def before_replay(self) -> None:
-        """Do nothing: the memory that a CUDA graph writes is unknown, so a replay can overwrite a frozen
-        tensor unnoticed."""
-
-    def before_hand_out(self, tensor: torch.Tensor) -> None:
-        """Do nothing: only a change would matter, and no moment is known at which to look for one."""
-
-    def before_export(self) -> None:
-        """Do nothing: a write through another storage over the same memory goes unnoticed."""
+    after_detach = before_replay = before_hand_out = before_export = unaffected
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """Refuse ``storage.resize_(…)`` if it would free an element of a frozen tensor."""

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from functools import lru_cache
-from types import FrameType
+from traceback import walk_stack
 
 from ..settings import ProjectSettings
 from ..settings.pyproject import settings_for
@@ -40,12 +40,7 @@ def _settings_of(path: str, second: int) -> ProjectSettings | None:
 
 def is_watched_by_a_command() -> bool:
     """Return whether the calling program runs under an unclobber command, which watches it already."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if starts_program(frame.f_code):
-            return True
-        frame = frame.f_back
-    return False
+    return any(starts_program(frame.f_code) for frame, _ in walk_stack(sys._getframe(1)))
 
 
 class LoadedFiles:

@@ -37,6 +37,7 @@ from ..model import (
     Report,
     Save,
     Suppressed,
+    SuppressedBy,
     Totals,
     UnclobberError,
     internal_error_in,
@@ -51,7 +52,7 @@ from ..report import error_of
 from ..settings import ProjectSettings, Suppression
 from ..source import is_own
 from ..torch_internals import compat, versions
-from ._suppressing import Suppressing
+from ..torch_internals.engine import engine
 from ._unseen import Unseen
 from ._warning import warn
 
@@ -124,7 +125,9 @@ class Session:
         """Sentences about internal errors for the report, each once and in order."""
         self._warned: set[int] = set()
         """Identities of the findings that have warned. All are kept, so no identity is reused."""
-        self._suppressing = Suppressing(suppression, self._guarded_call)
+        self._suppression = suppression
+        self._raised: dict[int, Finding] = {}
+        """Findings that were raised although torch is silent, by identity; they are reported in any case."""
         self.active = False
         self._hooks: _saves.SavedTensorHooks | None = None
         self._unseen: Unseen | None = None
@@ -195,26 +198,24 @@ class Session:
             installation.release(self.ledger)
             raise
         self.active = True
-        if self._unseen is not None:
-            self._unseen.enter(self._hooks)
+        if self.policy == "guard" and installation.off():
+            self._unseen = Unseen(self._hooks)
+            engine.subscribe(self._unseen)
 
     def _refuse_or_warn(self) -> None:
-        """Warn of the mechanisms that don't work on this torch, and prepare ``guard`` to refuse without them.
+        """Warn of the mechanisms that don't work on this torch.
 
         Raises:
             UnclobberError: the policy is ``guard`` and nothing that it would return can be relied on.
         """
-        off = installation.off()
         for said in (fallback.why(), core.missed()):
             if said is not None and self.warn:
                 _warn_once(said)
-        for mechanism in off:
+        for mechanism in installation.off():
             if self.policy == "guard" and mechanism.ends_guard:
                 raise UnclobberError(mechanism.sentence)
             if self.warn:
                 _warn_once(mechanism.sentence)
-        if off and self.policy == "guard":
-            self._unseen = Unseen()
 
     def __exit__(self, *error: object) -> None:
         """Pop the hooks, and leave the graphs' saves to their version counters."""
@@ -222,7 +223,7 @@ class Session:
         with compat.unseen.unseen_by_functions():
             try:
                 if self._unseen is not None:
-                    self._unseen.leave()
+                    engine.unsubscribe(self._unseen)
                 if self._hooks is not None:
                     self._hooks.leave()
             finally:
@@ -237,7 +238,7 @@ class Session:
         self._times.clear()
         self._tensors.clear()
         self._warned.clear()
-        self._suppressing.forget()
+        self._raised.clear()
         self.conflicts = 0
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
         # Not 0, because the parent's saves, and the old values that are kept for them, live on here.
@@ -421,7 +422,7 @@ class Session:
             finding = occurrence.finding()
             if finding is None:
                 return None
-            finding = self._suppressing.noted(finding)
+            finding = self._noted(finding)
             if place is None:
                 return self._kept(finding)
             if known is None and len(self.findings) < _MOST_FINDINGS:
@@ -470,25 +471,17 @@ class Session:
         Raises:
             InplaceError: instead of the warning, if the session is strict or ``refuse`` is given.
         """
-        if finding is None or (not refuse and self._suppressing.lets_pass(finding)):
+        if finding is None or (not refuse and self._lets_pass(finding)):
             return
         if refuse or (self.strict and self.policy == "watch"):
-            self._suppressing.raised(finding)
+            # A program that catches them all may go on for ever.
+            if finding.is_silent and len(self._raised) < _MOST_FINDINGS:
+                self._raised[id(finding)] = finding
             raise error_of(finding) from cause
         # Once a finding, although the filters would show it once: a loop comes here thousands of times.
         if self.warn and self.policy == "watch" and id(finding) not in self._warned:
             self._warned.add(id(finding))
             warn(finding)
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of overwritten values that are kept now."""
-        return self.ledger.account.kept
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most bytes of overwritten values that were ever kept at a time."""
-        return self.ledger.account.peak
 
     @staticmethod
     def finding_of(error: BaseException) -> Finding | None:
@@ -507,7 +500,7 @@ class Session:
             finding = of_refusal(error, self.backwards_before, self.ledger.view_writes)
             if finding is None:
                 return None
-            finding = self._suppressing.noted(finding)
+            finding = self._noted(finding)
             # On the error, because it may leave several contexts, and each must return the same finding.
             setattr(error, _FINDING_ATTRIBUTE, finding)
         if finding not in self.findings:
@@ -517,8 +510,25 @@ class Session:
     def _add(self, finding: Finding) -> None:
         self.findings.append(finding)
         on_finding = self.on_finding
-        if on_finding is not None and not self._suppressing.lets_pass(finding):
+        if on_finding is not None and not self._lets_pass(finding):
             self._guarded_call("a finding could not be handed on", lambda: on_finding(finding), None)
+
+    def _noted(self, finding: Finding) -> Finding:
+        """Return the finding, with a note if the author tried to suppress it in vain."""
+        return self._suppressed(lambda suppression: suppression.noted(finding), finding)
+
+    def _lets_pass(self, finding: Finding) -> bool:
+        """Return whether a finding neither stops nor warns the program."""
+        return self._suppressed(lambda suppression: suppression.lets_pass(finding), False)
+
+    def _suppressed(self, look: Callable[[Suppression], T], otherwise: T) -> T:
+        """Return ``look()`` at the author's suppressions; ``otherwise`` if there are none, or it fails."""
+        suppression = self._suppression
+        if suppression is None:
+            return otherwise
+        # An error costs the suppression, never the finding
+        # (test_a_comment_that_can_not_be_read_suppresses_nothing).
+        return self._guarded_call("comments could not be read", lambda: look(suppression), otherwise)
 
     def _guarded_call(self, what: str, look: Callable[[], T], otherwise: T) -> T:
         """Return ``look()``. If it raises, note an internal error in the report and return ``otherwise``."""
@@ -532,9 +542,12 @@ class Session:
         """Return (reported, suppressed) findings so far, each with its number of occurrences."""
         reported: list[Finding] = []
         suppressed: list[Suppressed] = []
+        nothing: SuppressedBy | None = None
         with self._lock:
             for index, finding in enumerate(self.findings):
-                by = self._suppressing.by(finding)
+                by = nothing
+                if id(finding) not in self._raised:
+                    by = self._suppressed(functools.partial(Suppression.by, finding=finding), nothing)
                 finding = self._with_tensors(finding, index)
                 if index in self._times:
                     finding = replace(finding, times=1 + self._times[index])
@@ -563,7 +576,7 @@ class Session:
             saves=self.ledger.save_count - saves,
             writes=self.ledger.write_count - writes,
             conflicts=self.conflicts,
-            kept_bytes=self.peak_bytes,
+            kept_bytes=self.ledger.account.peak,
         )
         # Before the report is made, because an internal error in it is a sentence of the report, too.
         findings, suppressed = self.split_suppressed()

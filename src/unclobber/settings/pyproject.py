@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -138,13 +139,7 @@ def _per_file(value: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 def _toml(value: Any) -> str:
     """Return a value about as it was written."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return f'"{value}"'
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    return "a table" if isinstance(value, dict) else str(value)
+    return "a table" if isinstance(value, dict) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 class Setting(NamedTuple):

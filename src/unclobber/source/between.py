@@ -14,6 +14,7 @@ import re
 import sys
 import types
 from collections.abc import Iterable
+from traceback import walk_stack
 from types import CodeType, FrameType
 from typing import Any
 
@@ -79,18 +80,10 @@ def statement_between(first: Stack, first_name: str, second: Stack, second_name:
     # Of a compound statement any part of its body may have run.
     if any(other.statement is not statement for other in others) or hasattr(statement, "body"):
         return None
-    frame = _innermost(code)
+    frame = next((frame for frame, _ in walk_stack(sys._getframe()) if frame.f_code is code), None)
     if frame is None or not _runs_no_code_of_the_programs(statement, frame):
         return None
     return (code, loud[-1], *first[2 * at + 2 :])
-
-
-def _innermost(code: CodeType) -> FrameType | None:
-    """Return the innermost live frame of this thread that runs ``code``."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
-    return frame
 
 
 def _calls(stack: Stack, name: str) -> bool:

@@ -17,6 +17,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from traceback import walk_stack
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -120,17 +121,14 @@ class ProgramNames:
             return None
         for frame in _running(self._frames):
             variables = compat.frames.variables_of(frame)
-            names = {
+            names = [
                 name
                 for name, value in variables.items()
-                if is_a(value, torch.Tensor) and _place(value) == place
-            }
+                if name[:1] != "_" and is_a(value, torch.Tensor) and _place(value) == place
+            ]
             variables.clear()
-            names -= {name for name in names if name.startswith("_")}
-            if len(names) == 1:
-                return names.pop()
             if names:
-                return None
+                return names[0] if len(names) == 1 else None
         return None
 
     def module(self, module: torch.nn.Module) -> str:
@@ -248,42 +246,33 @@ def _module_classes() -> set[type]:
 def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list[tuple[torch.nn.Module, str]]:
     """Return (module, attribute) of each tensor with extent ``place``; else of all in its storage if they
     have one extent."""
-    exact: list[tuple[torch.nn.Module, str]] = []
-    sharing: list[tuple[torch.nn.Module, str]] = []
-    distinct: set[_MemoryPlace] = set()
-    for module in modules.values():
-        for name, tensor in _tensors(module):
-            there = _place(tensor)
-            if there is None or there.storage != place.storage:
-                continue
-            distinct.add(there)
-            sharing.append((module, name))
-            if there == place:
-                exact.append((module, name))
-    if exact:
-        return exact
+    sharing = [
+        (module, name, there)
+        for module in modules.values()
+        for name, tensor in _tensors(module)
+        if (there := _place(tensor)) is not None and there.storage == place.storage
+    ]
+    exact = [(module, name) for module, name, there in sharing if there == place]
     # A transposed or sliced view has an owner only if all registered tensors of the storage have one extent.
-    return sharing if len(distinct) == 1 else []
+    alone = len({there for *_, there in sharing}) == 1
+    return exact or [(module, name) for module, name, _ in sharing if alone]
+
+
+def _registered(module: torch.nn.Module, *registries: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a module has registered, by name, without running code of its class."""
+    own = contents(module)
+    for registry in registries:
+        entries = own.get(registry)
+        if isinstance(entries, dict):
+            # Copied, because another thread may register something meanwhile.
+            yield from ((name, value) for name, value in list(entries.items()) if isinstance(name, str))
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield a module's own parameters and buffers by name, without running code of its class."""
-    own = contents(module)
-    for registry in ("_parameters", "_buffers"):
-        entries = own.get(registry)
-        if isinstance(entries, dict):
-            for name, tensor in list(entries.items()):
-                if isinstance(name, str) and is_a(tensor, torch.Tensor):
-                    yield name, tensor
-
-
-def _children(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
-    entries = contents(module).get("_modules")
-    # Copied, because another thread may register a module meanwhile.
-    if isinstance(entries, dict):
-        for name, child in list(entries.items()):
-            if isinstance(name, str) and child is not None:
-                yield name, child
+    """Yield a module's own parameters and buffers by name."""
+    for name, tensor in _registered(module, "_parameters", "_buffers"):
+        if is_a(tensor, torch.Tensor):
+            yield name, tensor
 
 
 class _Path(NamedTuple):
@@ -326,7 +315,7 @@ def _paths(
         return
     parents: dict[int, list[tuple[torch.nn.Module, str]]] = {}
     for module in modules.values():
-        for name, child in _children(module):
+        for name, child in _registered(module, "_modules"):
             parents.setdefault(id(child), []).append((module, name))
     ways = [
         (root, (*steps, *filter(None, [name])))
@@ -412,13 +401,7 @@ def _running(frames: Sequence[FrameType] | None) -> list[FrameType]:
     """Return the given frames, or those of the current stack that aren't a library's, innermost first."""
     if frames is not None:
         return list(frames)
-    out: list[FrameType] = []
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if not is_library(frame.f_code):
-            out.append(frame)
-        frame = frame.f_back
-    return out
+    return [frame for frame, _ in walk_stack(sys._getframe(1)) if not is_library(frame.f_code)]
 
 
 def _scopes(frames: Sequence[FrameType] | None) -> Iterator[dict[str, Any]]:

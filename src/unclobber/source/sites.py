@@ -22,10 +22,10 @@ from operator import attrgetter
 from types import CodeType
 from typing import Any
 
-from ..model import PACKAGE, Frame, Site, or_default
+from ..model import PACKAGE, Extent, Frame, Site, or_default
 from ..syntax import Span
 from ..torch_internals import compat
-from .syntax import Instruction, Located, ParsedSource, header
+from .syntax import Instruction, Located, header
 
 Stack = tuple[Any, ...]
 """Alternating code objects and instruction offsets, innermost frame first."""
@@ -52,9 +52,9 @@ _PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_lib
 _RELAYS = frozenset(("__torch_function__", "__torch_dispatch__"))
 """Methods through which torch passes every operation of a subclass or under a mode."""
 
-_RUN_PROGRAM = frozenset(("run_as_main", "_run_as_child"))
-"""unclobber's functions that run the user's script or module (`main_module`), or a process that it started
-(`cli/children`).
+_RUN_PROGRAM = frozenset(("run_as_main", "_run_as_child", "_run_cell"))
+"""unclobber's functions that run the user's script or module (`main_module`), a process that it started
+(`cli/children`), or a notebook's cell, which is called from another cell (`notebook`).
 """
 
 _known: dict[str, bool] = {}
@@ -226,7 +226,7 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) 
     )
     whole = tuple(map(_frame, _programs(frames)))
     at, located = frames[chosen], frames[chosen].located()
-    site = _line_site(at) if located is None else _expression_site(at.code, located, part(located))
+    site = _site(at, located, None if located is None else part(located))
     return replace(site, library=library, below=below, stack=whole)
 
 
@@ -262,56 +262,25 @@ def _line_text(at: Instruction) -> str:
     return lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""
 
 
-def _expression_site(code: CodeType, located: Located, span: Span) -> Site:
-    """Return the site of an expression, or of the part of it at ``span``."""
-    lines = located.source.lines
-    first, last = header(located.statement)
-    place = span.extent(lines)
-    assert place is not None, "the span was located in these lines"
-    line, column, end_line, end_column = place
-    return Site(
-        path=path_of(code),
-        line=line,
-        column=column,
-        end_line=end_line,
-        end_column=end_column,
-        function=code.co_qualname,
-        source=span.text(lines),
-        statement_line=first,
-        statement_end_line=last,
-        statement=located.source.statement_text(located.statement),
-        statement_column=_column(located.statement, located.source),
-    )
-
-
-def _column(statement: ast.stmt, source: ParsedSource) -> int | None:
-    """Return the 1-based column where a statement starts; None for a decorated one, which starts at its
-    ``@``."""
-    place = source.extent(statement) if header(statement)[0] == statement.lineno else None
-    return None if place is None else place[1]
-
-
-def _line_site(at: Instruction) -> Site:
-    """Return a site of which only the line is known."""
-    line, raw = at.line, _line_text(at)
+def _site(at: Instruction, located: Located | None, span: Span | None) -> Site:
+    """Return the site of an expression, or of the part of it at ``span``; None if only the line is known."""
+    raw = _line_text(at)
     text = raw.strip()
     column = len(raw) - len(raw.lstrip()) + 1 if text else 1
-    first = last = line
+    place: Extent | None = (at.line, column, at.line, column + len(text))
+    first = last = at.line
     statement, start = text, None
-    around = at.statement()
+    around = at.statement() if located is None else (located.statement, located.source)
     if around is not None:
-        first, last = header(around[0])
-        statement, start = around[1].statement_text(around[0]), _column(*around)
-    return Site(
-        path=path_of(at.code),
-        line=line,
-        column=column,
-        end_line=line,
-        end_column=column + len(text),
-        function=at.code.co_qualname,
-        source=text,
-        statement_line=first,
-        statement_end_line=last,
-        statement=statement,
-        statement_column=start,
-    )
+        node, source = around
+        first, last = header(node)
+        statement = source.statement_text(node)
+        # A decorated statement starts at its `@`.
+        begin = source.extent(node) if first == node.lineno else None
+        start = None if begin is None else begin[1]
+        if span is not None:
+            place, text = span.extent(source.lines), span.text(source.lines)
+    assert place is not None, "the span was located in these lines"
+    code = at.code
+    where = path_of(code), *place, code.co_qualname, text
+    return Site(*where, first, last, statement, statement_column=start)

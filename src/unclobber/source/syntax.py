@@ -8,6 +8,7 @@ under old line numbers.
 from __future__ import annotations
 
 import ast
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -336,10 +337,6 @@ def _dedented(text: str) -> str:
     return "\n".join([head, *(line[by:] for line in tail)])
 
 
-def _same(a: ast.AST, b: ast.AST) -> bool:
-    return _shape(a) == _shape(b)
-
-
-def _shape(node: ast.AST) -> str:
+def _same(*nodes: ast.AST) -> bool:
     # A target's text is parsed as an expression here, which is loaded and not stored.
-    return ast.dump(node).replace("ctx=Store()", "ctx=Load()").replace("ctx=Del()", "ctx=Load()")
+    return len({re.sub(r"ctx=(Store|Del)\(\)", "ctx=Load()", ast.dump(node)) for node in nodes}) == 1

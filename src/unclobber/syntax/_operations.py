@@ -62,6 +62,8 @@ class TorchTable:
     """Other names of the same function."""
     runs: Mapping[str, tuple[str, ...]]
     """The operations of the derivative table that a function without a derivative of its own may run."""
+    calls: Mapping[str, Sequence[str]]
+    """Small calls of functions without a derivative of their own, as texts that ``derivatives`` reads."""
     makes_integers: frozenset[str]
     """Operations whose results are integers or truth values."""
     makes_no_history: frozenset[str]
@@ -94,6 +96,12 @@ class TorchTable:
     """Operations that compute along dimensions."""
     computes_nothing: frozenset[str]
     """Views, copies and constants."""
+    reads_shape_alone: frozenset[str]
+    """``Node.role`` of each tensor that a node saves although its backward reads only the shape."""
+    reads_shape_alone_in_sums: frozenset[str]
+    """``Node.role`` of each tensor of which a sum or a mean reads the shape, but a product the values."""
+    saves_no_result_again: frozenset[str]
+    """Nodes that never save their result again when backward is differentiated."""
     operations: Mapping[str, Any]
     """The overloads of each operation, as rows; :meth:`overloads` reads them."""
     _read: dict[str, tuple[Overload, ...]] = field(default_factory=dict, repr=False)

@@ -36,6 +36,7 @@ def test_columns_kept_by_hand_are_shipped():
         if isinstance(column, str):
             assert shipped[name] == sorted(column.split())
     assert shipped["aliases"] == by_hand["aliases"]
+    assert shipped["calls"] == by_hand["calls"]
     assert shipped["runs"] == {name: parts.split() for name, parts in by_hand["runs"].items()}
 
 

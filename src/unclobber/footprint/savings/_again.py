@@ -26,7 +26,7 @@ class _Maker:
 
     function: Any
     arguments: Any
-    """Its arguments, with a `_Hole` for each tensor."""
+    """Its arguments, with `_HOLE` in the place of each tensor."""
     versions: tuple[int, ...]
     """Versions of these tensors when it ran."""
 
@@ -43,16 +43,9 @@ class _Made:
     storage: weakref.ref[Any]
 
 
-@dataclass
-class _Running:
-    """A running call, and the number of its results that it has saved."""
-
-    call: Any
-    saves: int = 0
-
-
-class _NothingKept:
-    """Stand-in for a saved tensor that backward is not expected to read."""
+_HOLE = object()
+_NOTHING = object()
+"""Stand-in for a saved tensor that backward is not expected to read."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +87,10 @@ class KeepLess(SitesMode):
         """Calls that made a live storage, by its key."""
         self._arguments: dict[int, tuple[Any, weakref.ref[Any]]] = {}
         """Function and arguments of a call whose result may be there twice, by the storage of that result."""
-        self._running: _Running | None = None
+        self._running: Any = None
+        """Function and arguments of a running call whose result may be there twice, or None."""
+        self._saves = 0
+        """The number of its results that it has saved."""
         self._first: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         """The kept save of the first call with these arguments, by function, arguments and position in the
         result."""
@@ -108,7 +104,7 @@ class KeepLess(SitesMode):
         if site is None:
             return func(*args, **kwargs)
         call = _identity(site[1], (args, kwargs)) if site in self._same else None
-        self._running = None if call is None else _Running(call)
+        self._running, self._saves = call, 0
         try:
             out = func(*args, **kwargs)
         finally:
@@ -135,8 +131,11 @@ class KeepLess(SitesMode):
         versions = tuple(tensor._version for tensor in tensors)
         with self.unseen():
             given = [tensor.detach() for tensor in tensors]
+        without = compat.compilers.tree_map(
+            lambda leaf: _HOLE if isinstance(leaf, Tensor) else leaf, arguments
+        )
         self._made[key] = _Made(
-            _Maker(func, compat.compilers.tree_map(_hole, arguments), versions),
+            _Maker(func, without, versions),
             given,
             out._version,
             weakref.ref(out.untyped_storage(), lambda _: self._made.pop(key, None)),
@@ -144,7 +143,7 @@ class KeepLess(SitesMode):
 
     def _keep(self, tensor: Tensor) -> Any:
         if self._dropped and (_places.key(of_program()), tuple(tensor.shape)) in self._dropped:
-            return _NothingKept()
+            return _NOTHING
         return self._kept(tensor)
 
     def _kept(self, tensor: Tensor) -> Any:
@@ -152,9 +151,9 @@ class KeepLess(SitesMode):
         key = compat.tensors.storage_key_or_none(tensor) or 0
         if self._running is not None:
             # Saves of the call's own arguments are no results, so they are kept as usual.
-            if not any(key == part[0] for part in self._running.call if isinstance(part, tuple)):
-                self._running.saves += 1
-                return self._kept_once(tensor, (self._running.call, self._running.saves))
+            if not any(key == part[0] for part in self._running if isinstance(part, tuple)):
+                self._saves += 1
+                return self._kept_once(tensor, (self._running, self._saves))
         elif key in self._arguments:
             return self._kept_once(tensor, self._arguments[key][0])
         made = self._made.get(key)
@@ -178,7 +177,7 @@ class KeepLess(SitesMode):
 
     def _given_back(self, held: Any) -> Tensor:
         """Return a saved tensor, computed from its recipe if it has one."""
-        if isinstance(held, _NothingKept):
+        if held is _NOTHING:
             raise RuntimeError("backward reads what was taken for unneeded")
         if not isinstance(held, _Recipe):
             return self._unpack(held)
@@ -189,7 +188,7 @@ class KeepLess(SitesMode):
         following = iter(sources)
         with torch.no_grad():
             args, kwargs = compat.compilers.tree_map(
-                lambda leaf: next(following) if isinstance(leaf, _Hole) else leaf, held.call.arguments
+                lambda leaf: next(following) if leaf is _HOLE else leaf, held.call.arguments
             )
             result: Tensor = held.call.function(*args, **kwargs)
             # The saved tensor may be a view of the result.
@@ -211,11 +210,3 @@ def _identity(name: str, arguments: Any) -> tuple[Any, ...]:
         else repr(leaf)
         for leaf in compat.compilers.tree_leaves(arguments)
     )
-
-
-class _Hole:
-    """Position of a tensor in a recipe's arguments."""
-
-
-def _hole(leaf: Any) -> Any:
-    return _Hole() if isinstance(leaf, Tensor) else leaf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cached_property
 from typing import Any
 
@@ -30,6 +30,9 @@ from ._wide import NarrowMode
 
 _TIMED = 2
 """Timed runs of a change; the quicker one counts."""
+
+
+_Context = AbstractContextManager[InPlaceMode]
 
 
 class Attempts:
@@ -64,7 +67,7 @@ class Attempts:
         if options not in self._known:
             before = self.seconds_before
             recorder = MemoryRecorder(self._step, keep_results=True)
-            compared = self._compared(_Changes(options, recorder), recorder)
+            compared = self._compared(_made(options, recorder), recorder)[0]
             after = 0.0 if "error" in compared else self._seconds(options)
             self._known[options] = Tried(seconds_before=before, seconds_after=after, **compared)
         return self._known[options]
@@ -74,18 +77,19 @@ class Attempts:
         if not candidates:  # a run would compare the program with itself
             return TriedInPlace(substituted=0, places=0, **self._compared_with(self.before))
         recorder = MemoryRecorder(self._step, keep_results=True)
-        changes = _Changes((), recorder, [key for candidate in candidates for key in candidate.keys])
-        compared, mode = self._compared(changes, recorder), changes.in_place
+        keys = [key for candidate in candidates for key in candidate.keys]
+        compared, mode = self._compared(_made((), recorder, keys), recorder)
         return TriedInPlace(substituted=mode.substituted, places=len(mode.places), **compared)
 
-    def _compared(self, changes: _Changes, recorder: MemoryRecorder) -> dict[str, Any]:
-        """Run the program with changes; return the peaks, and how loss, gradients and buffers compare."""
-        failure = self._perform(changes)
+    def _compared(self, changes: _Context, recorder: MemoryRecorder) -> tuple[dict[str, Any], InPlaceMode]:
+        """Run the program in the context of changes; return how peaks, loss, gradients and buffers compare,
+        and the mode of the in-place calls."""
+        failure, mode = self._perform(changes)
         if failure is None and len(recorder.trace.results) != len(self.before.results):
             failure = "it has other gradients than before"
         if failure is not None:
-            return {"peak_before": self.peak_before, "error": failure}
-        return self._compared_with(recorder.trace)
+            return {"peak_before": self.peak_before, "error": failure}, mode
+        return self._compared_with(recorder.trace), mode
 
     def _compared_with(self, after: Trace) -> dict[str, Any]:
         """Return the comparison of a recording that has as many results as the program as it is."""
@@ -106,76 +110,61 @@ class Attempts:
             "changed_buffers": _changed(before.buffers, after.buffers),
         }
 
-    def _perform(self, changes: _Changes) -> str | None:
-        """Run the program with changes; return the reason why it failed, or None."""
+    def _perform(self, changes: _Context) -> tuple[str | None, InPlaceMode]:
+        """Run the program; return the reason why it failed, or None, and the mode of the in-place calls."""
         self._restore()
-        with changes.made():
-            return self._run()
+        with changes as mode:
+            return self._run(), mode
 
     def _seconds(self, options: Sequence[Option]) -> float:
         """Return the seconds of the quicker of `_TIMED` runs with these changes; 0.0 if none came to its
         end."""
         clocks = [StepClock(self._step) for _ in range(_TIMED)]
         # The quicker run, because whatever disturbs a run only adds time.
-        return min((c.seconds for c in clocks if self._perform(_Changes(options, c)) is None), default=0.0)
+        return min((c.seconds for c in clocks if self._perform(_made(options, c))[0] is None), default=0.0)
 
 
-class _Changes:
-    """The changes of one run, under a recorder or a clock.
+@contextmanager
+def _made(
+    options: Sequence[Option], recorder: MemoryRecorder | StepClock, in_place: Sequence[Key] = ()
+) -> Iterator[InPlaceMode]:
+    """Return a context in which the program runs with changes; it gives the mode of the in-place calls.
 
     Args:
         options: The changes.
         recorder: Names the modules; a ``MemoryRecorder`` must not see what the changes themselves compute.
         in_place: Further calls that run in place, as keys.
     """
+    # A clock sees no operations, so no mode must hide from it.
+    recording = recorder if isinstance(recorder, MemoryRecorder) else None
 
-    def __init__(
-        self, options: Sequence[Option], recorder: MemoryRecorder | StepClock, in_place: Sequence[Key] = ()
-    ) -> None:
-        """Make the modes; only those that have something to do are entered."""
-        self._recorder = recorder
-        # A clock sees no operations, so no mode must hide from it.
-        recording = recorder if isinstance(recorder, MemoryRecorder) else None
+    def every(rewrites: Callable[[Option], Sequence[Item]]) -> list[Item]:
+        return [rewrite for option in options for rewrite in rewrites(option)]
 
-        def every(rewrites: Callable[[Option], Sequence[Item]]) -> list[Item]:
-            return [rewrite for option in options for rewrite in rewrites(option)]
-
-        self.in_place = InPlaceMode([*in_place, *every(lambda option: option.in_place)], recorder)
-        release = ReleaseMode(every(lambda option: option.releases), recording)
-        dropped = every(lambda option: option.dropped)
-        less = KeepLess(
-            every(lambda option: option.again), every(lambda option: option.same), dropped, recording
-        )
-        formulas = FormulaMode(every(lambda option: option.formulas), recording)
-        narrow = NarrowMode(every(lambda option: option.narrow))
-        # A mode costs time at each call, which would be measured.
-        self._modes: list[SitesMode] = [m for m in (formulas, self.in_place, narrow, release) if m.sites]
-        self._hooks: AbstractContextManager[None] = nullcontext()
-        # Also for releases, because without hooks torch saves some tensors as they are.
-        if less.sites or dropped or release.sites:
-            self._modes.append(less)
-            self._hooks = less.hooks
-        self._learners: list[Checkpointer | NoCache] = [
-            Checkpointer(every(lambda option: option.rows), self._modes)
-        ]
-        if any(option.without_cache for option in options):
-            self._learners.append(NoCache())
-
-    def _learned(self, root: torch.nn.Module, tree: int) -> None:
-        for learner in self._learners:
-            learner.learned(root, tree)
-
-    @contextmanager
-    def made(self) -> Iterator[None]:
-        """Return a context in which the program runs with the changes."""
-        self._recorder.learned = self._learned
-        with ExitStack() as stack:
-            # First, so that they run last, when no mode sees the modules any more.
-            for learner in self._learners:
-                stack.callback(learner.restore)
-            for context in (self._recorder, *self._modes, self._hooks):
-                stack.enter_context(context)
-            yield
+    inplace = InPlaceMode([*in_place, *every(lambda option: option.in_place)], lambda: recorder.module)
+    release = ReleaseMode(every(lambda option: option.releases), recording)
+    dropped = every(lambda option: option.dropped)
+    less = KeepLess(every(lambda option: option.again), every(lambda option: option.same), dropped, recording)
+    formulas = FormulaMode(every(lambda option: option.formulas), recording)
+    narrow = NarrowMode(every(lambda option: option.narrow))
+    # A mode costs time at each call, which would be measured.
+    modes: list[SitesMode] = [mode for mode in (formulas, inplace, narrow, release) if mode.sites]
+    contexts: list[AbstractContextManager[object]] = []
+    # Also for releases, because without hooks torch saves some tensors as they are.
+    if less.sites or dropped or release.sites:
+        modes.append(less)
+        contexts.append(less.hooks)
+    learners: list[Checkpointer | NoCache] = [Checkpointer(every(lambda option: option.rows), modes)]
+    if any(option.without_cache for option in options):
+        learners.append(NoCache())
+    recorder.learned = lambda root, tree: [learner.learned(root, tree) for learner in learners]
+    with ExitStack() as stack:
+        # First, so that they run last, when no mode sees the modules any more.
+        for learner in learners:
+            stack.callback(learner.restore)
+        for context in (recorder, *modes, *contexts):
+            stack.enter_context(context)
+        yield inplace
 
 
 def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
@@ -205,7 +194,7 @@ class StepClock:
         self._names = ModuleNames(lambda root, tree: self.learned and self.learned(root, tree))
         self._modules: list[str] = []
         self._handles: list[Any] = []
-        self.learned: Callable[[torch.nn.Module, int], None] | None = None
+        self.learned: Callable[[torch.nn.Module, int], object] | None = None
         self.seconds = 0.0
 
     @property
@@ -254,6 +243,7 @@ class StepClock:
             # A step without modules counts from the entry.
             self.seconds = now - (self._entered if self._started is None else self._started)
             raise EnoughError
+        # What runs between two backwards belongs to the later step, its forward above all.
         self._started = now
 
 

@@ -196,15 +196,12 @@ class ReleaseMode(SitesMode):
         return out
 
     def _give_up(self, releases: Sequence[Release]) -> None:
+        """Take the memory, or the graph, from the tensors of these releases that are alive."""
         with self.unseen(), torch.no_grad():
             for key in [key for key, (entry, _) in self._tensors.items() if entry in releases]:
                 release, tensors = self._tensors.pop(key)
                 for tensor in [alive for reference in tensors if (alive := reference()) is not None]:
-                    _emptied(tensor, graph=release.graph)
-
-
-def _emptied(tensor: Tensor, *, graph: bool) -> None:
-    if graph:
-        tensor.detach_()
-    else:
-        tensor.data = tensor.new_empty(0)
+                    if release.graph:
+                        tensor.detach_()
+                    else:
+                        tensor.data = tensor.new_empty(0)

@@ -6,13 +6,13 @@ The in-place method is called above autograd, so that the graph is that of the c
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from .._functions import REVERSED, in_place_form, place_of_inplace, requests_in_place
-from .._trace import KnowsModule, Site
+from .._trace import Site
 from ._sites import SitesMode
 
 Key = tuple[object, ...]
@@ -24,13 +24,13 @@ class InPlaceMode(SitesMode):
 
     Args:
         keys: The calls.
-        recorder: Names the module whose ``forward`` runs.
+        module: Returns the label of the module whose ``forward`` runs.
     """
 
-    def __init__(self, keys: Iterable[Key], recorder: KnowsModule) -> None:
+    def __init__(self, keys: Iterable[Key], module: Callable[[], str | None]) -> None:
         self._keys = frozenset(keys)
         super().__init__((key[:-3], str(key[-2])) for key in self._keys)
-        self._modules = recorder
+        self._module = module
         self.substituted = 0
         self.places: set[Key] = set()
 
@@ -44,7 +44,7 @@ class InPlaceMode(SitesMode):
         # A candidate names the first or the second operand.
         for position, operand in enumerate(operands[:2]):
             line, operation = site
-            key = (*line, self._modules.module, operation, position)
+            key = (*line, self._module(), operation, position)
             if isinstance(operand, Tensor) and key in self._keys:
                 self.places.add(line)
                 self.substituted += 1

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from ...source import Stack
 from .. import _places
 from .._facts import Change, Edits, Sort
 from .._names import Named
 from .._timeline import Span
-from .._trace import KnowsModule, Site, SiteCall, modules_of
+from .._trace import Operation, Site, SiteCall, Storage, modules_of
 
 if TYPE_CHECKING:
     from ._formulas import Formula
@@ -76,14 +75,9 @@ class Option:
         )
 
 
-class Placed(KnowsModule, Protocol):
-    """A record with the stack of its line."""
-
-    @property
-    def stack(self) -> Stack: ...
-
-
-def change_of(members: Sequence[Placed], sort: Sort, title: str, write: str, edits: Edits = ()) -> Change:
+def change_of(
+    members: Sequence[Storage | Operation], sort: Sort, title: str, write: str, edits: Edits = ()
+) -> Change:
     """Return the change that concerns these records, at the line of the first."""
     place = _places.place(members[0].stack)
     return Change(sort, title, write, place, modules_of(members), len(members), edits=edits)

@@ -97,16 +97,14 @@ class Checkpointer:
                 modules = [known[path] for _, path in row]
                 # A `forward` on the instance is a patch of the program's, or this one from another path.
                 if not any("forward" in vars(module) for module in modules):
-                    RowRunner(modules, self._run_again)
+                    again = functools.partial(checkpoint, use_reentrant=False, context_fn=self._contexts)
+                    RowRunner(modules, again)
                     self._changed += modules
 
     def restore(self) -> None:
         for module in self._changed:
             vars(module).pop("forward", None)
         self._changed.clear()
-
-    def _run_again(self, forward: Any, *args: Any, **kwargs: Any) -> Any:
-        return checkpoint(forward, *args, use_reentrant=False, context_fn=self._contexts, **kwargs)
 
     def _contexts(self) -> tuple[Any, Any]:
         # The first forward is inside of the modes; the second runs in `backward`, a call that they see only

@@ -58,9 +58,9 @@ def _curve(trace: Trace, chosen: Sequence[Option], attempts: Attempts | None) ->
     peak."""
     points: list[CurvePoint] = []
     free = tuple(option for option in chosen if option.runs and not _computes_again(option) and _good(option))
-    # A single change has been tried by itself already.
-    if attempts is not None and len(free) > 1:
-        free = _compatible(free, attempts)
+    # If changes spoil each other, the curve begins with the one that saves most, which was tried alone.
+    if attempts is not None and len(free) > 1 and not attempts.run(free).proved:
+        free = free[:1]
     again = [option for option in chosen if _computes_again(option) and _good(option)]
     for members in _steps(trace.bytes, free, again):
         drop = trace.bytes.fall([span for option in members for span in option.spans])
@@ -72,20 +72,6 @@ def _curve(trace: Trace, chosen: Sequence[Option], attempts: Attempts | None) ->
         if not points or point.peak < points[-1].peak:
             points.append(point)
     return tuple(points)
-
-
-def _compatible(free: tuple[Option, ...], attempts: Attempts) -> tuple[Option, ...]:
-    """Return the changes of `free` without those that spoil the ones before them."""
-    if attempts.run(free).proved:
-        return free
-    together = free[:1]
-    for option in free[1:]:
-        more = (*together, option)
-        result = attempts.run(more)
-        best = max(attempts.run(members).saved for members in (together, *((single,) for single in more)))
-        if result.proved and result.saved >= best:
-            together = more
-    return together
 
 
 def _steps(

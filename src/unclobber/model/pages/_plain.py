@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterator
 
-_FENCE = "```"
+_BLOCK = re.compile(r"^```.*?^```$|[^\n]+(?:\n(?!```)[^\n]+)*", re.MULTILINE | re.DOTALL)
+"""A fenced block, or the lines of a paragraph."""
 
 
 def to_plain(markdown: str, width: int) -> str:
@@ -18,45 +19,16 @@ def to_plain(markdown: str, width: int) -> str:
         one two
         three
     """
-    return "\n".join(line for block in _blocks(markdown) for line in _filled(block, width))
+    return _BLOCK.sub(lambda block: _filled(block[0], width), markdown.removesuffix("\n"))
 
 
-def _blocks(markdown: str) -> Iterator[list[str]]:
-    """Yield fenced blocks whole, empty lines, and the lines of each paragraph together."""
-    block: list[str] = []
-    fenced = False
-    for line in markdown.splitlines():
-        if line.startswith(_FENCE):
-            if not fenced and block:
-                yield block
-                block = []
-            block.append(line)
-            if fenced:
-                yield block
-                block = []
-            fenced = not fenced
-        elif line or fenced:
-            block.append(line)
-        else:
-            if block:
-                yield block
-                block = []
-            yield [""]
-    if block:
-        yield block
-
-
-def _filled(block: list[str], width: int) -> list[str]:
-    """Return a block's lines, filled if it is a paragraph or a message."""
-    if block == [""]:
+def _filled(block: str, width: int) -> str:
+    """Return a block, filled if it is a paragraph or a message."""
+    if block.startswith("```text"):
+        head, *lines, foot = block.split("\n")
+        return "\n".join((head, _filled("\n".join(lines), width), foot))
+    if block.startswith(("```", "#")):
         return block
-    if block[0].startswith(f"{_FENCE}text"):
-        return [block[0], *_fill(block[1:-1], width), block[-1]]
-    if block[0].startswith((_FENCE, "#")):
-        return block
-    return _fill(block, width)
-
-
-def _fill(lines: list[str], width: int) -> list[str]:
     # A word that is too long, such as a path, is better whole than broken.
-    return textwrap.wrap(" ".join(lines), width, break_long_words=False, break_on_hyphens=False)
+    text = " ".join(block.split("\n"))
+    return textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
