@@ -127,6 +127,12 @@ net.words.weight.requires_grad_(False)
 net.words.register_forward_hook(require)
 net(torch.tensor([[1, 2, 3]])).square().sum().backward()
 """
+LIBRARY = EMBEDDINGS.replace(
+    "x += self.positions(torch.arange(3))\n",
+    "x = F.hardtanh(x, inplace=True)\n        x = self.positions(x.new_zeros(3).long()) * x\n",
+)
+LEAF = "net = nn.Linear(4, 1)\nx = torch.linspace(0.5, 2, 4).requires_grad_()\n"
+SUM = "\nx.exp().sum().backward()\n"
 RNN = """\
 cell = nn.RNNCell(2, 4)
 x = torch.linspace(-1, 1, 6).view(3, 1, 2)
@@ -306,6 +312,16 @@ HELPED = [
            {Help.COPY_BEFORE: "x += => x = x.clone()\n        x +=",
             NEW: "x += self.positions(torch.arange(3)) => x = x + self.positions(torch.arange(3))",
             Help.COPY_IN_HOOK: "output.requires_grad_(True) => return output.requires_grad_().clone()"}),
+    Helped("a leaf of a hook's, that a library writes", LIBRARY,
+           {Help.CALL_WITHOUT_INPLACE: ", inplace=True => ",
+            Help.COPY_IN_HOOK: "output.requires_grad_(True) => return output.requires_grad_().clone()",
+            Help.COPY_AFTER_HOOK: "hook(require) => hook(require)\nnet.words.register_forward_hook("
+            "lambda module, args, output: output.clone())"}),
+    Helped("a leaf that gets what has a gradient", LEAF + "x += net(torch.ones(4))" + SUM,
+           {Help.COPY_BEFORE: "x += => x = x.clone()\nx +=", Help.RESULT: "x += => x = x +"}),
+    Helped("elements of a leaf that get what has a gradient", LEAF + "x[0] = net(torch.ones(4))" + SUM,
+           {Help.COPY_OF_LEAF: "x[0] = net => x = x.clone()\nx[0] = net",
+            Help.NEW_BY_INDEX: "x[0] = net(torch.ones(4))\nx.exp => y = torch.cat([net(torch.ones(4)), x[1:]])\ny.exp"}),
     Helped("one of several views", W + "h = w * 1\na, b = h.chunk(2)\na.mul_(2)\n(a * b).exp().sum().backward()\n",
            {Help.NEW_FOR_VIEW: "a.mul_(2) => a = a.mul(2)",
             Help.NARROW_VIEWS: "h.chunk(2) => h.narrow(0, 0, 2), h[..., 2:4]"}),

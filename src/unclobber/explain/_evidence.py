@@ -112,7 +112,7 @@ class RefusalEvidence:
     """Whether ``made`` is the leaf itself, because the refused line makes the view."""
     module_hook: ModuleHook | None = None
     """UC203, UC205: set if the views are made by torch's own Function, for a module's full backward hooks;
-    UC201: the hook that makes what its module returns a leaf."""
+    UC201, UC202: the hook that makes what its module returns a leaf."""
     used: Need | None = None
     """The line that only used a view whose memory had been written before; None if the line itself writes."""
     saver: Save | None = None
@@ -121,6 +121,8 @@ class RefusalEvidence:
     """The refused statement as one that makes a new tensor: ``h = h.clamp(0)``."""
     parameter: bool = False
     """Whether the leaf is an ``nn.Parameter``, whose name can't be given to a plain tensor."""
+    carries_gradient: bool = False
+    """Whether the leaf is no ``nn.Parameter``, and the statement reads what a gradient is to flow to."""
     expanded: bool = False
     """Whether elements of the target share memory, so that torch refuses the write under ``no_grad``
     as well."""

@@ -15,7 +15,7 @@ from ..model import CODES, Save, Subject, Write
 from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..observe.record import ViewWrites
-from ..source import ParsedSource, ProgramNames, Stack, resolve
+from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, resolve
 from ..syntax import ATOMS, OPERATORS, last_name, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, reads, save, spelling, write
@@ -91,10 +91,14 @@ class _Refused:
         origin = self._origin(target, leaf_shown)
         made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
         module_hook = None
-        if self.kind.subject == "leaf":
-            module_hook = _modules.leaf_hook(tensor, self.frames)
+        written = self._written_by_library() if tensor is None else tensor
+        leaf = written if written is None or written._base is None else written._base
+        if self.kind.subject in ("leaf", "view of a leaf"):
+            module_hook, stack = _modules.leaf_hook(leaf, self.frames)
+            if made is None and stack is not None:
+                made, leaf_shown = self._made(stack, "requires_grad_", target, leaf), True
         elif self.kind.subject in ("view of a Function", "one of several views"):
-            tensor = self._written_by_library() if tensor is None else tensor
+            tensor = written
             call = None if tensor is None else Hooked.of(tensor)
             # A module's full backward hooks add a Function of torch's: tests/programs/UC205/hooked_conv.py.
             if call is not None or compat.entries.MODULE_HOOK in str(self.error):
@@ -114,6 +118,7 @@ class _Refused:
             saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
             out_of_place=self._out_of_place(target),
             parameter=isinstance(tensor, torch.nn.Parameter),
+            carries_gradient=not isinstance(leaf, torch.nn.Parameter) and self._carries_gradient(target),
             expanded=_is_expanded(target),
             in_no_grad=self._in_no_grad(),
         )
@@ -238,6 +243,34 @@ class _Refused:
             return made
         is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
         return f"{name} = {made}" if is_place else None
+
+    def _carries_gradient(self, target: WriteTarget) -> bool:
+        """Return whether the statement reads what a gradient is to flow to, besides the tensor that it
+        writes: ``no_grad`` would drop that gradient."""
+        located, depth, finder = self.located, self.depth, Finder(self.live_frames, makers.anything)
+        if located is None or depth is None:
+            return False
+        place = Place(self.live_frames[depth].code, located.source, located.statement, depth)
+        todo: list[ast.AST] = [located.statement]
+        while todo:
+            node = todo.pop()
+            # A call in place has its receiver's value, and what it is given counts.
+            value = (
+                finder.value(node, place)
+                if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+                else UNKNOWN
+            )
+            if isinstance(value, torch.nn.Module):
+                if any(parameter.requires_grad for parameter in value.parameters()):
+                    return True
+            elif isinstance(value, torch.Tensor):
+                own = value is target.tensor or value is getattr(target.tensor, "grad", None)
+                wanted = isinstance(value, torch.nn.Parameter) or compat.graph.has_history(value)
+                if value.requires_grad and wanted and not own:
+                    return True
+            elif not (isinstance(node, ast.Call) and last_name(node.func) in _CUT):
+                todo.extend(ast.iter_child_nodes(node))
+        return False
 
     def _is_lost(self, target: ast.expr, statement: ast.stmt, source: ParsedSource) -> bool:
         """Return whether a new tensor by this name would be lost: the name is another function's, or a loop
@@ -400,6 +433,9 @@ _THROUGH_VIEWS = frozenset(("one of several views", "view of a Function", "infer
 
 _WRITES_NOTHING = ("saved", "trained")
 """Variants in which torch refuses an operation that only reads, or a request for a gradient."""
+
+_CUT = ("detach", "item", "tolist", "no_grad")
+"""Calls through whose results no gradient flows."""
 
 _UNNAMED = "the operation"
 """Name of an operation whose source isn't available."""

@@ -117,6 +117,10 @@ class Help(Enum):
     COPY_IN_HOOK = (
         "let the hook return a copy, through which gradients flow: `return output.requires_grad_().clone()`"
     )
+    COPY_AFTER_HOOK = (
+        "or register one more forward hook on that module, which returns a copy, through which gradients "
+        "flow: `lambda module, args, output: output.clone()`"
+    )
     INDEX_VIEWS = (
         "or take one view at a time, which may be written: `x[i]` instead of unbind or a loop over `x`"
     )
