@@ -421,6 +421,10 @@ HELPED = [
            {Help.NOT_REENTRANT: "b, use_reentrant=True => b, use_reentrant=False ;; c, use_reentrant=True => c, "
             "use_reentrant=False",
             Help.CHECKPOINT_ARGUMENT: "lambda x: block(x, h), b => block, b, h ;; lambda x: block(x, h), c => block, c, h"}),
+    Helped("a checkpoint and the graph around it", W + "h = w.exp()\nx = torch.ones(4).requires_grad_()\n"
+           "y = checkpoint(lambda x: x * h, x, use_reentrant=True)\n(h * y).sum().backward()\n",
+           {Help.NOT_REENTRANT: "=True) => =False)", Help.CHECKPOINT_ARGUMENT: "lambda x: x * h, x => torch.mul, x, h"},
+           meant="=True) => =False)"),
     # --- seen, or meant, in a way of its own ---
     Helped("a function in place that a leaf is given to", W + "F.relu(w, inplace=True).exp().sum().backward()\n",
            {Help.CALL_WITHOUT_INPLACE: ", inplace=True => ", Help.GIVE_A_COPY: "relu(w => relu(w.clone()"}),

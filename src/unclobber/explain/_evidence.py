@@ -141,9 +141,9 @@ class FreedEvidence:
     """The backward that freed it."""
     needed: Need | None
     """The backward that failed; None if the user's line read a node's attribute."""
-    reentrant: bool = False
-    """Whether two checkpoints with ``use_reentrant=True`` ran both backwards, inside one call of the
-    program's."""
+    reentrant: Literal["two", "around"] | None = None
+    """Set if a checkpoint with ``use_reentrant=True`` ran one of both backwards inside one call of the
+    program's: another such checkpoint ran the other one, or that call itself was it."""
     same_root: bool = False
     """Whether both backwards began at the same tensor."""
     joined: Save | None = None

@@ -27,7 +27,7 @@ def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = Non
     Args:
         backwards_before: Backward calls of the process before the session; numbers start after them.
     """
-    return at(call.stack, node, nth=call.nth - backwards_before)
+    return at(call.stack, node, nth=call.written - backwards_before)
 
 
 def running(node: Any, backwards_before: int) -> Need:

@@ -185,7 +185,7 @@ class Session:
         """Install what the process lacks and push the hooks; release it if that is interrupted."""
         self._refuse_or_warn()
         installation.acquire(self.ledger)
-        self.backwards_before = backward_calls.count
+        self.backwards_before = backward_calls.written
         self._started_at = time.time_ns()
         try:
             self._hooks = _saves.SavedTensorHooks(self._need, self)
