@@ -133,6 +133,17 @@ LIBRARY = EMBEDDINGS.replace(
 )
 LEAF = "net = nn.Linear(4, 1)\nx = torch.linspace(0.5, 2, 4).requires_grad_()\n"
 SUM = "\nx.exp().sum().backward()\n"
+SELECTIVE = """\
+from functools import partial
+from torch.utils.checkpoint import CheckpointPolicy as P, create_selective_checkpoint_contexts as selective
+def block(x, w):
+    h = x @ w
+    h.mul_(2)
+    return (h * h).sum()
+w = torch.eye(3).requires_grad_()
+policy = lambda ctx, op, *a, **k: P.MUST_SAVE if op == torch.ops.aten.mm.default else P.PREFER_RECOMPUTE
+checkpoint(block, torch.ones(2, 3), w, use_reentrant=False, context_fn=partial(selective, policy)).backward()
+"""
 RNN = """\
 cell = nn.RNNCell(2, 4)
 x = torch.linspace(-1, 1, 6).view(3, 1, 2)
@@ -272,6 +283,9 @@ HELPED = [
             Help.CLONE_FOR_CHECKPOINT: "lambda x: (x @ lin.weight) => lambda x, w: (x @ w) ;; x, use => x, "
             "lin.weight.clone(), use"},
            meant="opt.step()\n => "),
+    Helped("a tensor that selective checkpointing cached", SELECTIVE,
+           {Help.CLONE_CACHED: "h = x @ w => h = (x @ w).clone()", Help.RECOMPUTE_IT: "P.MUST_SAVE => P.PREFER_RECOMPUTE"},
+           meant="P.MUST_SAVE => P.PREFER_RECOMPUTE"),
     # --- UC201 to UC208 ---
     Helped("a leaf", W + "w.mul_(2)\nw.exp().sum().backward()\n",
            {Help.NO_GRAD: "w.mul_(2) => with torch.no_grad(): w.mul_(2)",

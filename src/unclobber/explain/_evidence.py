@@ -51,9 +51,9 @@ class Evidence:
     """Bytes of overwritten values that are kept for this save's storage."""
     repaired: bool = False
     """Whether backward got the value as it was saved."""
-    kind: Literal["saved", "ctx", "recompute"] = "saved"
-    """The holder of the tensor: autograd, an attribute of a custom Function's ``ctx``, or a checkpoint's
-    code, which reads it again although no operation saved it."""
+    kind: Literal["saved", "ctx", "recompute", "cache"] = "saved"
+    """The holder of the tensor: autograd, an attribute of a custom Function's ``ctx``, a checkpoint's
+    code, which reads it again although no operation saved it, or selective checkpointing's cache."""
     read: Site | None = None
     """The line of the recomputation that reads the tensor."""
     line_range: str | None = None

@@ -139,6 +139,17 @@ def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) ->
     return _held("UC105", conflict.state, session, held, can_be_repaired=False)
 
 
+def _in_cache(conflict: conflicts.StaleInCache, session: SessionView) -> Occurrence:
+    """UC105: a recomputation gets a tensor that was written since selective checkpointing cached it."""
+    error, state = conflict.error, conflict.state
+    known = state.value is not None or not state.changed
+    message = None if error is None else str(error)
+    held = {"kind": "cache", "operation": conflict.operation, "torch_message": message, "cached": True}
+    occurrence = _held("UC105", state, session, held, can_be_repaired=known)
+    refused = occurrence.refused or (error is not None and session.policy == "watch")
+    return replace(occurrence, again=True, refused=refused, cause=error)
+
+
 def _held(
     code: str, state: SaveState, session: SessionView, held: dict[str, Any], *, can_be_repaired: bool
 ) -> Occurrence:
@@ -324,6 +335,7 @@ def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Occurr
 _MAKERS: dict[type[conflicts.Conflict], Callable[[Any, SessionView], Occurrence | None]] = {
     conflicts.StaleOnCtx: _on_ctx,
     conflicts.StaleInRecompute: _in_recompute,
+    conflicts.StaleInCache: _in_cache,
     conflicts.GradientWritten: _gradient,
     conflicts.DirtyNotReturned: _not_returned,
     conflicts.InputOverwritten: _input,

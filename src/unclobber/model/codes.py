@@ -25,7 +25,7 @@ Variant = Literal[
     "compiled", "detached", "frozen", "unwatched",  # UC101
     "self-overlap", "aliased",  # UC102
     "dirty", "unmarked",  # UC103
-    "recomputed",  # UC105
+    "recomputed", "cached", "differs",  # UC105
     "no_grad", "inference_mode",  # UC204
     "saved", "trained",  # UC206
     "input",  # UC207
@@ -38,7 +38,8 @@ Variant = Literal[
 - ``self-overlap``: an operation overwrites memory that it still reads; ``aliased``: the program itself still
   holds, or is about to read, the overwritten tensor.
 - ``dirty``: a tensor that is marked dirty is not returned; ``unmarked``: an input is overwritten unmarked.
-- ``recomputed``: a recomputation reads a tensor that no operation saved.
+- ``recomputed``: a recomputation reads a tensor that no operation saved; ``cached``: one that selective
+  checkpointing cached; ``differs``: it saves other tensors than its forward.
 - ``no_grad``, ``inference_mode``: the mode in which the view was made.
 - ``saved``, ``trained``: the inference tensor was about to be saved or to require grad, not to be written.
 - ``input``: an input shares memory with the written tensor.
@@ -179,6 +180,7 @@ CODES: dict[str, Code] = {
         bare_fact="a tensor was overwritten between a checkpoint's forward and its recomputation, which "
         "reads it",
         summary="{needed} recomputes other values[ than {saved} saved]",
+        guard="offered where kept",
     ),
     "UC106": Code(
         name="autocast-copy-stale",

@@ -85,6 +85,11 @@ class Help(Enum):
     AFTER_CHECKPOINT = "write after the backward, or into a new tensor"
     CLONE_FOR_CHECKPOINT = "or give a clone of the tensor to checkpoint as an argument"
 
+    CLONE_CACHED = (
+        "write into a new tensor, or to a copy: clone what {operation} returns before writing to it"
+    )
+    RECOMPUTE_IT = "or let the checkpoint's policy recompute {operation} instead of saving what it returns"
+
     # A write that torch refuses: UC2xx.
     BEFORE_VIEW = "write before the view is made, if it is to hold the new values"
     COPY_FOR_VIEW = "or write to a copy (`clone()`), or out of place, if it is to keep the old ones"

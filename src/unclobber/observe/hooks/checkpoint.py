@@ -23,7 +23,7 @@ from ...torch_internals.patches import Patches
 from ..record import SavedTensor, SaveState
 from . import saves
 from ._stale_reads import StaleReads, StaleTensor
-from .conflicts import StaleInRecompute
+from .conflicts import StaleInCache, StaleInRecompute
 
 _DEEPEST = 5
 _LONGEST = 1000
@@ -34,6 +34,8 @@ def install(patches: Patches) -> None:
     """Replace torch's two functions that get the code to run again."""
     patches.stand_in(*compat.entries.CHECKPOINT, _generator)
     patches.stand_in(*compat.entries.REENTRANT_CHECKPOINT, _forward)
+    patches.stand_in(compat.entries.CACHED_TENSOR, "__init__", _cached)
+    patches.stand_in(compat.entries.CACHED_TENSOR, "get_val", _read_from_cache)
 
 
 def _generator(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,6 +57,48 @@ def _recomputed(function: Callable[..., Any], recorded: bool) -> Callable[..., A
     if hooks is None or not recorded:
         return function
     return _Recomputed(function, hooks, of_program())
+
+
+_CACHED = "_unclobber_cached"
+"""Attribute of a tensor in selective checkpointing's cache: its session, save record and operation."""
+
+
+def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
+    def made(entry: Any, value: Any) -> None:
+        original(entry, value)
+        hooks = saves.innermost()
+        if hooks is not None and isinstance(value, torch.Tensor):
+            stack, operation = compat.entries.below_mode(of_program()), compat.entries.cached_operation()
+            with compat.entries.sharing_counters():
+                saved = hooks.conflicts.ledger.file(value, stack)
+            setattr(entry, _CACHED, (hooks.conflicts, saved, operation))
+
+    return made
+
+
+def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
+    def read(entry: Any, allow_cache_entry_mutation: bool) -> Any:
+        """Return the cached tensor; under ``guard`` a copy of its old value, because the recomputation writes
+        to it again."""
+        if not hasattr(entry, _CACHED):  # made unobserved
+            return original(entry, allow_cache_entry_mutation)
+        conflicts, saved, operation = getattr(entry, _CACHED)
+        state = conflicts.stale(saved, "cache")
+        if state is None:
+            return original(entry, allow_cache_entry_mutation)
+        error = None
+        try:
+            value = original(entry, allow_cache_entry_mutation)
+        except RuntimeError as refusal:
+            error, value = refusal, entry.val
+        conflicts.on(StaleInCache(state, operation, error))
+        if conflicts.repairs:
+            return (value if state.value is None else state.value).clone()
+        if error is not None:
+            raise error
+        return value
+
+    return read
 
 
 class _Recomputed:

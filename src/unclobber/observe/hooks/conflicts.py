@@ -39,6 +39,17 @@ class StaleInRecompute(Conflict):
 
 
 @dataclass(frozen=True, slots=True)
+class StaleInCache(Conflict):
+    """A checkpoint's recomputation gets a tensor that selective checkpointing cached and that was written."""
+
+    state: SaveState
+    operation: str
+    """The operation whose result it is."""
+    error: RuntimeError | None
+    """torch's refusal; None if torch goes on with the changed values."""
+
+
+@dataclass(frozen=True, slots=True)
 class GradientWritten(Conflict):
     """A hook or a custom backward changed a gradient that another consumer is still to get."""
 
@@ -123,8 +134,9 @@ class Conflicts(Protocol):
     def repairs(self) -> bool:
         """Return whether code must get the values as they were."""
 
-    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
-        """Return the save state of ``saved`` if its values are known to have changed, else None."""
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute", "cache"]) -> SaveState | None:
+        """Return the save state of ``saved`` if its values are known to have changed, or if they are in a
+        cache whose version counters torch compares and that has moved; else None."""
 
     def on(self, conflict: Conflict) -> None:
         """Receive a conflict that was seen.

@@ -31,6 +31,9 @@ BATCH_NORM: tuple[Any, str] = torch.nn.modules.batchnorm._BatchNorm, "forward"
 # The function that gets the code which a non-reentrant checkpoint runs again. `checkpoint` looks it up
 # when it is called, so a `from … import checkpoint` made earlier goes through a replacement, too.
 CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint, behaviour.checkpoint
+# The class that holds a tensor which selective checkpointing keeps: made in the forward, `get_val` in the
+# recomputation. Since 2.4.
+CACHED_TENSOR: Any = torch.utils.checkpoint._VersionWrapper
 # The class above the `ctx` of every custom Function, which is its node, too.
 CONTEXT: Any = torch.autograd.function.BackwardCFunction
 # The functions that export a tensor's memory by DLPack; all are public.
@@ -56,6 +59,32 @@ LOAD_LIBRARY: tuple[Any, str] = type(torch.ops), "load_library"
 RAW_SAVED: Any = torch._C._autograd.SavedTensor
 # The method of a custom Function that gets the code which a reentrant checkpoint runs again.
 REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
+
+
+def cached_operation() -> str:
+    """Return the operation whose result selective checkpointing is about to cache: ``mm``.
+
+    ``func``: a parameter of every ``__torch_dispatch__``; helpers of it make the entry.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "__torch_dispatch__":
+        frame = frame.f_back
+    function = None if frame is None else frame.f_locals.get("func")
+    return str(getattr(function, "overloadpacket", "the operation")).rpartition(".")[2]
+
+
+def below_mode(stack: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the frames of a stack around the dispatch mode in which it was taken."""
+    names = [code.co_name for code in stack[::2]]
+    return stack[2 * names.index("__torch_dispatch__") + 2 :] if "__torch_dispatch__" in names else stack
+
+
+def sharing_counters() -> Any:
+    """Return a context in which an alias shares its tensor's version counter, inside of a mode, too.
+
+    As ``_detach_helper`` of torch/utils/checkpoint.py.
+    """
+    return torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False)
 
 
 def own_batch_norm() -> Any:
