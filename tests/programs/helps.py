@@ -133,6 +133,9 @@ LIBRARY = EMBEDDINGS.replace(
 )
 LEAF = "net = nn.Linear(4, 1)\nx = torch.linspace(0.5, 2, 4).requires_grad_()\n"
 SUM = "\nx.exp().sum().backward()\n"
+RUN = (
+    "x = torch.linspace(0.5, 2, 4).requires_grad_()\ncheckpoint(block, x, use_reentrant=False{}).backward()\n"
+)
 SELECTIVE = """\
 from functools import partial
 from torch.utils.checkpoint import CheckpointPolicy as P, create_selective_checkpoint_contexts as selective
@@ -286,6 +289,18 @@ HELPED = [
     Helped("a tensor that selective checkpointing cached", SELECTIVE,
            {Help.CLONE_CACHED: "h = x @ w => h = (x @ w).clone()", Help.RECOMPUTE_IT: "P.MUST_SAVE => P.PREFER_RECOMPUTE"},
            meant="P.MUST_SAVE => P.PREFER_RECOMPUTE"),
+    Helped("a list that grows in a checkpoint", "cache = []\ndef block(x):\n    cache.append(x)\n    return torch.cat(cache).exp().sum()\n"
+           + RUN.format(""),
+           {Help.PASS_TO_CHECKPOINT: "def block(x):\n    cache.append(x) => def block(*cache): ;; checkpoint(block, x => "
+            "cache.append(x)\ncheckpoint(block, *cache"},
+           meant="    cache.append(x) =>     cache[:] = [x]"),
+    Helped("other random numbers in a checkpoint", "def block(x):\n    return x[torch.rand(4) > 0.5].exp().sum()\n"
+           "torch.manual_seed(9)\n" + RUN.format(", preserve_rng_state=False"),
+           {Help.KEEP_RANDOM: ", preserve_rng_state=False => "}, meant=", preserve_rng_state=False => "),
+    Helped("Python's random numbers in a checkpoint", "import random\nrandom.seed(1)\ndef block(x):\n"
+           "    if random.random() < 0.5:\n        x = x.exp()\n    return x.sin().sum()\n" + RUN.format(""),
+           {Help.TORCHS_RANDOM: "random.random() < 0.5 => torch.rand(()) > 0.2 ;; import random\nrandom.seed(1) => torch.manual_seed(1)"},
+           meant="import random\nrandom.seed(1) => torch.manual_seed(1) ;; random.random() < 0.5 => True"),
     # --- UC201 to UC208 ---
     Helped("a leaf", W + "w.mul_(2)\nw.exp().sum().backward()\n",
            {Help.NO_GRAD: "w.mul_(2) => with torch.no_grad(): w.mul_(2)",

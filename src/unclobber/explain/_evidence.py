@@ -178,3 +178,22 @@ class StaleEvidence:
     """Set if compiled code saved and overwrote it, which torch refuses while it compiles."""
     writes: tuple[Write, ...] = ()
     """The writes to it in compiled code."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunsEvidence:
+    """A checkpoint's recomputation saved other tensors than its forward."""
+
+    torch_message: str
+    forward: Save | None
+    """The first save of the forward that has no equal in the recomputation; None if there is none more."""
+    again: Save | None
+    """The recomputation's in its place."""
+    needed: Need
+    """The backward that ran it."""
+    values: tuple[tuple[str, str, str], ...] = ()
+    """Values that the code reads and that have changed since the forward began: name, before, now."""
+    written: tuple[str, ...] = ()
+    """Tensors that the code reads and that were written since, by name."""
+    random: str | None = None
+    """The generator whose numbers are others: ``torch`` or ``random``."""

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import CheckpointError
 
 from ..model import Finding, Save, Write, or_default
 from ..observe.hooks import compiled, conflicts
@@ -16,13 +17,13 @@ from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import SavedTensor, SaveState, ViewWrites
 from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
-from . import describe, need, reads, refused, save, sentence, spelling, write
+from . import describe, need, reads, refused, runs, save, sentence, spelling, write
 from ._live import user_frames
 from ._stacks import frame_key, user_place
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of
-from .rules import frozen, judge, judge_refusal, rule_of, uc101_stale, uc103
+from .rules import judge, judge_refusal, rozen, rule_of, uc101_stale, uc103, uc105_differs
 from .rules.uc104 import judge_gradient
 from .rules.uc106 import judge_copy
 
@@ -387,6 +388,11 @@ def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWri
             lambda: bare_finding("UC101", torch_message=str(error)),
         )
     kind = or_default(lambda: kind_of(error), None)
+    if isinstance(error, CheckpointError):
+        return finding_or_fallback(
+            lambda: uc105_differs.judge(runs.evidence(error, backwards_before)),
+            lambda: bare_finding("UC105", torch_message=str(error), variant="differs"),
+        )
     if kind is None:
         return None
     return finding_or_fallback(

@@ -89,6 +89,12 @@ class Help(Enum):
         "write into a new tensor, or to a copy: clone what {operation} returns before writing to it"
     )
     RECOMPUTE_IT = "or let the checkpoint's policy recompute {operation} instead of saving what it returns"
+    PASS_TO_CHECKPOINT = (
+        "read {names} before the checkpoint, give it the value as an argument, and change it outside of the "
+        "function"
+    )
+    KEEP_RANDOM = "leave out `preserve_rng_state=False`: the recomputation then draws the same numbers"
+    TORCHS_RANDOM = "draw with torch, whose random numbers a checkpoint repeats, or before the checkpoint"
 
     # A write that torch refuses: UC2xx.
     BEFORE_VIEW = "write before the view is made, if it is to hold the new values"

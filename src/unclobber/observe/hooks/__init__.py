@@ -16,6 +16,7 @@ __all__ = [
     "NodeNote",
     "backward_calls",
     "compiled",
+    "checkpoint",
     "conflicts",
     "fallback",
     "installation",

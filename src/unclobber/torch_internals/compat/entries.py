@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -194,6 +194,36 @@ def recomputes(pack: Any) -> bool:
     Such a hook keeps its tensors for the hooks of the first forward.
     """
     return str(getattr(pack, "__qualname__", "")).startswith("_recomputation_hook.")
+
+
+def checkpoint_of(pack: Any) -> tuple[Any, bool] | None:
+    """Return torch's record of the checkpoint that a pack hook belongs to, and whether the hook is of its
+    second forward; None for other hooks. The hooks' variables: torch/utils/checkpoint.py, since 2.1."""
+    again = recomputes(pack)
+    if not again and not str(getattr(pack, "__qualname__", "")).startswith("_checkpoint_hook."):
+        return None
+    cells = _variables(getattr(pack, "__wrapped__", pack))  # torch._dynamo.disable
+    frame = cells.get("frame") if "frame" in cells else cells.get("target_frame_ref", lambda: None)()
+    return None if frame is None else (frame, again)
+
+
+def checkpoint_in(variables: Mapping[str, Any]) -> tuple[Any, Any] | None:
+    """Return torch's record of a checkpoint among the variables of one of its functions, and the code that it
+    runs again; None if there is none."""
+    kind = torch.utils.checkpoint._CheckpointFrame
+    records = (value for value in variables.values() if isinstance(value, kind))
+    record: Any = next(records, None)
+    return None if record is None else (record, _variables(record.recompute_fn).get("fn"))
+
+
+def _variables(function: Any) -> dict[str, Any]:
+    """Return the variables around a function that it reads."""
+    variables = {}
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    for name, cell in zip(names, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):  # not assigned
+            variables[name] = cell.cell_contents
+    return variables
 
 
 def checkpoint_at_once() -> Callable[..., Any]:
