@@ -136,6 +136,7 @@ SUM = "\nx.exp().sum().backward()\n"
 RUN = (
     "x = torch.linspace(0.5, 2, 4).requires_grad_()\ncheckpoint(block, x, use_reentrant=False{}).backward()\n"
 )
+VMAP = "torch.func.vmap(f)(w.view(2, 2)).exp().sum().backward()\n"
 SELECTIVE = """\
 from functools import partial
 from torch.utils.checkpoint import CheckpointPolicy as P, create_selective_checkpoint_contexts as selective
@@ -454,6 +455,17 @@ HELPED = [
            "y = checkpoint(lambda x: x * h, x, use_reentrant=True)\n(h * y).sum().backward()\n",
            {Help.NOT_REENTRANT: "=True) => =False)", Help.CHECKPOINT_ARGUMENT: "lambda x: x * h, x => torch.mul, x, h"},
            meant="=True) => =False)"),
+    # --- UC209 ---
+    Helped("a tensor without a batch", W + "def f(x):\n    out = torch.zeros(2)\n    out.copy_(x)\n    return out\n" + VMAP,
+           {Help.NEW_WITH_BATCH: "torch.zeros(2) => x.new_zeros(2)", Help.NEW_MEMORY: "out.copy_(x) => out = x.clone()"},
+           meant="torch.zeros(2) => torch.zeros_like(x)"),
+    Helped("an element of a tensor without a batch", W + "def f(x):\n    out = torch.ones(2)\n    out[0] = x[0]\n    return out\n" + VMAP,
+           {Help.NEW_WITH_BATCH: "torch.ones(2) => x.new_ones(2)", Help.NEW_BY_INDEX: "out[0] = x[0] => out = torch.cat([x[:1], out[1:]])"},
+           meant="torch.ones(2) => torch.ones_like(x)"),
+    Helped("a tensor from outside of vmap", W + "total = torch.ones(2)\ndef f(x):\n    total.add_(x)\n    return total * x\n" + VMAP,
+           {Help.NEW_TENSOR_USED: "total.add_(x)\n    return total * x => return total.add(x) * x",
+            Help.BATCH_OF_ITS_OWN: "def f(x): => def f(x, total): ;; w.view(2, 2) => w.view(2, 2), total.expand(2, 2).clone()"},
+           meant="total.add_(x)\n    return total * x => return (total + x) * x"),
     # --- seen, or meant, in a way of its own ---
     Helped("a function in place that a leaf is given to", W + "F.relu(w, inplace=True).exp().sum().backward()\n",
            {Help.CALL_WITHOUT_INPLACE: ", inplace=True => ", Help.GIVE_A_COPY: "relu(w => relu(w.clone()"}),

@@ -126,6 +126,8 @@ class RefusalEvidence:
     expanded: bool = False
     """Whether elements of the target share memory, so that torch refuses the write under ``no_grad``
     as well."""
+    batched: str | None = None
+    """UC209: the user's expression for a tensor of the line that has a batch."""
     in_no_grad: str | None = None
     """The refused statement in a ``with torch.no_grad():`` on one line, if it fits."""
 

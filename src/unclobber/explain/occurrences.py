@@ -134,19 +134,16 @@ def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
 def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) -> Occurrence:
     """UC105: a checkpoint's second run reads a tensor that has changed since its first.
 
-    Guard can't hand the old values to it, because the code reads the tensor by itself.
+    Guard can hand it the old values only if selective checkpointing does: else the code reads by itself.
     """
-    held = {"kind": "recompute", "operation": "checkpoint", "read": conflict.read}
-    return _held("UC105", conflict.state, session, held, can_be_repaired=False)
-
-
-def _in_cache(conflict: conflicts.StaleInCache, session: SessionView) -> Occurrence:
-    """UC105: a recomputation gets a tensor that was written since selective checkpointing cached it."""
-    error, state = conflict.error, conflict.state
-    known = state.value is not None or not state.changed
+    cached, error, state = conflict.cached, conflict.error, conflict.state
+    if cached is None:
+        held = {"kind": "recompute", "operation": "checkpoint", "read": conflict.read}
+        return _held("UC105", state, session, held, can_be_repaired=False)
     message = None if error is None else str(error)
-    held = {"kind": "cache", "operation": conflict.operation, "torch_message": message, "cached": True}
-    occurrence = _held("UC105", state, session, held, can_be_repaired=known)
+    of_cache = {"kind": "cache", "operation": cached, "cached": True, "torch_message": message}
+    known = state.value is not None or not state.changed
+    occurrence = _held("UC105", state, session, of_cache, can_be_repaired=known)
     refused = occurrence.refused or (error is not None and session.policy == "watch")
     return replace(occurrence, again=True, refused=refused, cause=error)
 
@@ -336,7 +333,6 @@ def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Occurr
 _MAKERS: dict[type[conflicts.Conflict], Callable[[Any, SessionView], Occurrence | None]] = {
     conflicts.StaleOnCtx: _on_ctx,
     conflicts.StaleInRecompute: _in_recompute,
-    conflicts.StaleInCache: _in_cache,
     conflicts.GradientWritten: _gradient,
     conflicts.DirtyNotReturned: _not_returned,
     conflicts.InputOverwritten: _input,

@@ -121,6 +121,7 @@ class _Refused:
             carries_gradient=not isinstance(leaf, torch.nn.Parameter) and self._carries_gradient(target),
             expanded=_is_expanded(target),
             in_no_grad=self._in_no_grad(),
+            batched=self._batched() if self.kind.subject == "unbatched" else None,
         )
 
     def _use(self) -> RefusalEvidence:
@@ -164,6 +165,8 @@ class _Refused:
                 return base is not None or target.made_here
             case "inference":
                 return tensor.is_inference()
+            case "unbatched":
+                return not compat.tensors.has_batch(tensor)
             case _:
                 return True
 
@@ -291,6 +294,18 @@ class _Refused:
         """Return whether the refused function may give a variable another value."""
         code = self.frames[0].f_code
         return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
+
+    def _batched(self) -> str | None:
+        """Return the first variable of the statement that has a batch under ``vmap``."""
+        located, frame = self.located, self.frames[0] if self.frames else None
+        names = (
+            [] if located is None else [n.id for n in ast.walk(located.statement) if isinstance(n, ast.Name)]
+        )
+        values = {} if frame is None else frame.f_locals
+        tensors = ((name, values.get(name)) for name in names)
+        return next(
+            (n for n, v in tensors if isinstance(v, torch.Tensor) and compat.tensors.has_batch(v)), None
+        )
 
     def _in_no_grad(self) -> str | None:
         located = self.located
@@ -425,6 +440,7 @@ _ACCEPTED: dict[Subject, makers.Accepts] = {
     "view of a Function": makers.custom_function,
     "inference": makers.anything,
     "expanded": makers.expanded,
+    "unbatched": makers.anything,
 }
 """Function that recognises how the refused tensor was made, by subject."""
 

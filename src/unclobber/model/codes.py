@@ -17,8 +17,9 @@ Stage = Literal["backward", "write", "graph"]
 ``write`` (or another action of the line) at once; the ``graph`` that backward runs is freed."""
 
 Subject = Literal[
-    "leaf", "view of a leaf", "view", "one of several views", "view of a Function", "inference", "expanded"
-]
+    "leaf", "view of a leaf", "view", "one of several views", "view of a Function", "inference", "expanded",
+    "unbatched",
+]  # fmt: skip
 """The kind of tensor in one of torch's sentences."""
 
 Variant = Literal[
@@ -323,6 +324,20 @@ CODES: dict[str, Code] = {
         refusals=(Refusal("Can't detach views in-place", "view"),),
         label="a view",
         interpretation="with the view detached alone",
+    ),
+    "UC209": Code(
+        name="unbatched-written",
+        stage="write",
+        gist="in-place on a tensor that vmap gave no batch",
+        meaning="Under vmap a batch was written in place to a tensor that has none.",
+        advice="Make the tensor from an input (x.new_zeros(3)), or write out of place.",
+        bare_fact="under vmap a batch was to be written in place to a tensor that has none",
+        summary="{write} writes a batch to a tensor without one[, made at {saved}]",
+        refusals=(
+            Refusal("being vmapped over but `self` not being vmapped over", "unbatched"),
+            Refusal("doesn't match the broadcast shape", "unbatched"),
+        ),
+        label="a tensor without a batch",
     ),
     "UC301": Code(
         name="graph-freed",

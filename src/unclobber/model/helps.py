@@ -162,6 +162,14 @@ class Help(Enum):
         "or detach the tensor that it is a view of, before the view is made (no gradient flows into any "
         "part of it then)"
     )
+    NEW_WITH_BATCH = (
+        "make it from an input, which gives it a batch (and the input's dtype and device): `x.new_zeros(…)`, "
+        "`torch.zeros_like(x)`"
+    )
+    BATCH_OF_ITS_OWN = (
+        "or give it to vmap as an argument, with a batch of its own: `.expand(batch, …).clone()` before the "
+        "call"
+    )
 
     # A graph was freed: UC301.
     FORWARD_AGAIN = "run the forward again before each backward{inside}"

@@ -1,3 +1,4 @@
+# source: what torch/utils/checkpoint.py refuses without a line
 # says: the recomputation of a checkpoint goes another way than its forward
 import torch
 from torch.utils.checkpoint import checkpoint

@@ -1,3 +1,4 @@
+# source: what torch/utils/checkpoint.py refuses without a line
 # says: the recomputation of a checkpoint saves a float32 tensor of shape 6x4 where its forward saved a float32 tensor of shape 3x4
 import torch
 from torch.utils.checkpoint import checkpoint

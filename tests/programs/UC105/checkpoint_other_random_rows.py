@@ -1,3 +1,4 @@
+# source: what torch/utils/checkpoint.py refuses without a line
 # note: the seed is one by which both runs take another number of rows
 import torch
 from torch.utils.checkpoint import checkpoint

@@ -1,3 +1,4 @@
+# source: what torch/utils/checkpoint.py refuses without a line
 # torch: Tensor cached during selective activation checkpoint has been mutated
 import functools
 

@@ -1,5 +1,3 @@
-# code: UC105 UC102
-# findings: several
 import functools
 
 import torch
@@ -17,7 +15,7 @@ def policy(ctx, op, *args, **kwargs):
 
 def block(x, w):
     h = x @ w  # saved
-    y = h.sin()  # saved
+    y = h * 2
     h.data.add_(1)  # write
     return (y * y).sum()
 

@@ -26,7 +26,7 @@ from ..record import SaveState
 from . import saves
 from ._stale_reads import StaleReads, StaleTensor
 from .checkpoint_runs import RunSave, runs_of
-from .conflicts import StaleInCache, StaleInRecompute
+from .conflicts import StaleInRecompute
 
 _DEEPEST = 5
 _PLAIN = frozenset((bool, int, float, complex, str))
@@ -74,6 +74,7 @@ _CACHED = "_unclobber_cached"
 
 def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
     def made(entry: Any, value: Any) -> None:
+        """Enter the tensor that is cached in the ledger."""
         original(entry, value)
         hooks = saves.innermost()
         if hooks is not None and isinstance(value, torch.Tensor):
@@ -100,7 +101,7 @@ def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
             value = original(entry, allow_cache_entry_mutation)
         except RuntimeError as refusal:
             error, value = refusal, entry.val
-        conflicts.on(StaleInCache(state, operation, error))
+        conflicts.on(StaleInRecompute(state, cached=operation, error=error))
         if conflicts.repairs:
             return (value if state.value is None else state.value).clone()
         if error is not None:
@@ -196,8 +197,8 @@ def _inside(stack: Stack) -> Stack:
 
 
 class Reached:
-    """What ``function`` can read without being given it: closures, defaults, its own object, modules and the
-    globals that it names; a few levels deep, each object once.
+    """Tensors and values that ``function`` can read without being given them: closures, defaults, its own
+    object, modules and the globals that it names; a few levels deep, each object once.
 
     Example:
         >>> scale, cache = torch.ones(3), [1, 2]

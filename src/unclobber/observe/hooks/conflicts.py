@@ -34,19 +34,12 @@ class StaleInRecompute(Conflict):
     """A checkpoint's recomputation reads a tensor that has changed since its forward."""
 
     state: SaveState
-    read: Stack
+    read: Stack = ()
     """Stack of the read; only the frames below the checkpoint."""
-
-
-@dataclass(frozen=True, slots=True)
-class StaleInCache(Conflict):
-    """A checkpoint's recomputation gets a tensor that selective checkpointing cached and that was written."""
-
-    state: SaveState
-    operation: str
-    """The operation whose result it is."""
-    error: RuntimeError | None
-    """torch's refusal; None if torch goes on with the changed values."""
+    cached: str | None = None
+    """The operation whose result selective checkpointing cached; None if the code itself reads the tensor."""
+    error: RuntimeError | None = None
+    """torch's refusal to hand out what was cached; None if it goes on with the changed values."""
 
 
 @dataclass(frozen=True, slots=True)
