@@ -455,6 +455,11 @@ HELPED = [
            "y = checkpoint(lambda x: x * h, x, use_reentrant=True)\n(h * y).sum().backward()\n",
            {Help.NOT_REENTRANT: "=True) => =False)", Help.CHECKPOINT_ARGUMENT: "lambda x: x * h, x => torch.mul, x, h"},
            meant="=True) => =False)"),
+    Helped("donated buffers", "torch._dynamo.reset()\nw = torch.eye(3).requires_grad_()\n@torch.compile(backend='aot_eager')\n"
+           "def f(w):\n    return ((w @ w).tanh() @ w).square().sum()\nf(w).backward()\nf(w).backward(retain_graph=True)\n",
+           {Help.KEEP_FIRST: "f(w).backward()\n => f(w).backward(retain_graph=True)\n",
+            Help.NOT_DONATED: "f(w).backward()\nf( => with torch._functorch.config.patch(donated_buffer=False):\n    f(w).backward()\n    f("},
+           meant="@torch.compile(backend='aot_eager')\n => "),
     # --- UC209 ---
     Helped("a tensor without a batch", W + "def f(x):\n    out = torch.zeros(2)\n    out.copy_(x)\n    return out\n" + VMAP,
            {Help.NEW_WITH_BATCH: "torch.zeros(2) => x.new_zeros(2)", Help.NEW_MEMORY: "out.copy_(x) => out = x.clone()"},

@@ -165,6 +165,9 @@ class FreedEvidence:
     the failed backward, after which the state must be detached."""
     root: str | None = None
     """The user's expression for the tensor that backward began at."""
+    donated: bool = False
+    """Whether nothing is freed, but compiled code uses up what it saved; ``freed`` is then the one earlier
+    backward, which didn't keep its graph, or None."""
 
 
 @dataclass(frozen=True, slots=True)

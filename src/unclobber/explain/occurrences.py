@@ -23,7 +23,7 @@ from ._stacks import frame_key, user_place
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of
-from .rules import judge, judge_refusal, rozen, rule_of, uc101_stale, uc103, uc105_differs
+from .rules import frozen, judge, judge_refusal, rule_of, uc101_stale, uc103, uc105_differs
 from .rules.uc104 import judge_gradient
 from .rules.uc106 import judge_copy
 

@@ -48,7 +48,10 @@ def kind_of(error: BaseException) -> Kind | None:
         return None
     text = str(error)
     kind = next((kind for sentence, kind in _SENTENCES if sentence in text), None)
-    if kind is None or error.__traceback__ is None or not _came_out_of_c(error.__traceback__):
+    if kind is None or error.__traceback__ is None:
+        return None
+    # A compiled function's backward refuses in Python (torch/_functorch/_aot_autograd/runtime_wrappers.py).
+    if kind.variant != "donated" and not _came_out_of_c(error.__traceback__):
         return None
     return kind if kind.subject != "unbatched" or _is_about_batch(text, live_frames_of(error)) else None
 

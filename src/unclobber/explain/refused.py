@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from ..model import CODES, Save, Subject, Write
-from ..observe.hooks import compiled
+from ..observe.hooks import backward_calls, compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..observe.record import ViewWrites
 from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, resolve
@@ -40,6 +40,11 @@ def evidence(
     """
     live_frames = live_frames_of(error)
     stage = CODES[kind.code].stage
+    if kind.variant == "donated":
+        earlier = backward_calls.last_two()[0]
+        needed, freed = need.latest(live_frames, backwards_before), need.of(earlier, backwards_before)
+        only = needed.nth == 2 and freed.nth == 1 and not earlier.keeps_graph
+        return FreedEvidence(str(error), None, freed if only else None, needed, donated=True)
     if stage == "graph":
         return _second_backward.evidence(error, live_frames, backwards_before)
     if stage == "backward":

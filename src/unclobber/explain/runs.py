@@ -39,7 +39,7 @@ def evidence(error: BaseException, backwards_before: int) -> RunsEvidence | None
         torch_message=str(error).partition("\n")[0],
         forward=first and _save(first, first.stack),
         again=second and _save(second, _inside(second.stack)),
-        needed=need.failed(live_frames_of(error), backwards_before),
+        needed=need.latest(live_frames_of(error), backwards_before),
         values=tuple(
             (name, repr(old), repr(new)) for name, old, new in values if name not in ("torch", "random")
         )[:_MOST],

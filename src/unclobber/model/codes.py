@@ -30,6 +30,7 @@ Variant = Literal[
     "no_grad", "inference_mode",  # UC204
     "saved", "trained",  # UC206
     "input",  # UC207
+    "donated",  # UC301
 ]  # fmt: skip
 """The variant of a code, if its usual words don't fit all its events:
 
@@ -44,6 +45,7 @@ Variant = Literal[
 - ``no_grad``, ``inference_mode``: the mode in which the view was made.
 - ``saved``, ``trained``: the inference tensor was about to be saved or to require grad, not to be written.
 - ``input``: an input shares memory with the written tensor.
+- ``donated``: the graph is to be kept, and its compiled backward uses up what it saved.
 """
 
 Interpretation = Literal[
@@ -348,7 +350,11 @@ CODES: dict[str, Code] = {
         "the graphs together.",
         bare_fact="this backward goes on into a graph that is freed already",
         summary="{needed} needs the graph that {freed} freed",
-        refusals=(Refusal("Trying to backward through the graph a second time"),),
+        summaries={"donated": "{needed} keeps a graph whose compiled code uses up what it saved"},
+        refusals=(
+            Refusal("Trying to backward through the graph a second time"),
+            Refusal("compiled with non-empty donated buffers", variant="donated"),
+        ),
         interpretation="with the gradient stopped at the graph that was freed",
     ),
 }

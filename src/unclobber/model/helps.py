@@ -193,6 +193,14 @@ class Help(Enum):
         "around the function"
     )
 
+    KEEP_FIRST = (
+        "keep the graph in the first backward through this function, too (`retain_graph=True`): what it is "
+        "compiled for is decided there"
+    )
+    NOT_DONATED = (
+        "or set `torch._functorch.config.donated_buffer = False` before the function is first called"
+    )
+
     def fix(self, code: str | None = None, **names: str) -> Fix:
         """Return the help for one finding.
 
