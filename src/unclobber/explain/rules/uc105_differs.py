@@ -1,7 +1,7 @@
 """UC105 recompute-differs: a checkpoint's second run saves other tensors than its first, and torch refuses.
 
-torch tells positions and shapes. The lines of the first difference are known, and what the code reads besides
-its arguments and has changed since the forward began.
+torch's message has positions and shapes. The lines of the first difference are known, and what the code reads
+besides its arguments and has changed since the forward began.
 """
 
 from __future__ import annotations

@@ -164,6 +164,7 @@ class BackwardCalls:
     """The engine's calls: their numbers, the running ones, and the traces that they leave on nodes."""
 
     def __init__(self) -> None:
+        """Start without a call."""
         self.count = 0
         """Number of backward calls that were seen so far."""
         self.written = 0

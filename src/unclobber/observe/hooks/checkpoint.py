@@ -43,13 +43,9 @@ def install(patches: Patches) -> None:
 
 
 def _generator(original: Callable[..., Any]) -> Callable[..., Any]:
-    def generator(
-        function: Callable[..., Any], preserve_rng_state: bool = True, *args: Any, **kwargs: Any
-    ) -> Any:
-        run = _recomputed(function, torch.is_grad_enabled())
-        if isinstance(run, Recomputed) and not preserve_rng_state:
-            run.values["torch", None] = _random_state(torch)
-        return original(run, preserve_rng_state, *args, **kwargs)
+    def generator(function: Callable[..., Any], preserve_rng: bool = True, *args: Any, **kwargs: Any) -> Any:
+        run = _recomputed(function, torch.is_grad_enabled(), preserve_rng)
+        return original(run, preserve_rng, *args, **kwargs)
 
     return generator
 
@@ -61,11 +57,14 @@ def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
     return forward
 
 
-def _recomputed(function: Callable[..., Any], recorded: bool) -> Callable[..., Any]:
+def _recomputed(
+    function: Callable[..., Any], recorded: bool, preserve_rng: bool = True
+) -> Callable[..., Any]:
+    """Return the code as it is observed in both runs; as it is if it isn't recorded, or nothing watches."""
     hooks = saves.innermost()
     if hooks is None or not recorded:
         return function
-    return Recomputed(function, hooks, of_program())
+    return Recomputed(function, hooks, of_program(), preserve_rng)
 
 
 _CACHED = "_unclobber_cached"
@@ -73,12 +72,14 @@ _CACHED = "_unclobber_cached"
 
 
 def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the making of an entry of the cache: its tensor is entered in the ledger."""
+
     def made(entry: Any, value: Any) -> None:
-        """Enter the tensor that is cached in the ledger."""
+        """Enter the tensor at the line of the operation that returned it."""
         original(entry, value)
         hooks = saves.innermost()
         if hooks is not None and isinstance(value, torch.Tensor):
-            stack, operation = compat.entries.below_mode(of_program()), compat.entries.cached_operation()
+            operation, stack = compat.entries.in_mode(of_program())
             with compat.entries.sharing_counters():
                 saved = hooks.conflicts.ledger.file(value, stack)
             setattr(entry, _CACHED, (hooks.conflicts, saved, operation))
@@ -87,14 +88,14 @@ def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the recomputation's look into the cache: a conflict is reported, and repaired under ``guard``."""
+
     def read(entry: Any, allow_cache_entry_mutation: bool) -> Any:
         """Return the cached tensor; under ``guard`` a copy of its old value, because the recomputation writes
         to it again."""
-        if not hasattr(entry, _CACHED):  # made unobserved
-            return original(entry, allow_cache_entry_mutation)
-        conflicts, saved, operation = getattr(entry, _CACHED)
-        state = conflicts.stale(saved, "cache")
-        if state is None:
+        conflicts, saved, operation = getattr(entry, _CACHED, (None, None, ""))
+        state = None if conflicts is None else conflicts.stale(saved, "cache")
+        if conflicts is None or state is None:
             return original(entry, allow_cache_entry_mutation)
         error = None
         try:
@@ -114,7 +115,9 @@ def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
 class Recomputed:
     """The code of a checkpoint, as torch runs it in both passes. The graph keeps this object alive."""
 
-    def __init__(self, function: Callable[..., Any], hooks: saves.SavedTensorHooks, stack: Stack) -> None:
+    def __init__(
+        self, function: Callable[..., Any], hooks: saves.SavedTensorHooks, stack: Stack, preserve_rng: bool
+    ) -> None:
         """Enter all tensors that ``function`` can reach in the ledger, at ``stack``."""
         self._function = function
         self._hooks = hooks
@@ -123,6 +126,8 @@ class Recomputed:
             self._reached = [(tensor, file(tensor, stack), name) for tensor, name in reached.tensors]
         self.values = {**reached.values, ("default dtype", None): torch.get_default_dtype()}
         """Values on which the first run depended."""
+        if not preserve_rng:
+            self.values["torch", None] = _random_state(torch)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the code; if a tensor that it can reach has changed, report a read of it."""
@@ -254,6 +259,7 @@ class Reached:
             self._all(getattr(value, "__dict__", {}), f"{name}.{{}}", depth)
 
     def _all(self, values: Mapping[Any, Any], name: str, depth: int) -> None:
+        """Look at the values of a container; ``name`` is a template with a field for the key."""
         for key, value in itertools.islice([*values.items()], _LONGEST):
             named = key if type(key) in _PLAIN else "..."  # else code of the key's would run
             if value is None or type(value) in _PLAIN:  # most are: no name is made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
@@ -61,30 +62,25 @@ RAW_SAVED: Any = torch._C._autograd.SavedTensor
 REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
 
 
-def cached_operation() -> str:
-    """Return the operation whose result selective checkpointing is about to cache: ``mm``.
+def in_mode(stack: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Return the operation that a dispatch mode has been given, and the frames of a stack around that mode.
 
-    ``func``: a parameter of every ``__torch_dispatch__``; helpers of it make the entry.
+    ``func``: a parameter of every ``__torch_dispatch__``.
     """
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "__torch_dispatch__":
         frame = frame.f_back
     function = None if frame is None else frame.f_locals.get("func")
-    return str(getattr(function, "overloadpacket", "the operation")).rpartition(".")[2]
-
-
-def below_mode(stack: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the frames of a stack around the dispatch mode in which it was taken."""
     names = [code.co_name for code in stack[::2]]
-    return stack[2 * names.index("__torch_dispatch__") + 2 :] if "__torch_dispatch__" in names else stack
+    outer = 2 * names.index("__torch_dispatch__") + 2 if "__torch_dispatch__" in names else 0
+    return str(getattr(function, "overloadpacket", "the operation")).rpartition(".")[2], stack[outer:]
 
 
-def sharing_counters() -> Any:
-    """Return a context in which an alias shares its tensor's version counter, inside of a mode, too.
-
-    As ``_detach_helper`` of torch/utils/checkpoint.py.
-    """
-    return torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False)
+# An alias made in this context shares its tensor's version counter inside of a mode, too (`_detach_helper` of
+# torch/utils/checkpoint.py).
+sharing_counters = functools.partial(
+    torch._C._SetExcludeDispatchKeyGuard, torch._C.DispatchKey.ADInplaceOrView, False
+)
 
 
 def own_batch_norm() -> Any:
@@ -202,26 +198,23 @@ def checkpoint_of(pack: Any) -> tuple[Any, bool] | None:
     again = recomputes(pack)
     if not again and not str(getattr(pack, "__qualname__", "")).startswith("_checkpoint_hook."):
         return None
-    cells = _variables(getattr(pack, "__wrapped__", pack))  # torch._dynamo.disable
-    frame = cells.get("frame") if "frame" in cells else cells.get("target_frame_ref", lambda: None)()
-    return None if frame is None else (frame, again)
+    variables = _variables(getattr(pack, "__wrapped__", pack))  # torch._dynamo.disable
+    record = variables["target_frame_ref"]() if again else variables["frame"]
+    return None if record is None else (record, again)
 
 
 def checkpoint_in(variables: Mapping[str, Any]) -> tuple[Any, Any] | None:
-    """Return torch's record of a checkpoint among the variables of one of its functions, and the code that it
-    runs again; None if there is none."""
+    """Return torch's record of a checkpoint among these variables, and the code that it runs again."""
     kind = torch.utils.checkpoint._CheckpointFrame
-    records = (value for value in variables.values() if isinstance(value, kind))
-    record: Any = next(records, None)
+    record: Any = next((value for value in variables.values() if isinstance(value, kind)), None)
     return None if record is None else (record, _variables(record.recompute_fn).get("fn"))
 
 
 def _variables(function: Any) -> dict[str, Any]:
-    """Return the variables around a function that it reads."""
+    """Return the variables around a function that it reads, if they are assigned."""
     variables = {}
-    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
-    for name, cell in zip(names, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # not assigned
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
             variables[name] = cell.cell_contents
     return variables
 
