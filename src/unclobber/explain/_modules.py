@@ -53,8 +53,8 @@ def leaf_hook(
     ((module, code),) = hooks
     steps = list(dis.get_instructions(code))
     first = next(i for i, step in enumerate(steps) if step.argval == "requires_grad_")
-    call = next(step.offset for step in steps[first:] if step.opname.startswith("CALL"))
-    return ModuleHook(module, name=code.co_name), (code, call)
+    calls = (step.offset for step in steps[first:] if step.opname.startswith("CALL"))
+    return ModuleHook(module, name=code.co_name), (code, next(calls, steps[first].offset))
 
 
 def _set_at(

@@ -165,7 +165,7 @@ class Recomputed:
             now["torch", None] = _random_state(torch)
         written = [name for tensor, saved, name in self._reached if tensor._version != saved.version]
         before = self.values.items()
-        changed = [(key, old, now[key]) for key, old in before if key in now and now[key] != old]
+        changed = [(key, old, now[key]) for key, old in before if repr(now.get(key, old)) != repr(old)]
         return [(template.format(key), old, new) for (template, key), old, new in changed], written
 
 
