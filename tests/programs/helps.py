@@ -127,6 +127,27 @@ net.words.weight.requires_grad_(False)
 net.words.register_forward_hook(require)
 net(torch.tensor([[1, 2, 3]])).square().sum().backward()
 """
+LIBRARY = EMBEDDINGS.replace(
+    "x += self.positions(torch.arange(3))\n",
+    "x = F.hardtanh(x, inplace=True)\n        x = self.positions(x.new_zeros(3).long()) * x\n",
+)
+LEAF = "net = nn.Linear(4, 1)\nx = torch.linspace(0.5, 2, 4).requires_grad_()\n"
+SUM = "\nx.exp().sum().backward()\n"
+RUN = (
+    "x = torch.linspace(0.5, 2, 4).requires_grad_()\ncheckpoint(block, x, use_reentrant=False{}).backward()\n"
+)
+VMAP = "torch.func.vmap(f)(w.view(2, 2)).exp().sum().backward()\n"
+SELECTIVE = """\
+from functools import partial
+from torch.utils.checkpoint import CheckpointPolicy as P, create_selective_checkpoint_contexts as selective
+def block(x, w):
+    h = x @ w
+    h.mul_(2)
+    return (h * h).sum()
+w = torch.eye(3).requires_grad_()
+policy = lambda ctx, op, *a, **k: P.MUST_SAVE if op == torch.ops.aten.mm.default else P.PREFER_RECOMPUTE
+checkpoint(block, torch.ones(2, 3), w, use_reentrant=False, context_fn=partial(selective, policy)).backward()
+"""
 RNN = """\
 cell = nn.RNNCell(2, 4)
 x = torch.linspace(-1, 1, 6).view(3, 1, 2)
@@ -266,6 +287,21 @@ HELPED = [
             Help.CLONE_FOR_CHECKPOINT: "lambda x: (x @ lin.weight) => lambda x, w: (x @ w) ;; x, use => x, "
             "lin.weight.clone(), use"},
            meant="opt.step()\n => "),
+    Helped("a tensor that selective checkpointing cached", SELECTIVE,
+           {Help.CLONE_CACHED: "h = x @ w => h = (x @ w).clone()", Help.RECOMPUTE_IT: "P.MUST_SAVE => P.PREFER_RECOMPUTE"},
+           meant="P.MUST_SAVE => P.PREFER_RECOMPUTE"),
+    Helped("a list that grows in a checkpoint", "cache = []\ndef block(x):\n    cache.append(x)\n    return torch.cat(cache).exp().sum()\n"
+           + RUN.format(""),
+           {Help.PASS_TO_CHECKPOINT: "def block(x):\n    cache.append(x) => def block(*cache): ;; checkpoint(block, x => "
+            "cache.append(x)\ncheckpoint(block, *cache"},
+           meant="    cache.append(x) =>     cache[:] = [x]"),
+    Helped("other random numbers in a checkpoint", "def block(x):\n    return x[torch.rand(4) > 0.5].exp().sum()\n"
+           "torch.manual_seed(9)\n" + RUN.format(", preserve_rng_state=False"),
+           {Help.KEEP_RANDOM: ", preserve_rng_state=False => "}, meant=", preserve_rng_state=False => "),
+    Helped("Python's random numbers in a checkpoint", "import random\nrandom.seed(1)\ndef block(x):\n"
+           "    if random.random() < 0.5:\n        x = x.exp()\n    return x.sin().sum()\n" + RUN.format(""),
+           {Help.TORCHS_RANDOM: "random.random() < 0.5 => torch.rand(()) > 0.2 ;; import random\nrandom.seed(1) => torch.manual_seed(1)"},
+           meant="import random\nrandom.seed(1) => torch.manual_seed(1) ;; random.random() < 0.5 => True"),
     # --- UC201 to UC208 ---
     Helped("a leaf", W + "w.mul_(2)\nw.exp().sum().backward()\n",
            {Help.NO_GRAD: "w.mul_(2) => with torch.no_grad(): w.mul_(2)",
@@ -306,6 +342,16 @@ HELPED = [
            {Help.COPY_BEFORE: "x += => x = x.clone()\n        x +=",
             NEW: "x += self.positions(torch.arange(3)) => x = x + self.positions(torch.arange(3))",
             Help.COPY_IN_HOOK: "output.requires_grad_(True) => return output.requires_grad_().clone()"}),
+    Helped("a leaf of a hook's, that a library writes", LIBRARY,
+           {Help.CALL_WITHOUT_INPLACE: ", inplace=True => ",
+            Help.COPY_IN_HOOK: "output.requires_grad_(True) => return output.requires_grad_().clone()",
+            Help.COPY_AFTER_HOOK: "hook(require) => hook(require)\nnet.words.register_forward_hook("
+            "lambda module, args, output: output.clone())"}),
+    Helped("a leaf that gets what has a gradient", LEAF + "x += net(torch.ones(4))" + SUM,
+           {Help.COPY_BEFORE: "x += => x = x.clone()\nx +=", Help.RESULT: "x += => x = x +"}),
+    Helped("elements of a leaf that get what has a gradient", LEAF + "x[0] = net(torch.ones(4))" + SUM,
+           {Help.COPY_OF_LEAF: "x[0] = net => x = x.clone()\nx[0] = net",
+            Help.NEW_BY_INDEX: "x[0] = net(torch.ones(4))\nx.exp => y = torch.cat([net(torch.ones(4)), x[1:]])\ny.exp"}),
     Helped("one of several views", W + "h = w * 1\na, b = h.chunk(2)\na.mul_(2)\n(a * b).exp().sum().backward()\n",
            {Help.NEW_FOR_VIEW: "a.mul_(2) => a = a.mul(2)",
             Help.NARROW_VIEWS: "h.chunk(2) => h.narrow(0, 0, 2), h[..., 2:4]"}),
@@ -405,6 +451,26 @@ HELPED = [
            {Help.NOT_REENTRANT: "b, use_reentrant=True => b, use_reentrant=False ;; c, use_reentrant=True => c, "
             "use_reentrant=False",
             Help.CHECKPOINT_ARGUMENT: "lambda x: block(x, h), b => block, b, h ;; lambda x: block(x, h), c => block, c, h"}),
+    Helped("a checkpoint and the graph around it", W + "h = w.exp()\nx = torch.ones(4).requires_grad_()\n"
+           "y = checkpoint(lambda x: x * h, x, use_reentrant=True)\n(h * y).sum().backward()\n",
+           {Help.NOT_REENTRANT: "=True) => =False)", Help.CHECKPOINT_ARGUMENT: "lambda x: x * h, x => torch.mul, x, h"},
+           meant="=True) => =False)"),
+    Helped("donated buffers", "torch._dynamo.reset()\nw = torch.eye(3).requires_grad_()\n@torch.compile(backend='aot_eager')\n"
+           "def f(w):\n    return ((w @ w).tanh() @ w).square().sum()\nf(w).backward()\nf(w).backward(retain_graph=True)\n",
+           {Help.KEEP_FIRST: "f(w).backward()\n => f(w).backward(retain_graph=True)\n",
+            Help.NOT_DONATED: "f(w).backward()\nf( => with torch._functorch.config.patch(donated_buffer=False):\n    f(w).backward()\n    f("},
+           meant="@torch.compile(backend='aot_eager')\n => "),
+    # --- UC209 ---
+    Helped("a tensor without a batch", W + "def f(x):\n    out = torch.zeros(2)\n    out.copy_(x)\n    return out\n" + VMAP,
+           {Help.NEW_WITH_BATCH: "torch.zeros(2) => x.new_zeros(2)", Help.NEW_MEMORY: "out.copy_(x) => out = x.clone()"},
+           meant="torch.zeros(2) => torch.zeros_like(x)"),
+    Helped("an element of a tensor without a batch", W + "def f(x):\n    out = torch.ones(2)\n    out[0] = x[0]\n    return out\n" + VMAP,
+           {Help.NEW_WITH_BATCH: "torch.ones(2) => x.new_ones(2)", Help.NEW_BY_INDEX: "out[0] = x[0] => out = torch.cat([x[:1], out[1:]])"},
+           meant="torch.ones(2) => torch.ones_like(x)"),
+    Helped("a tensor from outside of vmap", W + "total = torch.ones(2)\ndef f(x):\n    total.add_(x)\n    return total * x\n" + VMAP,
+           {Help.NEW_TENSOR_USED: "total.add_(x)\n    return total * x => return total.add(x) * x",
+            Help.BATCH_OF_ITS_OWN: "def f(x): => def f(x, total): ;; w.view(2, 2) => w.view(2, 2), total.expand(2, 2).clone()"},
+           meant="total.add_(x)\n    return total * x => return (total + x) * x"),
     # --- seen, or meant, in a way of its own ---
     Helped("a function in place that a leaf is given to", W + "F.relu(w, inplace=True).exp().sum().backward()\n",
            {Help.CALL_WITHOUT_INPLACE: ", inplace=True => ", Help.GIVE_A_COPY: "relu(w => relu(w.clone()"}),

@@ -104,6 +104,11 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     ),
     "expanded": ("UC207", "e = torch.ones(1).expand(3)\ne.add_(1)\n"),
     "view detached": ("UC208", "h = w * 1\nv = h[:2]\nv.detach_()\n"),
+    "unbatched": (
+        "UC209",
+        "def f(x):\n    out = torch.zeros(2)\n    out.copy_(x)\n    return out\n"
+        "torch.func.vmap(f)(w.view(2, 2))\n",
+    ),
     "twice": ("UC301", "y = keep(w.exp().sum())\ny.backward()\ny.backward()\n"),
     "carried": (
         "UC301",

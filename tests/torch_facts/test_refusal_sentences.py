@@ -60,6 +60,10 @@ def through_out():
     torch.add(x[:-1], 1, out=x[1:])
 
 
+def added_under_vmap(total):
+    torch.func.vmap(lambda x: total.add_(x))(torch.ones(3, 2))
+
+
 REFUSALS = {
     "leaf": (lambda: leaf().add_(1), "UC201", None),
     "leaf, foreach": (lambda: torch._foreach_add_([leaf()], 1), "UC201", None),
@@ -81,6 +85,13 @@ REFUSALS = {
     "expanded": (lambda: torch.ones(1).expand(3).add_(1), "UC207", None),
     "overlapping input": (through_out, "UC207", "input"),
     "view detached": (lambda: leaf()[0].detach_(), "UC208", None),
+    "unbatched": (lambda: torch.func.vmap(torch.zeros(2).copy_)(torch.ones(3, 2)), "UC209", None),
+    "unbatched, added to": (lambda: added_under_vmap(torch.zeros(2)), "UC209", None),
+    "unbatched, by a level": (
+        lambda: torch.func.vmap(lambda x: torch.zeros(2).addcmul_(x, x))(torch.ones(3, 2)),
+        "UC209",
+        None,
+    ),
     "second backward": (twice, "UC301", None),
     "version": (stale, "UC101", None),
 }

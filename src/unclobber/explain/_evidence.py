@@ -51,9 +51,9 @@ class Evidence:
     """Bytes of overwritten values that are kept for this save's storage."""
     repaired: bool = False
     """Whether backward got the value as it was saved."""
-    kind: Literal["saved", "ctx", "recompute"] = "saved"
-    """The holder of the tensor: autograd, an attribute of a custom Function's ``ctx``, or a checkpoint's
-    code, which reads it again although no operation saved it."""
+    kind: Literal["saved", "ctx", "recompute", "cache"] = "saved"
+    """The holder of the tensor: autograd, an attribute of a custom Function's ``ctx``, a checkpoint's
+    code, which reads it again although no operation saved it, or selective checkpointing's cache."""
     read: Site | None = None
     """The line of the recomputation that reads the tensor."""
     line_range: str | None = None
@@ -112,7 +112,7 @@ class RefusalEvidence:
     """Whether ``made`` is the leaf itself, because the refused line makes the view."""
     module_hook: ModuleHook | None = None
     """UC203, UC205: set if the views are made by torch's own Function, for a module's full backward hooks;
-    UC201: the hook that makes what its module returns a leaf."""
+    UC201, UC202: the hook that makes what its module returns a leaf."""
     used: Need | None = None
     """The line that only used a view whose memory had been written before; None if the line itself writes."""
     saver: Save | None = None
@@ -121,9 +121,13 @@ class RefusalEvidence:
     """The refused statement as one that makes a new tensor: ``h = h.clamp(0)``."""
     parameter: bool = False
     """Whether the leaf is an ``nn.Parameter``, whose name can't be given to a plain tensor."""
+    carries_gradient: bool = False
+    """Whether the leaf is no ``nn.Parameter``, and the statement reads what a gradient is to flow to."""
     expanded: bool = False
     """Whether elements of the target share memory, so that torch refuses the write under ``no_grad``
     as well."""
+    batched: str | None = None
+    """UC209: the user's expression for a tensor of the line that has a batch."""
     in_no_grad: str | None = None
     """The refused statement in a ``with torch.no_grad():`` on one line, if it fits."""
 
@@ -139,9 +143,9 @@ class FreedEvidence:
     """The backward that freed it."""
     needed: Need | None
     """The backward that failed; None if the user's line read a node's attribute."""
-    reentrant: bool = False
-    """Whether two checkpoints with ``use_reentrant=True`` ran both backwards, inside one call of the
-    program's."""
+    reentrant: Literal["two", "around"] | None = None
+    """Set if a checkpoint with ``use_reentrant=True`` ran one of both backwards inside one call of the
+    program's: another such checkpoint ran the other one, or that call itself was it."""
     same_root: bool = False
     """Whether both backwards began at the same tensor."""
     joined: Save | None = None
@@ -161,6 +165,9 @@ class FreedEvidence:
     the failed backward, after which the state must be detached."""
     root: str | None = None
     """The user's expression for the tensor that backward began at."""
+    donated: bool = False
+    """Whether nothing is freed, but compiled code uses up what it saved; ``freed`` is then the one earlier
+    backward, which didn't keep its graph, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,3 +183,22 @@ class StaleEvidence:
     """Set if compiled code saved and overwrote it, which torch refuses while it compiles."""
     writes: tuple[Write, ...] = ()
     """The writes to it in compiled code."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunsEvidence:
+    """A checkpoint's recomputation saved other tensors than its forward."""
+
+    torch_message: str
+    forward: Save | None
+    """The first save of the forward that has no equal in the recomputation; None if there is none more."""
+    again: Save | None
+    """The recomputation's in its place."""
+    needed: Need
+    """The backward that ran it."""
+    values: tuple[tuple[str, str, str], ...] = ()
+    """Values that the code reads and that have changed since the forward began: name, before, now."""
+    written: tuple[str, ...] = ()
+    """Tensors that the code reads and that were written since, by name."""
+    random: str | None = None
+    """The generator whose numbers are others: ``torch`` or ``random``."""

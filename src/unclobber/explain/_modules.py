@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dis
 from collections.abc import Sequence
 from types import FrameType
 
 import torch
 
-from ..source import ProgramNames, code_of, is_a, is_library
+from ..source import ProgramNames, Stack, code_of, is_a, is_library
 from ._evidence import ModuleHook
 from ._graph_attribute import objects_in
 from .origins import Finder, Origin
@@ -31,22 +32,29 @@ def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
     return _set_at(*owners[0], modules, finder) if len(owners) == 1 else None
 
 
-def leaf_hook(tensor: torch.Tensor | None, frames: Sequence[FrameType]) -> ModuleHook | None:
+def leaf_hook(
+    tensor: torch.Tensor | None, frames: Sequence[FrameType]
+) -> tuple[ModuleHook | None, Stack | None]:
     """Return the one forward hook that makes what its module returns require grad, as
-    ``enable_input_require_grads`` of transformers does; None for a parameter, or if there are several."""
+    ``enable_input_require_grads`` of transformers does, and where in its code; Nones for a parameter, or if
+    there are several."""
     if tensor is None or isinstance(tensor, torch.nn.Parameter):
-        return None
-    places = {
-        (ProgramNames(frames).module(module), code.co_name)
+        return None, None
+    names = ProgramNames(frames)
+    hooks = {
+        (names.module(module), code)
         for module in objects_in(frames)
         if is_a(module, torch.nn.Module)
         for hook in module._forward_hooks.values()
         if (code := code_of(hook)) is not None and "requires_grad_" in code.co_names
     }
-    if len(places) != 1:
-        return None
-    (module, name), *_ = places
-    return ModuleHook(module, name=name)
+    if len(hooks) != 1:
+        return None, None
+    ((module, code),) = hooks
+    steps = list(dis.get_instructions(code))
+    first = next(i for i, step in enumerate(steps) if step.argval == "requires_grad_")
+    calls = (step.offset for step in steps[first:] if step.opname.startswith("CALL"))
+    return ModuleHook(module, name=code.co_name), (code, next(calls, steps[first].offset))
 
 
 def _set_at(

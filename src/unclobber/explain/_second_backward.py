@@ -6,7 +6,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from types import FrameType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 
@@ -136,13 +136,15 @@ class _SecondBackward:
         mark = self.freed.by or freed.freed_below(self.freed.node, self.call)
         return mark or backward_calls.only_earlier(self.call)
 
-    def reentrant(self, mark: BackwardMark | None) -> bool:
-        """Return whether a checkpoint's own backward failed at what another one's has freed."""
+    def reentrant(self, mark: BackwardMark | None) -> Literal["two", "around"] | None:
+        """Return whether a checkpoint's own backward, inside of the program's one, freed the node or failed
+        at it, or one of two checkpoints did each."""
         call = self.call
-        if call is None or call.outer is None or mark is None or mark.nth <= call.outer.nth:
-            return False
-        home = torch.utils.checkpoint.CheckpointFunction.backward
-        return any(code_of(home) is live_frame.code for live_frame in self.live_frames)
+        if call is None or mark is None or mark.written != call.written:
+            return None
+        home = code_of(torch.utils.checkpoint.CheckpointFunction.backward)
+        both = [home in mark.stack, any(home is live_frame.code for live_frame in self.live_frames)]
+        return ("two" if all(both) else "around") if any(both) else None
 
     def saved(self) -> Save | None:
         """Return the freed operation; None if its line isn't certain."""

@@ -73,10 +73,11 @@ def changed_unseen(state: SaveState, session: SessionView, fingerprint: Fingerpr
 def held_elsewhere(
     state: SaveState,
     session: SessionView,
-    kind: Literal["ctx", "recompute"],
+    kind: Literal["ctx", "recompute", "cache"],
     *,
     repaired: bool = False,
     read: Stack = (),
+    torch_message: str | None = None,
     **held: Any,
 ) -> Evidence:
     """Return evidence for a tensor that a custom Function's ``ctx`` or a checkpoint's code holds.
@@ -85,11 +86,13 @@ def held_elsewhere(
         kind: Which of both holds it.
         repaired: Whether the code gets the right value.
         read: The stack of the recomputation that reads it.
+        torch_message: torch's refusal of it.
         held: The holder, as ``save.of_held`` takes it.
     """
     frames, node = user_frames(), compat.graph.current_node()
     save = of_held(state.saved, frames, **held)
-    return _evidence(state, session, save, node, frames, repaired=repaired, kind=kind, read=resolve(read))
+    facts = {"repaired": repaired, "read": resolve(read), "torch_message": torch_message}
+    return _evidence(state, session, save, node, frames, kind, **facts)
 
 
 def _evidence(
@@ -98,7 +101,7 @@ def _evidence(
     save: Save,
     node: Any,
     frames: list[FrameType],
-    kind: Literal["saved", "ctx", "recompute"] = "saved",
+    kind: Literal["saved", "ctx", "recompute", "cache"] = "saved",
     **facts: Any,
 ) -> Evidence:
     """Build the evidence from the save's state, its writes and the running backward; ``facts`` are further

@@ -10,6 +10,7 @@ from ..observe.hooks import BackwardCall, BackwardMark, backward_calls
 from ..source import Stack, of_program, resolve
 from . import reads
 from ._live import LiveFrame, stack_of
+from ._stacks import user_place
 
 
 def at(stack: Stack, node: Any = None, *, nth: int = 1) -> Need:
@@ -27,7 +28,7 @@ def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = Non
     Args:
         backwards_before: Backward calls of the process before the session; numbers start after them.
     """
-    return at(call.stack, node, nth=call.nth - backwards_before)
+    return at(call.stack, node, nth=call.written - backwards_before)
 
 
 def running(node: Any, backwards_before: int) -> Need:
@@ -41,6 +42,14 @@ def failed(live_frames: Sequence[LiveFrame], backwards_before: int, node: Any = 
     itself."""
     call = call_of(live_frames)
     return at(stack_of(live_frames), node) if call is None else of(call, backwards_before, node)
+
+
+def latest(live_frames: Sequence[LiveFrame], backwards_before: int) -> Need:
+    """Return the Need of the backward in which Python code raised: the traceback has no frame of the engine's
+    wrapper then, but the line of this thread's latest call."""
+    stack = stack_of(live_frames)
+    calls = [mark for mark in backward_calls.last_two()[-1:] if user_place(mark.stack) == user_place(stack)]
+    return of(calls[0], backwards_before) if calls else at(stack)
 
 
 def call_of(live_frames: Sequence[LiveFrame]) -> BackwardCall | None:

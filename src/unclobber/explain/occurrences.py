@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch.utils.checkpoint import CheckpointError
 
 from ..model import Finding, Save, Write, or_default
 from ..observe.hooks import compiled, conflicts
@@ -16,13 +17,13 @@ from ..observe.hooks.write_log import FollowedWrite
 from ..observe.record import SavedTensor, SaveState, ViewWrites
 from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
-from . import describe, need, reads, refused, save, sentence, spelling, write
+from . import describe, need, reads, refused, runs, save, sentence, spelling, write
 from ._live import user_frames
 from ._stacks import frame_key, user_place
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of
-from .rules import frozen, judge, judge_refusal, rule_of, uc101_stale, uc103
+from .rules import frozen, judge, judge_refusal, rule_of, uc101_stale, uc103, uc105_differs
 from .rules.uc104 import judge_gradient
 from .rules.uc106 import judge_copy
 
@@ -133,10 +134,18 @@ def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
 def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) -> Occurrence:
     """UC105: a checkpoint's second run reads a tensor that has changed since its first.
 
-    Guard can't hand the old values to it, because the code reads the tensor by itself.
+    Guard can hand it the old values only if selective checkpointing does: else the code reads by itself.
     """
-    held = {"kind": "recompute", "operation": "checkpoint", "read": conflict.read}
-    return _held("UC105", conflict.state, session, held, can_be_repaired=False)
+    cached, error, state = conflict.cached, conflict.error, conflict.state
+    if cached is None:
+        held = {"kind": "recompute", "operation": "checkpoint", "read": conflict.read}
+        return _held("UC105", state, session, held, can_be_repaired=False)
+    message = None if error is None else str(error)
+    of_cache = {"kind": "cache", "operation": cached, "cached": True, "torch_message": message}
+    known = state.value is not None or not state.changed
+    occurrence = _held("UC105", state, session, of_cache, can_be_repaired=known)
+    refused = occurrence.refused or (error is not None and session.policy == "watch")
+    return replace(occurrence, again=True, refused=refused, cause=error)
 
 
 def _held(
@@ -375,6 +384,11 @@ def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWri
             lambda: bare_finding("UC101", torch_message=str(error)),
         )
     kind = or_default(lambda: kind_of(error), None)
+    if isinstance(error, CheckpointError):
+        return finding_or_fallback(
+            lambda: uc105_differs.judge(runs.evidence(error, backwards_before)),
+            lambda: bare_finding("UC105", torch_message=str(error), variant="differs"),
+        )
     if kind is None:
         return None
     return finding_or_fallback(

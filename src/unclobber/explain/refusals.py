@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from ..model import CODES, Subject, Variant
 from ..source import is_own, starts_program
+from ..torch_internals import compat
+from . import _targets
 from ._live import LiveFrame
 
 
@@ -46,9 +48,23 @@ def kind_of(error: BaseException) -> Kind | None:
         return None
     text = str(error)
     kind = next((kind for sentence, kind in _SENTENCES if sentence in text), None)
-    if kind is None or error.__traceback__ is None or not _came_out_of_c(error.__traceback__):
+    if kind is None or error.__traceback__ is None:
         return None
-    return kind
+    # A compiled function's backward refuses in Python (torch/_functorch/_aot_autograd/runtime_wrappers.py).
+    if kind.variant != "donated" and not _came_out_of_c(error.__traceback__):
+        return None
+    return kind if kind.subject != "unbatched" or _is_about_batch(text, live_frames_of(error)) else None
+
+
+def _is_about_batch(text: str, live_frames: list[LiveFrame]) -> bool:
+    """Return whether ``vmap`` ran, and what was written has no batch: some of the sentences are about any
+    shapes."""
+    if "vmapped over" in text:
+        return True
+    if not any(compat.compilers.runs_transform(live_frame.code) for live_frame in live_frames):
+        return False
+    tensor = _targets.find(live_frames).tensor
+    return tensor is not None and not compat.tensors.has_batch(tensor)
 
 
 def live_frames_of(error: BaseException) -> list[LiveFrame]:

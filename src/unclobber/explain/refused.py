@@ -12,10 +12,10 @@ from dataclasses import replace
 import torch
 
 from ..model import CODES, Save, Subject, Write
-from ..observe.hooks import compiled
+from ..observe.hooks import backward_calls, compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..observe.record import ViewWrites
-from ..source import ParsedSource, ProgramNames, Stack, resolve
+from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, resolve
 from ..syntax import ATOMS, OPERATORS, last_name, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, reads, save, spelling, write
@@ -40,6 +40,11 @@ def evidence(
     """
     live_frames = live_frames_of(error)
     stage = CODES[kind.code].stage
+    if kind.variant == "donated":
+        earlier = backward_calls.last_two()[0]
+        needed, freed = need.latest(live_frames, backwards_before), need.of(earlier, backwards_before)
+        only = needed.nth == 2 and freed.nth == 1 and not earlier.keeps_graph
+        return FreedEvidence(str(error), None, freed if only else None, needed, donated=True)
     if stage == "graph":
         return _second_backward.evidence(error, live_frames, backwards_before)
     if stage == "backward":
@@ -91,10 +96,14 @@ class _Refused:
         origin = self._origin(target, leaf_shown)
         made = None if origin is None else self._made(origin.stack, origin.how, target, tensor)
         module_hook = None
-        if self.kind.subject == "leaf":
-            module_hook = _modules.leaf_hook(tensor, self.frames)
+        written = self._written_by_library() if tensor is None else tensor
+        leaf = written if written is None or written._base is None else written._base
+        if self.kind.subject in ("leaf", "view of a leaf"):
+            module_hook, stack = _modules.leaf_hook(leaf, self.frames)
+            if made is None and stack is not None:
+                made, leaf_shown = self._made(stack, "requires_grad_", target, leaf), True
         elif self.kind.subject in ("view of a Function", "one of several views"):
-            tensor = self._written_by_library() if tensor is None else tensor
+            tensor = written
             call = None if tensor is None else Hooked.of(tensor)
             # A module's full backward hooks add a Function of torch's: tests/programs/UC205/hooked_conv.py.
             if call is not None or compat.entries.MODULE_HOOK in str(self.error):
@@ -114,8 +123,10 @@ class _Refused:
             saver=self._saver(refused, tensor, target) if self.kind.variant == "saved" else None,
             out_of_place=self._out_of_place(target),
             parameter=isinstance(tensor, torch.nn.Parameter),
+            carries_gradient=not isinstance(leaf, torch.nn.Parameter) and self._carries_gradient(target),
             expanded=_is_expanded(target),
             in_no_grad=self._in_no_grad(),
+            batched=self._batched() if self.kind.subject == "unbatched" else None,
         )
 
     def _use(self) -> RefusalEvidence:
@@ -159,6 +170,8 @@ class _Refused:
                 return base is not None or target.made_here
             case "inference":
                 return tensor.is_inference()
+            case "unbatched":
+                return not compat.tensors.has_batch(tensor)
             case _:
                 return True
 
@@ -239,6 +252,34 @@ class _Refused:
         is_place = isinstance(target.node, (ast.Name, ast.Attribute, ast.Subscript))
         return f"{name} = {made}" if is_place else None
 
+    def _carries_gradient(self, target: WriteTarget) -> bool:
+        """Return whether the statement reads what a gradient is to flow to, besides the tensor that it
+        writes: ``no_grad`` would drop that gradient."""
+        located, depth, finder = self.located, self.depth, Finder(self.live_frames, makers.anything)
+        if located is None or depth is None:
+            return False
+        place = Place(self.live_frames[depth].code, located.source, located.statement, depth)
+        todo: list[ast.AST] = [located.statement]
+        while todo:
+            node = todo.pop()
+            # A call in place has its receiver's value, and what it is given counts.
+            value = (
+                finder.value(node, place)
+                if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript))
+                else UNKNOWN
+            )
+            if isinstance(value, torch.nn.Module):
+                if any(parameter.requires_grad for parameter in value.parameters()):
+                    return True
+            elif isinstance(value, torch.Tensor):
+                own = value is target.tensor or value is getattr(target.tensor, "grad", None)
+                wanted = isinstance(value, torch.nn.Parameter) or compat.graph.has_history(value)
+                if value.requires_grad and wanted and not own:
+                    return True
+            elif not (isinstance(node, ast.Call) and last_name(node.func) in _CUT):
+                todo.extend(ast.iter_child_nodes(node))
+        return False
+
     def _is_lost(self, target: ast.expr, statement: ast.stmt, source: ParsedSource) -> bool:
         """Return whether a new tensor by this name would be lost: the name is another function's, or a loop
         is about to give it its next value."""
@@ -258,6 +299,18 @@ class _Refused:
         """Return whether the refused function may give a variable another value."""
         code = self.frames[0].f_code
         return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
+
+    def _batched(self) -> str | None:
+        """Return the first variable of the statement that has a batch under ``vmap``."""
+        located, frame = self.located, self.frames[0] if self.frames else None
+        names = (
+            [] if located is None else [n.id for n in ast.walk(located.statement) if isinstance(n, ast.Name)]
+        )
+        values = {} if frame is None else frame.f_locals
+        tensors = ((name, values.get(name)) for name in names)
+        return next(
+            (n for n, v in tensors if isinstance(v, torch.Tensor) and compat.tensors.has_batch(v)), None
+        )
 
     def _in_no_grad(self) -> str | None:
         located = self.located
@@ -392,6 +445,7 @@ _ACCEPTED: dict[Subject, makers.Accepts] = {
     "view of a Function": makers.custom_function,
     "inference": makers.anything,
     "expanded": makers.expanded,
+    "unbatched": makers.anything,
 }
 """Function that recognises how the refused tensor was made, by subject."""
 
@@ -400,6 +454,9 @@ _THROUGH_VIEWS = frozenset(("one of several views", "view of a Function", "infer
 
 _WRITES_NOTHING = ("saved", "trained")
 """Variants in which torch refuses an operation that only reads, or a request for a gradient."""
+
+_CUT = ("detach", "item", "tolist", "no_grad")
+"""Calls through whose results no gradient flows."""
 
 _UNNAMED = "the operation"
 """Name of an operation whose source isn't available."""

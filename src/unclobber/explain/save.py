@@ -93,6 +93,7 @@ def of_held(
     operation: str,
     role: str | None = None,
     node: str | None = None,
+    cached: bool = False,
 ) -> Save:
     """Return the facts of a tensor that autograd did not save.
 
@@ -102,9 +103,11 @@ def of_held(
         operation: The custom Function's name, or ``checkpoint``.
         role: The attribute that holds it: ``ctx.x``.
         node: The node of the custom Function.
+        cached: Whether it is the operation's result, of which no variable is known any more.
     """
     site = resolve(saved.stack)
-    expression = ProgramNames(frames).variable(saved.alias)
+    variable = ProgramNames(frames).variable(saved.alias)
+    expression = spelling.result_at(saved.stack) if cached else variable
     if role is not None and site is not None and site.source == role:
         expression = role
     return replace(

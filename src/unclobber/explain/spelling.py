@@ -123,6 +123,13 @@ def _custom_operation(node_name: str | None) -> str | None:
     return node_name.removesuffix("Backward").rpartition(".")[2] or None
 
 
+def result_at(stack: Stack) -> str | None:
+    """Return the program's text for the result of the operation of the stack's line; None inside of a
+    library."""
+    place = user_expression(stack)
+    return None if place is None or place[1] else _result_text(place[0])
+
+
 # --- saved ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Names:

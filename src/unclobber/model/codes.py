@@ -17,18 +17,20 @@ Stage = Literal["backward", "write", "graph"]
 ``write`` (or another action of the line) at once; the ``graph`` that backward runs is freed."""
 
 Subject = Literal[
-    "leaf", "view of a leaf", "view", "one of several views", "view of a Function", "inference", "expanded"
-]
+    "leaf", "view of a leaf", "view", "one of several views", "view of a Function", "inference", "expanded",
+    "unbatched",
+]  # fmt: skip
 """The kind of tensor in one of torch's sentences."""
 
 Variant = Literal[
     "compiled", "detached", "frozen", "unwatched",  # UC101
     "self-overlap", "aliased",  # UC102
     "dirty", "unmarked",  # UC103
-    "recomputed",  # UC105
+    "recomputed", "cached", "differs",  # UC105
     "no_grad", "inference_mode",  # UC204
     "saved", "trained",  # UC206
     "input",  # UC207
+    "donated",  # UC301
 ]  # fmt: skip
 """The variant of a code, if its usual words don't fit all its events:
 
@@ -38,10 +40,12 @@ Variant = Literal[
 - ``self-overlap``: an operation overwrites memory that it still reads; ``aliased``: the program itself still
   holds, or is about to read, the overwritten tensor.
 - ``dirty``: a tensor that is marked dirty is not returned; ``unmarked``: an input is overwritten unmarked.
-- ``recomputed``: a recomputation reads a tensor that no operation saved.
+- ``recomputed``: a recomputation reads a tensor that no operation saved; ``cached``: one that selective
+  checkpointing cached; ``differs``: it saves other tensors than its forward.
 - ``no_grad``, ``inference_mode``: the mode in which the view was made.
 - ``saved``, ``trained``: the inference tensor was about to be saved or to require grad, not to be written.
 - ``input``: an input shares memory with the written tensor.
+- ``donated``: the graph is to be kept, and its compiled backward uses up what it saved.
 """
 
 Interpretation = Literal[
@@ -179,6 +183,7 @@ CODES: dict[str, Code] = {
         bare_fact="a tensor was overwritten between a checkpoint's forward and its recomputation, which "
         "reads it",
         summary="{needed} recomputes other values[ than {saved} saved]",
+        guard="offered where kept",
     ),
     "UC106": Code(
         name="autocast-copy-stale",
@@ -322,6 +327,20 @@ CODES: dict[str, Code] = {
         label="a view",
         interpretation="with the view detached alone",
     ),
+    "UC209": Code(
+        name="unbatched-written",
+        stage="write",
+        gist="in-place on a tensor that vmap gave no batch",
+        meaning="Under vmap a batch was written in place to a tensor that has none.",
+        advice="Make the tensor from an input (x.new_zeros(3)), or write out of place.",
+        bare_fact="under vmap a batch was to be written in place to a tensor that has none",
+        summary="{write} writes a batch to a tensor without one[, made at {saved}]",
+        refusals=(
+            Refusal("being vmapped over but `self` not being vmapped over", "unbatched"),
+            Refusal("doesn't match the broadcast shape", "unbatched"),
+        ),
+        label="a tensor without a batch",
+    ),
     "UC301": Code(
         name="graph-freed",
         stage="graph",
@@ -331,7 +350,11 @@ CODES: dict[str, Code] = {
         "the graphs together.",
         bare_fact="this backward goes on into a graph that is freed already",
         summary="{needed} needs the graph that {freed} freed",
-        refusals=(Refusal("Trying to backward through the graph a second time"),),
+        summaries={"donated": "{needed} keeps a graph whose compiled code uses up what it saved"},
+        refusals=(
+            Refusal("Trying to backward through the graph a second time"),
+            Refusal("compiled with non-empty donated buffers", variant="donated"),
+        ),
         interpretation="with the gradient stopped at the graph that was freed",
     ),
 }

@@ -85,6 +85,17 @@ class Help(Enum):
     AFTER_CHECKPOINT = "write after the backward, or into a new tensor"
     CLONE_FOR_CHECKPOINT = "or give a clone of the tensor to checkpoint as an argument"
 
+    CLONE_CACHED = (
+        "write into a new tensor, or to a copy: clone what {operation} returns before writing to it"
+    )
+    RECOMPUTE_IT = "or let the checkpoint's policy recompute {operation} instead of saving what it returns"
+    PASS_TO_CHECKPOINT = (
+        "read {names} before the checkpoint, give it the value as an argument, and change it outside of the "
+        "function"
+    )
+    KEEP_RANDOM = "leave out `preserve_rng_state=False`: the recomputation then draws the same numbers"
+    TORCHS_RANDOM = "draw with torch, whose random numbers a checkpoint repeats, or before the checkpoint"
+
     # A write that torch refuses: UC2xx.
     BEFORE_VIEW = "write before the view is made, if it is to hold the new values"
     COPY_FOR_VIEW = "or write to a copy (`clone()`), or out of place, if it is to keep the old ones"
@@ -117,6 +128,10 @@ class Help(Enum):
     COPY_IN_HOOK = (
         "let the hook return a copy, through which gradients flow: `return output.requires_grad_().clone()`"
     )
+    COPY_AFTER_HOOK = (
+        "or register one more forward hook on that module, which returns a copy, through which gradients "
+        "flow: `lambda module, args, output: output.clone()`"
+    )
     INDEX_VIEWS = (
         "or take one view at a time, which may be written: `x[i]` instead of unbind or a loop over `x`"
     )
@@ -147,6 +162,14 @@ class Help(Enum):
         "or detach the tensor that it is a view of, before the view is made (no gradient flows into any "
         "part of it then)"
     )
+    NEW_WITH_BATCH = (
+        "make it from an input, which gives it a batch (and the input's dtype and device): `x.new_zeros(…)`, "
+        "`torch.zeros_like(x)`"
+    )
+    BATCH_OF_ITS_OWN = (
+        "or give it to vmap as an argument, with a batch of its own: `.expand(batch, …).clone()` before the "
+        "call"
+    )
 
     # A graph was freed: UC301.
     FORWARD_AGAIN = "run the forward again before each backward{inside}"
@@ -168,6 +191,14 @@ class Help(Enum):
     CHECKPOINT_ARGUMENT = (
         "or give each checkpoint the shared tensor as an argument by itself, not in a tuple and not from "
         "around the function"
+    )
+
+    KEEP_FIRST = (
+        "keep the graph in the first backward through this function, too (`retain_graph=True`): what it is "
+        "compiled for is decided there"
+    )
+    NOT_DONATED = (
+        "or set `torch._functorch.config.donated_buffer = False` before the function is first called"
     )
 
     def fix(self, code: str | None = None, **names: str) -> Fix:

@@ -59,7 +59,7 @@ from ._warning import warn
 _UNSURE = "whether a tensor that backward needs was overwritten is not known"
 """Message of a refusal if an internal error leaves no more to be said."""
 
-_CODES = {"ctx": "UC103", "recompute": "UC105"}
+_CODES = {"ctx": "UC103", "recompute": "UC105", "cache": "UC105"}
 """Codes of conflicts that torch doesn't check, by the holder of the tensor."""
 
 Policy = Literal["watch", "guard", "audit"]
@@ -188,7 +188,7 @@ class Session:
         """Install what the process lacks and push the hooks; release it if that is interrupted."""
         self._refuse_or_warn()
         installation.acquire(self.ledger)
-        self.backwards_before = backward_calls.count
+        self.backwards_before = backward_calls.written
         self._started_at = time.time_ns()
         try:
             self._hooks = _saves.SavedTensorHooks(self._need, self)
@@ -359,8 +359,9 @@ class Session:
         """Return whether code gets the values as they were: under ``guard`` and ``audit``."""
         return self.policy != "watch" and self.active
 
-    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
-        """Return the save state of ``saved`` if its values are known to have changed, else None.
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute", "cache"]) -> SaveState | None:
+        """Return the save state of ``saved`` if its values are known to have changed, else None; in a cache
+        also if its version counter has moved.
 
         Raises:
             InplaceError: an internal error hides whether they have, and the policy isn't ``watch``.
@@ -378,7 +379,7 @@ class Session:
             except Exception as error:
                 fault = internal_error_in("what became of a tensor could not be told", error)
             else:
-                return state if state.changed else None
+                return state if state.changed or (held == "cache" and state.moved) else None
         self.note_internal_error(fault)
         written = saved.alias._version != saved.version or (entry is not None and entry.written)
         if written and self.policy != "watch":

@@ -18,7 +18,7 @@ class Embeddings(nn.Module):
 
 
 def require(module, args, output):
-    output.requires_grad_(True)
+    output.requires_grad_(True)  # made
 
 
 net = Embeddings()

@@ -28,6 +28,7 @@ WORDS = {
     "UC206": "train.py:14 uses an inference tensor made at train.py:12",
     "UC207": "train.py:14 writes to an expanded tensor, made at train.py:12",
     "UC208": "train.py:14 detaches a view in place, made at train.py:12",
+    "UC209": "train.py:14 writes a batch to a tensor without one, made at train.py:12",
     "UC301": "train.py:20 needs the graph that train.py:20 freed",
 }
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...model import CODES, Finding, Stage, Variant
 from .._evidence import Evidence, FreedEvidence, RefusalEvidence, StaleEvidence
-from . import _refused, uc101_stale, uc301
+from . import _refused, uc101_stale, uc301, uc301_donated
 
 
 def _judges(stage: Stage) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def judge(evidence: Evidence) -> Finding | None:
 def judge_refusal(evidence: RefusalEvidence | FreedEvidence | StaleEvidence) -> Finding:
     """Return the finding for an error that torch has raised: its code follows the error."""
     if isinstance(evidence, FreedEvidence):
-        return uc301.judge(evidence)
+        return uc301_donated.judge(evidence) if evidence.donated else uc301.judge(evidence)
     if isinstance(evidence, StaleEvidence):
         return uc101_stale.judge(evidence)
     if evidence.used is not None:

@@ -13,6 +13,7 @@ from ._words import quoted
 
 WRITTEN = {"write": "written in place here ({operation})"}
 """The usual label of the refused line."""
+MADE_BY_HOOK = "a forward hook of {hook} makes a leaf of what the module returns"
 _USED = Wording(
     "{what}used after its memory was written in place",
     {
@@ -52,7 +53,7 @@ def finding(
 
     Args:
         evidence: The facts.
-        texts: The sentences; ``view`` and ``operation`` are known to each.
+        texts: The sentences; ``view``, ``operation`` and ``hook`` are known to each.
         fixes: Fixes, most useful first.
         names: The other fields of the sentences.
     """
@@ -83,9 +84,11 @@ def judge_use(evidence: RefusalEvidence) -> Finding:
 
 def _finding(evidence: RefusalEvidence, texts: Wording, names: Names, **facts: Any) -> Finding:
     """Return the finding with the facts that every refused line has."""
+    by = evidence.module_hook
+    hook = None if by is None else f"`{by.module}`{f' `{by.name}`' if by.name else ''}"
     return texts.finding(
         evidence.code,
-        {"view": subject(evidence), "operation": operation(evidence), **names},
+        {"view": subject(evidence), "operation": operation(evidence), "hook": hook, **names},
         variant=evidence.variant,
         saved=evidence.made,
         writes=() if evidence.write is None else (evidence.write,),

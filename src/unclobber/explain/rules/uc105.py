@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...model import Finding, Help
 from .._evidence import Evidence
-from ._wording import Wording
+from ._wording import SILENT, Wording
 from ._words import place
 
 WORDING = Wording(
@@ -21,12 +21,24 @@ WORDING = Wording(
     helps=(Help.AFTER_CHECKPOINT, Help.CLONE_FOR_CHECKPOINT),
     variant="recomputed",
 )
+_CACHED = Wording(
+    "{tensor} {how} after selective checkpointing cached what {operation} returned, and its recomputation "
+    "gets it from there",
+    {"saved": "{operation} returned it here, and the checkpoint cached it"},
+    notes=("{silent}",),
+    helps=(Help.CLONE_CACHED, Help.RECOMPUTE_IT),
+    variant="cached",
+)
 _STEPPED = WORDING._replace(helps=(Help.STEP_AFTER_CHECKPOINT, Help.CLONE_FOR_CHECKPOINT))
 
 
 def judge(evidence: Evidence) -> Finding | None:
     """Return the finding for an overwritten tensor that a recomputation reads again; None for other
     evidence."""
+    if evidence.kind == "cache":
+        message = evidence.torch_message
+        cached = {"operation": evidence.save.operation, "silent": None if message else SILENT}
+        return _CACHED.of_saved("UC105", evidence, cached, torch_message=message)
     if evidence.kind != "recompute":
         return None
     write, read = evidence.culprit, evidence.read

@@ -10,7 +10,7 @@ import re
 
 from ...model import Finding, Help
 from .._evidence import RefusalEvidence
-from ._refused import WRITTEN, finding, out_of_place, subject, without_grad
+from ._refused import MADE_BY_HOOK, WRITTEN, finding, out_of_place, subject, without_grad
 from ._wording import Wording
 from ._words import quoted
 
@@ -18,6 +18,7 @@ WORDING = Wording(
     "{view} is a view of {whose}, and {operation} writes to it",
     {**WRITTEN, "saved": "{made}"},
     (
+        MADE_BY_HOOK,
         "a view shares the leaf's memory: this would change the leaf itself, where gradients end up",
         "{expanded} is expanded: torch refuses this under no_grad as well",
     ),
@@ -40,10 +41,12 @@ def judge(evidence: RefusalEvidence) -> Finding:
         copied = view.strip("`") if evidence.write and evidence.write.expression else None
     copy = Help.COPY_OF_LEAF.fix(copied and f"x = {copied}.clone()")
     fixes = (copy, out_of_place(evidence))
+    # no_grad would drop the gradient of what is written: tests/programs/UC202/image_features_into_a_leaf.py.
+    keeps = evidence.expanded or evidence.carries_gradient or evidence.module_hook is not None
     return finding(
         evidence,
         WORDING,
-        fixes if evidence.expanded else (without_grad(evidence), *fixes),
+        fixes if keeps else (without_grad(evidence), *fixes),
         whose=f"the leaf {leaf}, which requires grad" if known else "a leaf that requires grad",
         made=made,
         expanded=view if evidence.expanded else None,

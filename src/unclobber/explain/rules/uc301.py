@@ -35,7 +35,7 @@ Link = Literal["checkpoint", "root", "computed once", "attribute", "state", "ope
 
 WORDING: dict[Link, tuple[str, tuple[Help, ...]]] = {
     "checkpoint": (
-        "{what} is part of the graph of two checkpoints, and the backward of one of them freed it",
+        "{what} is part of {graphs}, and the backward of one of them freed it",
         (Help.NOT_REENTRANT, Help.CHECKPOINT_ARGUMENT),
     ),
     "root": (
@@ -63,7 +63,7 @@ def judge(evidence: FreedEvidence) -> Finding:
     shown = (saved, needed)
     link = _link(evidence)
     loops = freed is not None and needed is not None and _same_place(freed, needed)
-    joined = None if evidence.joined is None else evidence.joined.site
+    joined = None if evidence.joined is None or evidence.reentrant else evidence.joined.site
     states = listing([f"`{name}`" for name in evidence.hidden_state])
     cut = _cut(evidence)
     if not cut and link == "state":
@@ -78,6 +78,9 @@ def judge(evidence: FreedEvidence) -> Finding:
         "needed": _needed_label(evidence, loops),
         "freed": _freed_label(evidence, loops),
         "reentrant": "" if evidence.reentrant else None,
+        "graphs": "a checkpoint's graph and of the one around it"
+        if evidence.reentrant == "around"
+        else "the graph of two checkpoints",
         "joined": None if joined is None else place(joined, shown),
         "through": f" through {states}" if states and not evidence.attribute else "",
         "unknown": "" if saved is None else None,
@@ -126,7 +129,10 @@ def _freed_label(evidence: FreedEvidence, loops: bool) -> str | None:
     if freed is None:
         return None
     if evidence.reentrant:
-        return "the backward of one checkpoint freed it here, and that of another needs it again"
+        ran = "one checkpoint freed it here, and that of another"
+        if evidence.reentrant == "around":
+            ran = "a checkpoint and the one around it both come here: one freed it, and the other"
+        return f"the backward of {ran} needs it again"
     again = f", and backward {needed.nth} needs it again" if loops and needed is not None else ""
     return f"backward {freed.nth} freed it here{again}"
 

@@ -15,6 +15,7 @@ __all__ = [
     "Listener",
     "NodeNote",
     "backward_calls",
+    "checkpoint",
     "compiled",
     "conflicts",
     "fallback",

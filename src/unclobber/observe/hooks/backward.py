@@ -24,7 +24,7 @@ from ._node_notes import NodeNotes
 class BackwardCall:
     """Running call of the engine; dropped when it returns."""
 
-    __slots__ = ("fresh_from", "nth", "of_engine", "outer", "paused", "stack")
+    __slots__ = ("fresh_from", "nth", "of_engine", "outer", "paused", "stack", "written")
 
     def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
         """Describe a call that is about to start.
@@ -36,6 +36,9 @@ class BackwardCall:
         """
         self.nth = nth
         """Position among all backward calls of the process while any session was active, from 1."""
+        self.written = nth
+        """Position among the calls that the program wrote: a reentrant checkpoint's has that of the call in
+        which it runs."""
         self.stack = stack
         self.outer: BackwardMark | None = None
         """The mark of the call that was running when this one started; None if there was none."""
@@ -58,6 +61,8 @@ class BackwardMark(NamedTuple):
     """Whether gradients of chosen inputs were requested, so that the call may have left nodes out."""
     before: int = 0
     """Sequence number of the next node of its thread when the call started: smaller ones existed already."""
+    written: int = 0
+    """Position among the calls that the program wrote."""
 
 
 class NodeNote(NamedTuple):
@@ -159,8 +164,11 @@ class BackwardCalls:
     """The engine's calls: their numbers, the running ones, and the traces that they leave on nodes."""
 
     def __init__(self) -> None:
+        """Start without a call."""
         self.count = 0
         """Number of backward calls that were seen so far."""
+        self.written = 0
+        """Number of those that were not made inside of another one of the same thread."""
         self.before = 0
         """Number of calls that were seen before the present clients."""
         self.running: list[BackwardCall] = []
@@ -185,7 +193,10 @@ class BackwardCalls:
         with self._lock:
             self.count += 1
             nth = self.count
+            self.written += not _thread.calls
+            written = _thread.calls[0].written if _thread.calls else self.written
         running = BackwardCall(nth, of_program(), call)
+        running.written = written
         since, made = _thread.made if _thread.made[0] == self.before else (self.before, 0)
         running.fresh_from = _thread.highest if since + made == nth - 1 else None
         _thread.made = (since, made + 1)
@@ -195,7 +206,12 @@ class BackwardCalls:
         # is set.
         alone = len(self.running) == len(_thread.calls)
         mark = BackwardMark(
-            nth, running.stack, call.keeps_graph, bool(call.inputs), compat.graph.next_sequence_number()
+            nth,
+            running.stack,
+            call.keeps_graph,
+            bool(call.inputs),
+            compat.graph.next_sequence_number(),
+            written,
         )
         running.outer = marker.now
         marker.set(mark if alone else None)

@@ -11,21 +11,25 @@ when the code runs again, that run is observed for reads of it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+import itertools
+import random
+from collections.abc import Callable, Mapping
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ...source import Stack, is_library, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches
-from ..record import SavedTensor, SaveState
+from ..record import SaveState
 from . import saves
 from ._stale_reads import StaleReads, StaleTensor
+from .checkpoint_runs import RunSave, runs_of
 from .conflicts import StaleInRecompute
 
 _DEEPEST = 5
+_PLAIN = frozenset((bool, int, float, complex, str))
 _LONGEST = 1000
 """Containers beyond this length are not looked into."""
 
@@ -34,11 +38,14 @@ def install(patches: Patches) -> None:
     """Replace torch's two functions that get the code to run again."""
     patches.stand_in(*compat.entries.CHECKPOINT, _generator)
     patches.stand_in(*compat.entries.REENTRANT_CHECKPOINT, _forward)
+    patches.stand_in(compat.entries.CACHED_TENSOR, "__init__", _cached)
+    patches.stand_in(compat.entries.CACHED_TENSOR, "get_val", _read_from_cache)
 
 
 def _generator(original: Callable[..., Any]) -> Callable[..., Any]:
-    def generator(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return original(_recomputed(function, torch.is_grad_enabled()), *args, **kwargs)
+    def generator(function: Callable[..., Any], preserve_rng: bool = True, *args: Any, **kwargs: Any) -> Any:
+        run = _recomputed(function, torch.is_grad_enabled(), preserve_rng)
+        return original(run, preserve_rng, *args, **kwargs)
 
     return generator
 
@@ -50,24 +57,77 @@ def _forward(original: Callable[..., Any]) -> Callable[..., Any]:
     return forward
 
 
-def _recomputed(function: Callable[..., Any], recorded: bool) -> Callable[..., Any]:
+def _recomputed(
+    function: Callable[..., Any], recorded: bool, preserve_rng: bool = True
+) -> Callable[..., Any]:
+    """Return the code as it is observed in both runs; as it is if it isn't recorded, or nothing watches."""
     hooks = saves.innermost()
     if hooks is None or not recorded:
         return function
-    return _Recomputed(function, hooks, of_program())
+    return Recomputed(function, hooks, of_program(), preserve_rng)
 
 
-class _Recomputed:
+_CACHED = "_unclobber_cached"
+"""Attribute of a tensor in selective checkpointing's cache: its session, save record and operation."""
+
+
+def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the making of an entry of the cache: its tensor is entered in the ledger."""
+
+    def made(entry: Any, value: Any) -> None:
+        """Enter the tensor at the line of the operation that returned it."""
+        original(entry, value)
+        hooks = saves.innermost()
+        if hooks is not None and isinstance(value, torch.Tensor):
+            operation, stack = compat.entries.in_mode(of_program())
+            with compat.entries.sharing_counters():
+                saved = hooks.conflicts.ledger.file(value, stack)
+            setattr(entry, _CACHED, (hooks.conflicts, saved, operation))
+
+    return made
+
+
+def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the recomputation's look into the cache: a conflict is reported, and repaired under ``guard``."""
+
+    def read(entry: Any, allow_cache_entry_mutation: bool) -> Any:
+        """Return the cached tensor; under ``guard`` a copy of its old value, because the recomputation writes
+        to it again."""
+        conflicts, saved, operation = getattr(entry, _CACHED, (None, None, ""))
+        state = None if conflicts is None else conflicts.stale(saved, "cache")
+        if conflicts is None or state is None:
+            return original(entry, allow_cache_entry_mutation)
+        error = None
+        try:
+            value = original(entry, allow_cache_entry_mutation)
+        except RuntimeError as refusal:
+            error, value = refusal, entry.val
+        conflicts.on(StaleInRecompute(state, cached=operation, error=error))
+        if conflicts.repairs:
+            return (value if state.value is None else state.value).clone()
+        if error is not None:
+            raise error
+        return value
+
+    return read
+
+
+class Recomputed:
     """The code of a checkpoint, as torch runs it in both passes. The graph keeps this object alive."""
 
-    def __init__(self, function: Callable[..., Any], hooks: saves.SavedTensorHooks, stack: Stack) -> None:
+    def __init__(
+        self, function: Callable[..., Any], hooks: saves.SavedTensorHooks, stack: Stack, preserve_rng: bool
+    ) -> None:
         """Enter all tensors that ``function`` can reach in the ledger, at ``stack``."""
         self._function = function
         self._hooks = hooks
-        self._reached: list[tuple[torch.Tensor, SavedTensor]]
         with compat.unseen.unseen_by_functions():
-            file = hooks.conflicts.ledger.file
-            self._reached = [(tensor, file(tensor, stack)) for tensor in reachable(function)]
+            file, reached = hooks.conflicts.ledger.file, Reached(function)
+            self._reached = [(tensor, file(tensor, stack), name) for tensor, name in reached.tensors]
+        self.values = {**reached.values, ("default dtype", None): torch.get_default_dtype()}
+        """Values on which the first run depended."""
+        if not preserve_rng:
+            self.values["torch", None] = _random_state(torch)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the code; if a tensor that it can reach has changed, report a read of it."""
@@ -83,7 +143,7 @@ class _Recomputed:
         """Return the reached tensors that have changed since the forward."""
         conflicts = self._hooks.conflicts
         stale = []
-        for tensor, saved in self._reached:
+        for tensor, saved, _ in self._reached:
             state = conflicts.stale(saved, "recompute")
             if state is None or not compat.tensors.is_plain(tensor):
                 continue
@@ -97,94 +157,146 @@ class _Recomputed:
                 stale.append(StaleTensor(now, before, on_read))
         return stale
 
+    def changed(self) -> tuple[list[tuple[str, Any, Any]], list[str]]:
+        """Return which values differ from those when the first run began, and the names of tensors that were
+        written since."""
+        now = {**Reached(self._function).values, ("default dtype", None): torch.get_default_dtype()}
+        if ("torch", None) in self.values:
+            now["torch", None] = _random_state(torch)
+        written = [name for tensor, saved, name in self._reached if tensor._version != saved.version]
+        before = self.values.items()
+        changed = [(key, old, now[key]) for key, old in before if repr(now.get(key, old)) != repr(old)]
+        return [(template.format(key), old, new) for (template, key), old, new in changed], written
+
+
+class Runs(NamedTuple):
+    """Both runs of a checkpoint's code."""
+
+    forward: list[RunSave]
+    again: list[RunSave]
+    """The saves of the last recomputation."""
+    values: list[tuple[str, Any, Any]]
+    """Values that the code reads and that differ from those when the forward began: name, before, now."""
+    written: list[str]
+    """Names of the tensors that were written since."""
+
+
+def runs_in(variables: Mapping[str, Any]) -> Runs | None:
+    """Return the runs of the checkpoint to which a function of torch's with these variables belongs."""
+    record, code = compat.entries.checkpoint_in(variables) or (None, None)
+    if record is None:
+        return None
+    return Runs(*runs_of(record), *(code.changed() if isinstance(code, Recomputed) else ([], [])))
+
+
+def _random_state(module: Any) -> int:
+    """Return a hash of the state of a generator: Python's, or torch's on the CPU."""
+    return hash(random.getstate() if module is random else bytes(torch.get_rng_state().numpy()))
+
 
 def _inside(stack: Stack) -> Stack:
     """Return the frames of the code that is run again."""
-    again = _Recomputed.__call__.__code__
+    again = Recomputed.__call__.__code__
     end = next((i for i, code in enumerate(stack[::2]) if code is again), 0)
     return stack[: 2 * end]
 
 
-def reachable(function: Callable[..., Any]) -> list[torch.Tensor]:
-    """Strided tensors that ``function`` can read without being given them: closures, defaults, its own
-    object, modules and the globals that it names; a few levels deep, each memory once.
+class Reached:
+    """Tensors and values that ``function`` can read without being given them: closures, defaults, its own
+    object, modules and the globals that it names; a few levels deep, each object once.
 
     Example:
-        >>> scale = torch.ones(3)
-        >>> [t is scale for t in reachable(lambda x: x * scale)]
-        [True]
+        >>> scale, cache = torch.ones(3), [1, 2]
+        >>> reached = Reached(lambda x: cache.append(x * scale))
+        >>> [(tensor is scale, name) for tensor, name in reached.tensors], reached.values
+        ([(True, 'scale')], {('len({})', 'cache'): 2, ('cache[{!r}]', 0): 1, ('cache[{!r}]', 1): 2})
     """
-    seen: set[int] = set()
-    tensors: dict[int, torch.Tensor] = {}
-    for tensor in _walk(function, seen, 0):
-        if compat.tensors.is_plain(tensor) and not tensor.is_meta:
-            tensors.setdefault(id(tensor), tensor)
-    return list(tensors.values())
 
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Look at everything; run none of the program's code."""
+        self._tensors: dict[int, tuple[torch.Tensor, str]] = {}
+        self.values: dict[tuple[str, Any], Any] = {}
+        """Numbers, flags, words and lengths of containers, by their names in the code: a template, whose
+        field is the second part of the key."""
+        self._seen: set[int] = set()
+        self._walk(function, type(function).__name__, 0)
 
-def _walk(value: Any, seen: set[int], depth: int) -> Iterator[torch.Tensor]:
-    """Yield the tensors that ``value`` can reach, ``depth`` steps from the checkpoint's function."""
-    if id(value) in seen or depth > _DEEPEST:
-        return
-    if isinstance(value, torch.Tensor):
-        yield value
-        return
-    if value is None or isinstance(value, (int, float, complex, str, bytes, type)):
-        return
-    seen.add(id(value))
-    if isinstance(value, torch.nn.Module):
-        yield from _of_module(value, seen, depth)
-    elif isinstance(value, MethodType):
-        yield from _walk(value.__self__, seen, depth)
-        yield from _walk(value.__func__, seen, depth)
-    elif isinstance(value, FunctionType):
-        yield from _of_function(value, seen, depth)
-    elif isinstance(value, functools.partial):
-        yield from _all([value.func, value.args, value.keywords], seen, depth)
-    elif isinstance(value, dict):
-        yield from _all(list(value.values()), seen, depth)
-    elif isinstance(value, (list, tuple, set, frozenset)):
-        yield from _all(list(value), seen, depth)
-    elif type(value).__module__ != "builtins" and not is_library_object(value):
-        yield from _all(list(getattr(value, "__dict__", {}).values()), seen, depth)
+    @property
+    def tensors(self) -> list[tuple[torch.Tensor, str]]:
+        """Strided tensors, with their names in the code."""
+        return list(self._tensors.values())
 
+    def _walk(self, value: Any, name: str, depth: int) -> None:
+        """Look at a value, ``depth`` steps from the checkpoint's function."""
+        if id(value) in self._seen or depth > _DEEPEST:
+            return
+        if isinstance(value, torch.Tensor):
+            if compat.tensors.is_plain(value) and not value.is_meta:
+                self._tensors.setdefault(id(value), (value, name))
+            return
+        if value is None or isinstance(value, (int, float, complex, str)):
+            self.values.setdefault(("{}", name), value)
+            return
+        if isinstance(value, (bytes, type)):
+            return
+        self._seen.add(id(value))
+        if isinstance(value, torch.nn.Module):
+            self._of_module(value, name, depth)
+        elif isinstance(value, MethodType):
+            self._walk(value.__self__, "self", depth)
+            self._walk(value.__func__, name, depth)
+        elif isinstance(value, FunctionType):
+            self._of_function(value, depth)
+        elif isinstance(value, functools.partial):
+            self._all({"func": value.func, **value.keywords}, "{}", depth)
+            self._all(dict(enumerate(value.args)), f"{name}.args[{{}}]", depth)
+        elif isinstance(value, (dict, list, tuple, set, frozenset)):
+            self.values.setdefault(("len({})", name), len(value))
+            self._all(value if isinstance(value, dict) else dict(enumerate(value)), f"{name}[{{!r}}]", depth)
+        elif value is random:
+            self.values["random", None] = _random_state(random)
+        elif type(value).__module__ != "builtins" and not is_library_object(value):
+            self._all(getattr(value, "__dict__", {}), f"{name}.{{}}", depth)
 
-def _all(values: list[Any], seen: set[int], depth: int) -> Iterator[torch.Tensor]:
-    for value in values[:_LONGEST]:
-        yield from _walk(value, seen, depth + 1)
+    def _all(self, values: Mapping[Any, Any], name: str, depth: int) -> None:
+        """Look at the values of a container; ``name`` is a template with a field for the key."""
+        for key, value in itertools.islice([*values.items()], _LONGEST):
+            named = key if type(key) in _PLAIN else "..."  # else code of the key's would run
+            if value is None or type(value) in _PLAIN:  # most are: no name is made
+                self.values.setdefault((name, named), value)
+            else:
+                # A name becomes a template again: a key's braces are no fields of it.
+                self._walk(value, name.format(named).replace("{", "(").replace("}", ")"), depth + 1)
 
+    def _of_module(self, module: torch.nn.Module, name: str, depth: int) -> None:
+        """Look at the tensors and attributes of a module, its submodules and their ``forward``."""
+        for path, part in module.named_modules(prefix=name):
+            self._seen.add(id(part))
+            of_part = f"{path}.{{}}"
+            for key, tensor in (*part._parameters.items(), *part._buffers.items()):
+                # It is counted up in every forward, and read for the running statistics only.
+                if tensor is not None and key != "num_batches_tracked":
+                    self._walk(tensor, of_part.format(key), 0)
+            self._all({key: own for key, own in vars(part).items() if key[0] != "_"}, of_part, depth)
+            forward = type(part).forward
+            if isinstance(forward, FunctionType):
+                self._walk(forward, path, depth + 1)
 
-def _of_module(module: torch.nn.Module, seen: set[int], depth: int) -> Iterator[torch.Tensor]:
-    """Yield the tensors of a module, its submodules and their ``forward``."""
-    for part in module.modules():
-        seen.add(id(part))
-        yield from part.parameters(recurse=False)
-        for name, buffer in part.named_buffers(recurse=False):
-            # It is counted up in every forward, and read for the running statistics only.
-            if name != "num_batches_tracked":
-                yield buffer
-        own = [value for name, value in vars(part).items() if not name.startswith("_")]
-        yield from _all(own, seen, depth)
-        forward = type(part).forward
-        if isinstance(forward, FunctionType):
-            yield from _walk(forward, seen, depth + 1)
-
-
-def _of_function(function: FunctionType, seen: set[int], depth: int) -> Iterator[torch.Tensor]:
-    """Yield the tensors in the closure, the defaults and the named globals of a function."""
-    for cell in function.__closure__ or ():
-        try:
-            yield from _walk(cell.cell_contents, seen, depth + 1)
-        except ValueError:
-            continue  # not assigned yet
-    yield from _all(list(function.__defaults__ or ()), seen, depth)
-    yield from _all(list((function.__kwdefaults__ or {}).values()), seen, depth)
-    # A library's globals are its own affair, as are its objects (`is_library_object`).
-    if is_library(function.__code__):
-        return
-    for name in sorted(_names(function.__code__)):
-        if name in function.__globals__:
-            yield from _walk(function.__globals__[name], seen, depth + 1)
+    def _of_function(self, function: FunctionType, depth: int) -> None:
+        """Look at the closure, the defaults and the named globals of a function."""
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                self._walk(cell.cell_contents, name, depth + 1)
+            except ValueError:
+                continue  # not assigned yet
+        self._all(dict(enumerate(function.__defaults__ or ())), "default {}", depth)
+        self._all(function.__kwdefaults__ or {}, "{}", depth)
+        # A library's globals are its own affair, as are its objects (`is_library_object`).
+        if is_library(function.__code__):
+            return
+        for name in sorted(_names(function.__code__)):
+            if name in function.__globals__:
+                self._walk(function.__globals__[name], name, depth + 1)
 
 
 def _names(code: CodeType) -> set[str]:

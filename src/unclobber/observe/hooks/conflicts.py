@@ -34,8 +34,12 @@ class StaleInRecompute(Conflict):
     """A checkpoint's recomputation reads a tensor that has changed since its forward."""
 
     state: SaveState
-    read: Stack
+    read: Stack = ()
     """Stack of the read; only the frames below the checkpoint."""
+    cached: str | None = None
+    """The operation whose result selective checkpointing cached; None if the code itself reads the tensor."""
+    error: RuntimeError | None = None
+    """torch's refusal to hand out what was cached; None if it goes on with the changed values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +127,9 @@ class Conflicts(Protocol):
     def repairs(self) -> bool:
         """Return whether code must get the values as they were."""
 
-    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute"]) -> SaveState | None:
-        """Return the save state of ``saved`` if its values are known to have changed, else None."""
+    def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute", "cache"]) -> SaveState | None:
+        """Return the save state of ``saved`` if its values are known to have changed, or if they are in a
+        cache whose version counters torch compares and that has moved; else None."""
 
     def on(self, conflict: Conflict) -> None:
         """Receive a conflict that was seen.

@@ -32,7 +32,7 @@ from ..record import (
     UncheckedSave,
     running,
 )
-from . import _stale_reads, backward, fallback, handed, kernels
+from . import _stale_reads, backward, checkpoint_runs, fallback, handed, kernels
 from ._calls import CallWatcher
 from .conflicts import Conflicts, ContentChanged
 
@@ -243,10 +243,12 @@ class SavedTensorHooks:
         """
         hooks = self
         recomputes = type(pack) is not StandIn and compat.entries.recomputes(pack)
+        note = checkpoint_runs.noting(pack)
 
         def watched_pack(tensor: torch.Tensor) -> Any:
             """Pack ``tensor`` by the inner hook, and record each kept tensor that shares its memory."""
             _stale_reads.saved(tensor)
+            note(tensor)
             kept = pack(tensor)
             records = []
             for part in _parts(kept):
@@ -260,6 +262,7 @@ class SavedTensorHooks:
         def recomputed_pack(tensor: torch.Tensor) -> Any:
             """Hand a checkpoint's recomputation an alias that carries the record of what torch would keep."""
             _stale_reads.saved(tensor)
+            note(tensor)
             with compat.unseen.unseen_by_functions():
                 # Seen by modes, in place of the alias that the recomputation's own hook makes in torch.
                 alias = tensor.detach() if compat.tensors.is_plain(tensor) else None

@@ -22,7 +22,8 @@ _MOST = 6
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the saving expression with a clone of the tensor that it saves."""
-    if finding.saved is None or not (finding.entry.stage == "backward" or finding.code == "UC206"):
+    of_save = finding.entry.stage == "backward" or finding.code == "UC206"
+    if finding.saved is None or finding.variant == "differs" or not of_save:
         return
     for site, (path, source, statement) in saved_statements(finding, project):
         inside = source.expressions(site) or [n for n in walk(statement) if isinstance(n, ast.expr)]

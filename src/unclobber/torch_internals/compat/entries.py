@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -31,6 +32,9 @@ BATCH_NORM: tuple[Any, str] = torch.nn.modules.batchnorm._BatchNorm, "forward"
 # The function that gets the code which a non-reentrant checkpoint runs again. `checkpoint` looks it up
 # when it is called, so a `from … import checkpoint` made earlier goes through a replacement, too.
 CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint, behaviour.checkpoint
+# The class that holds a tensor which selective checkpointing keeps: made in the forward, `get_val` in the
+# recomputation. Since 2.4.
+CACHED_TENSOR: Any = torch.utils.checkpoint._VersionWrapper
 # The class above the `ctx` of every custom Function, which is its node, too.
 CONTEXT: Any = torch.autograd.function.BackwardCFunction
 # The functions that export a tensor's memory by DLPack; all are public.
@@ -56,6 +60,27 @@ LOAD_LIBRARY: tuple[Any, str] = type(torch.ops), "load_library"
 RAW_SAVED: Any = torch._C._autograd.SavedTensor
 # The method of a custom Function that gets the code which a reentrant checkpoint runs again.
 REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
+
+
+def in_mode(stack: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """Return the operation that a dispatch mode has been given, and the frames of a stack around that mode.
+
+    ``func``: a parameter of every ``__torch_dispatch__``.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "__torch_dispatch__":
+        frame = frame.f_back
+    function = None if frame is None else frame.f_locals.get("func")
+    names = [code.co_name for code in stack[::2]]
+    outer = 2 * names.index("__torch_dispatch__") + 2 if "__torch_dispatch__" in names else 0
+    return str(getattr(function, "overloadpacket", "the operation")).rpartition(".")[2], stack[outer:]
+
+
+# An alias made in this context shares its tensor's version counter inside of a mode, too (`_detach_helper` of
+# torch/utils/checkpoint.py).
+sharing_counters = functools.partial(
+    torch._C._SetExcludeDispatchKeyGuard, torch._C.DispatchKey.ADInplaceOrView, False
+)
 
 
 def own_batch_norm() -> Any:
@@ -165,6 +190,33 @@ def recomputes(pack: Any) -> bool:
     Such a hook keeps its tensors for the hooks of the first forward.
     """
     return str(getattr(pack, "__qualname__", "")).startswith("_recomputation_hook.")
+
+
+def checkpoint_of(pack: Any) -> tuple[Any, bool] | None:
+    """Return torch's record of the checkpoint that a pack hook belongs to, and whether the hook is of its
+    second forward; None for other hooks. The hooks' variables: torch/utils/checkpoint.py, since 2.1."""
+    again = recomputes(pack)
+    if not again and not str(getattr(pack, "__qualname__", "")).startswith("_checkpoint_hook."):
+        return None
+    variables = _variables(getattr(pack, "__wrapped__", pack))  # torch._dynamo.disable
+    record = variables["target_frame_ref"]() if again else variables["frame"]
+    return None if record is None else (record, again)
+
+
+def checkpoint_in(variables: Mapping[str, Any]) -> tuple[Any, Any] | None:
+    """Return torch's record of a checkpoint among these variables, and the code that it runs again."""
+    kind = torch.utils.checkpoint._CheckpointFrame
+    record: Any = next((value for value in variables.values() if isinstance(value, kind)), None)
+    return None if record is None else (record, _variables(record.recompute_fn).get("fn"))
+
+
+def _variables(function: Any) -> dict[str, Any]:
+    """Return the variables around a function that it reads, if they are assigned."""
+    variables = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            variables[name] = cell.cell_contents
+    return variables
 
 
 def checkpoint_at_once() -> Callable[..., Any]:

@@ -100,6 +100,14 @@ def key_of_storage(storage: torch.UntypedStorage) -> int:
     return int(storage._cdata)
 
 
+def has_batch(tensor: torch.Tensor) -> bool:
+    """Return whether ``vmap`` gave a tensor a batch, at any level (torch/_C/_functorch.pyi, since 2.0)."""
+    functorch = torch._C._functorch
+    while functorch.is_gradtrackingtensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return functorch.is_batchedtensor(tensor)
+
+
 is_functorch_wrapper: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
 """Return whether a tensor is a ``torch.func`` level wrapper, which has no memory of its own."""
 
