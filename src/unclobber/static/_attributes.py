@@ -73,7 +73,11 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
         return run.constructed[value.made][name]
     cls: ast.ClassDef = value.data
     if value.kind == "object" and (known := class_attributes(run, cls).get(name)) is not None:
-        return _renamed(known, value.name)
+        known = _renamed(known, value.name)
+        if known.kind == "tensor" and value.name != "self":
+            # Each object has its own: the weights of a chain of layers (`toy_example.py` of edm2).
+            known = state.attributes[key] = replace(known, places=run.new_place())
+        return known
     method = method_of(cls, name)
     if method is not None:
         if has_decorator(method, "property"):

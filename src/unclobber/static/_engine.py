@@ -55,6 +55,8 @@ class FileRun:
         self.returned: list[tuple[Value, FlowState]] = []
         self.breaks: list[FlowState] = []
         self.continues: list[FlowState] = []
+        self.round = (0, 0)
+        """The clock and the last node before the present round of the innermost loop; zeros outside of loops."""
         self.frozen: set[str] = set()
         """Modules whose parameters were set not to require grad."""
         self.globals: dict[str, Value] = {}

@@ -94,13 +94,26 @@ def inline(
     name, stack = _qualified(run, function, owner), [*run.stack, function]
     with run.within(function=name, stack=stack, returned=returned, depth=run.depth + 1, **inside):
         _bind_arguments(run, function, inner, owner, values, keywords)
+        brought = {value.name for value in inner.names.values()}
         end = run.execute(function.body, inner)
     if not end.dead:
         returned.append((PLAIN, end))
     if not returned:
         state.dead = True
         return PLAIN
-    return _came_back(state, returned)
+    return _made(run, _came_back(state, returned), brought | run.globals.keys())
+
+
+def _made(run: FileRun, value: Value, known: set[str]) -> Value:
+    """Return a function's result without the names of its variables: each call makes a network of its own
+    (``net`` in ``define_G`` and ``define_D`` of pix2pix-pytorch)."""
+    if value.kind == "sequence":
+        return replace(value, items=tuple(_made(run, item, known) for item in value.items))
+    if value.kind in ("module", "object") and value.name.isidentifier() and value.name not in known:
+        name = f"{value.name}@{run.tick()}"
+        run.frozen |= {name} if value.name in run.frozen else set()
+        return replace(value, name=name)
+    return value
 
 
 def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]]) -> Value:

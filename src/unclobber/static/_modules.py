@@ -18,6 +18,7 @@ from ._writes import Effect, SaveEffect, WriteEffect, confirm, perform
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
 """torch's modules that return their input or a view of it."""
+RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
 _MODULE = frozenset({"Module", "LightningModule"})
 _SNAKE = {"LeakyReLU": "leaky_relu", "SELU": "elu", "RReLU": "rrelu_with_noise"}
 """The operations of modules whose names are not those in small letters."""
@@ -49,8 +50,10 @@ def apply(
     if facts is None:
         return unknown_result(run, state, values, strong=True)
     result = perform(run, state, _effect(run, state, module, facts, [first, *values[1:]], node))
-    if not data.inplace and data.kind in ("LSTM", "GRU", "RNN", "MultiheadAttention", "LSTMCell"):
-        return sequence((result, replace(result, places=run.new_place())), "tuple")
+    if data.kind in RECURRENT or data.kind in ("MultiheadAttention", "LSTMCell"):
+        packed = data.kind in RECURRENT and not state.is_sure(first)
+        output = replace(result, kind=first.kind, sure=False) if packed else result
+        return sequence((output, replace(result, places=run.new_place())), "tuple")
     return result
 
 
@@ -93,7 +96,8 @@ def _effect(
     tensors = [value for value in values if value.may_be_tensor]
     grad = Grad.YES if trained else max((tensor.grad for tensor in tensors), default=Grad.NO)
     grad = Grad.NO if state.mode else grad
-    if first.may_be_tensor:
+    # A recurrent module takes a packed sequence, too, and returns one (`rnn.py` of translate).
+    if first.may_be_tensor and data.kind not in RECURRENT:
         state.sure |= first.places
     # The gradient of a frozen product's input reads only the weight, so the input isn't saved:
     # tests/programs/allowed/frozen_layer_input_overwritten.py.

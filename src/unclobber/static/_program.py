@@ -7,7 +7,7 @@ import ast
 from . import _expressions, _statements
 from ._custom_functions import FunctionRules
 from ._engine import FileRun
-from ._index import FunctionNode, index_of, is_a
+from ._index import FunctionNode, index_of, is_a, method_of
 from ._inlining import class_attributes, follow
 from ._rules import Suspicion
 from ._state import FlowState
@@ -88,7 +88,7 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
         name = f"{cls.name}.{method.name}"
         if is_function and method.name in ("forward", "backward"):
             run.function = name
-            FunctionRules(run, method).check()
+            FunctionRules(run, method, method_of(cls, "forward")).check()
         elif not is_function and method.name != "__init__":
             follow(run, method, Value("object", grad=Grad.NO, data=cls, name="self"), name)
     if not is_function:

@@ -190,9 +190,10 @@ class CheckRule(Enum):
     )
     BACKWARD_SAVED = RuleFacts(
         "UC101",
-        "backward overwrites the saved tensor {name}, which a second backward would read",
+        "backward overwrites the saved tensor {name}, which others or a second backward would read",
         "write into a new tensor",
         write="overwritten here ({how})",
+        reported_from=HIGH, is_measured_high=False,
     )
     GRADIENT = RuleFacts(
         "UC104",

@@ -34,6 +34,8 @@ class Pending(NamedTuple):
     nodes: int
     unrecorded: bool
     """Whether it was under no_grad."""
+    quiet: int
+    """What the state's `quiet` was."""
     suspicion: Suspicion
 
 

@@ -164,6 +164,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     left.quiet = right.quiet = outside
     ends = {(text, not negated): left.bound(), (text, negated): right.bound()}
     merged = merge(left, right)
+    _leave_behind(run, merged, left, right)
     if not any(isinstance(part, ast.Call) for part in ast.walk(test)):
         after = merged.bound()
         for condition, names in ends.items():
@@ -173,6 +174,18 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
                 if after.get(name, value) is not value
             }
     return merged
+
+
+def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowState) -> None:
+    """Take from what one branch alone bound the graph that the round before left in it, because tests in a
+    row mostly name all cases (``errD_real`` of RelativisticGAN)."""
+    clock, node = run.round
+    for name, value in merged.names.items() if clock else ():
+        one, other = left.names.get(name), right.names.get(name)
+        if one is not None and other is not None and one is not other and (value.may or value.uses):
+            uses = frozenset(u for u in value.uses if u.clock > clock or u in one.uses & other.uses)
+            may = value.may & (-(2 << node) | one.may & other.may)
+            merged.names[name] = replace(value, uses=uses, may=may)
 
 
 def _otherwise(node: ast.If) -> list[ast.stmt]:
@@ -270,7 +283,8 @@ def _rounds(
         run.continues = []
         # A condition that held before the loop, or in its last round, need not hold in the next round.
         state.guards = frozenset()
-        state = run.execute(node.body, state.copy())
+        with run.within(round=(run.clock, run.last_node)):
+            state = run.execute(node.body, state.copy())
         for continued in run.continues:
             continued.dead = False
             state = merge(state, continued)

@@ -124,12 +124,16 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
     """Record the write as pending for each saved tensor that may share the memory."""
     assert blamed.write is not None
     alone = all(place in state.kept for place in value.places)
+    name = blamed.name.partition("[")[0]
     rule = CheckRule.SAVED_DATA if value.data == "data" else CheckRule.SAVED
     for place in value.places:
         # Sorted, so that every run reports the same one.
         for kept in sorted(state.kept.get(place, ()), key=lambda saved: saved[1:4]):
             if any((text, not holds) in kept.guards for text, holds in state.guards):
                 continue  # the save is in the other branch of the same condition
+            bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
+            if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
+                continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
             confidence = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
             key = (blamed.write, kept.span, kept.operation)
             # The second round of a loop makes new nodes at the same lines. A backward through either round
@@ -140,7 +144,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
                 blamed, rule=rule, confidence=confidence, saved=kept.span, operand=kept.operand,
                 operation=kept.operation, role=kept.role,
             )  # fmt: skip
-            state.pending[key] = Pending(nodes, bool(state.mode), suspicion)
+            state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
 
 
 def _held_elsewhere(
@@ -220,7 +224,9 @@ def confirm(
     """
     for key, pending in list(state.pending.items()):
         if pending.nodes & nodes and not (pending.unrecorded and needed is None):
-            suspicion, confidence = pending.suspicion, min(pending.suspicion.confidence, HIGH) - less
+            # What is written in `eval()` alone stays so where the branches have met (`qrnn.py` of pytorch-qrnn).
+            quiet = less + max(0, pending.quiet - state.quiet)
+            suspicion, confidence = pending.suspicion, min(pending.suspicion.confidence, HIGH) - quiet
             run.suspect(state, replace(suspicion, confidence=confidence, needed=needed))
             del state.pending[key]
 
