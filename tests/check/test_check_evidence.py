@@ -478,3 +478,99 @@ def test_a_loop_of_one_turn():
     """
     assert found_in(body.format(turns=1)) == []
     assert [code for code, *_ in found_in(body.format(turns=2))] == ["UC301"]
+
+
+@pytest.mark.parametrize(("body", "right", "wrong"), [
+    pytest.param("""
+        def train(net, kind, loader):
+            opt = torch.optim.Adam(net.parameters())
+            for x in loader:
+                y = net(x)
+                if kind in [1, 2]:
+                    if kind == 1:
+                        loss = y.mean()
+                    if kind == 2:
+                        loss = y.pow(2).mean()
+                else:
+                    loss = y.exp().mean()
+                {}
+                opt.step()
+        """, "loss.backward()", "opt.step(); loss.backward()", id="tests in a row that name all cases"),
+    pytest.param("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 4)
+            def forward(self, x):
+                f = torch.sigmoid(self.fc(x))
+                if self.training:
+                    {}
+                else:
+                    f *= 0.5
+                return f
+        """, "f = f * 0.5", "f *= 0.5", id="a write in eval alone"),
+    pytest.param("""
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = nn.Parameter(torch.randn(4, 4))
+            def forward(self, x):
+                with torch.no_grad():
+                    self.weight.copy_(self.weight / 2)
+                return x @ self.weight
+        def train(x):
+            layer = Layer()
+            net = nn.Sequential({})
+            net(nn.Linear(4, 4)(x)).sum().backward()
+        """, "Layer(), Layer()", "layer, layer", id="each layer has its own weight"),
+    pytest.param("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.a, self.b = nn.LSTM(4, 4), nn.LSTM(4, 4)
+            def forward(self, x, lengths):
+                packed = {}
+                for layer in (self.a, self.b):
+                    y, _ = layer(packed)
+                    packed[0] = packed[0] + y[0]
+                return packed
+        """, "pack_padded_sequence(x, lengths)", "x.clone()", id="a packed sequence"),
+    pytest.param("""
+        class Gen(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(4, 4)
+            def forward(self, x):
+                return self.fc(x)
+        def make():
+            net = Gen()
+            return net
+        def train(loader):
+            g, d = make(), make()
+            opt_g, opt_d = torch.optim.Adam(g.parameters()), torch.optim.Adam(d.parameters())
+            for x in loader:
+                fake = g(x)
+                d(fake.detach()).mean().backward()
+                {}.step()
+                d(fake).mean().backward()
+        """, "opt_d", "opt_g", id="networks of one function"),
+    pytest.param("""
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.conv = nn.Conv2d(3, 3, 1)
+            def forward(self, x, code=None, alpha=None, is_code=False):
+                x = x.clone()
+                if is_code:
+                    codes = x
+                else:
+                    codes = self.conv(x){}
+                for i in range(2):
+                    codes[:, i] = alpha * code[:, i] + (1 - alpha) * codes[:, i]
+                return codes
+        """, "", ".sigmoid()", id="a value of another branch"),
+])  # fmt: skip
+def test_what_does_not_meet(body, right, wrong):
+    """A save and a write count where one tensor surely has both: each of these was told of public code."""
+    assert found_in(body.format(right)) == []
+    assert [code for code, *_ in found_in(body.format(wrong))] == ["UC101"]

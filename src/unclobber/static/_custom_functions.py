@@ -92,9 +92,13 @@ class FunctionRules:
         saved = list(_assigned(self.node, from_saved=True))
         calls = [n for n in ast.walk(self.forward or self.node) if isinstance(n, ast.Call)]
         kept = next((c.args for c in calls if last_name(c.func) == "save_for_backward"), [])
-        own = frozenset(_assigned(self.forward, from_saved=False)) if self.forward is not None else frozenset()
+        own = (
+            frozenset(_assigned(self.forward, from_saved=False)) if self.forward is not None else frozenset()
+        )
         # What `forward` made itself is read by a second backward alone (`soft_dtw.py` of naturalspeech).
-        others = {name for name, a in zip(saved, kept, strict=False) if isinstance(a, ast.Name) and a.id not in own}
+        others = {
+            name for name, a in zip(saved, kept, strict=False) if isinstance(a, ast.Name) and a.id not in own
+        }
         for statement, name, how, surely in self._writes():
             if name in saved and name not in self.rebound:
                 confidence = HIGH if name in others else HIGH - 1

@@ -160,7 +160,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     for branch, holds in ((yes, True), (no, False)):
         branch.assume((text, holds != negated))
         branch.quiet += int(_is_evaluation(node.test, holds=holds))
-    left, right = run.execute(node.body, yes), run.execute(_otherwise(node), no)
+    left, right = run.execute(node.body, yes), run.execute(node.orelse, no)
     left.quiet = right.quiet = outside
     ends = {(text, not negated): left.bound(), (text, negated): right.bound()}
     merged = merge(left, right)
@@ -186,25 +186,6 @@ def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowS
             uses = frozenset(u for u in value.uses if u.clock > clock or u in one.uses & other.uses)
             may = value.may & (-(2 << node) | one.may & other.may)
             merged.names[name] = replace(value, uses=uses, may=may)
-
-
-def _otherwise(node: ast.If) -> list[ast.stmt]:
-    """Return the statements that run if the test fails; the last branch of ``if x == 1: … elif x == 2: …``,
-    because such a chain names all cases (``adv_loss`` of SAGAN's trainer)."""
-    match node.orelse:
-        case [ast.If(orelse=[]) as last]:
-            subject = _subject(node.test)
-            if subject is not None and subject == _subject(last.test):
-                return last.body
-    return node.orelse
-
-
-def _subject(test: ast.expr) -> str | None:
-    """Return the text of what a test compares with one value; None for other tests."""
-    match test:
-        case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant()]):
-            return ast.unparse(left)
-    return None
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
