@@ -194,13 +194,15 @@ class Scale(torch.autograd.Function):
     ("ctx.mark_dirty(x)\n        x.mul_(2)\n        return x + 1", "return grad", [
         ("UC103", "high", "x.mul_(2)")]),
     ("ctx.save_for_backward(x)\n        return x.exp()",
-     "(x,) = ctx.saved_tensors\n        x.exp_()\n        return grad * x", [("UC101", "medium", "x.exp_()")]),
+     "(x,) = ctx.saved_tensors\n        x.exp_()\n        return grad * x", [
+        ("UC101", "medium", "x.exp_()")]),
     ("ctx.save_for_backward(x.clone())\n        return x.exp()",
      "(x,) = ctx.saved_tensors\n        x.exp_()\n        return grad * x", []),
     ("ctx.save_for_backward(x)\n        return x.exp()",
      "(x,) = ctx.saved_tensors\n        return grad * x.exp()", []),
     ("ctx.save_for_backward(x)\n        return x.exp()",
-     "(x,) = ctx.saved_tensors\n        x **= 2\n        return grad * x", [("UC101", "medium", "x **= 2")]),
+     "(x,) = ctx.saved_tensors\n        x **= 2\n        return grad * x", [
+        ("UC101", "medium", "x **= 2")]),
     ("ctx.save_for_backward(x)\n        return x.exp()",
      "(x,) = ctx.saved_tensors\n        x @= x\n        return grad * x", []),
 ])  # fmt: skip

@@ -56,7 +56,7 @@ class FileRun:
         self.breaks: list[FlowState] = []
         self.continues: list[FlowState] = []
         self.round = (0, 0)
-        """The clock and the last node before the present round of the innermost loop; zeros outside of loops."""
+        """The clock and the last node before the innermost loop's present round; zeros outside."""
         self.frozen: set[str] = set()
         """Modules whose parameters were set not to require grad."""
         self.globals: dict[str, Value] = {}

@@ -224,7 +224,7 @@ def confirm(
     """
     for key, pending in list(state.pending.items()):
         if pending.nodes & nodes and not (pending.unrecorded and needed is None):
-            # What is written in `eval()` alone stays so where the branches have met (`qrnn.py` of pytorch-qrnn).
+            # What is written in `eval()` alone stays so where the branches meet (`qrnn.py` of pytorch-qrnn).
             quiet = less + max(0, pending.quiet - state.quiet)
             suspicion, confidence = pending.suspicion, min(pending.suspicion.confidence, HIGH) - quiet
             run.suspect(state, replace(suspicion, confidence=confidence, needed=needed))
