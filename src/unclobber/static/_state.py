@@ -35,7 +35,7 @@ class Pending(NamedTuple):
     unrecorded: bool
     """Whether it was under no_grad."""
     quiet: int
-    """What the state's `quiet` was."""
+    """The state's `quiet` at the write."""
     suspicion: Suspicion
 
 

@@ -181,10 +181,10 @@ def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowS
     row mostly name all cases (``errD_real`` of RelativisticGAN)."""
     clock, node = run.round
     for name, value in merged.names.items() if clock else ():
-        one, other = left.names.get(name), right.names.get(name)
-        if one is not None and other is not None and one is not other and (value.may or value.uses):
-            uses = frozenset(u for u in value.uses if u.clock > clock or u in one.uses & other.uses)
-            may = value.may & (-(2 << node) | one.may & other.may)
+        yes, no = left.names.get(name), right.names.get(name)
+        if yes is not None and no is not None and yes is not no and (value.may or value.uses):
+            uses = frozenset(u for u in value.uses if u.clock > clock or u in yes.uses & no.uses)
+            may = value.may & (-(2 << node) | yes.may & no.may)
             merged.names[name] = replace(value, uses=uses, may=may)
 
 
