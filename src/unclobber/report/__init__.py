@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from ..model import Report
 from ._boundary import error_of, line_of, rendered, text_of
+from ._cells import indented
 from ._display import ReportDisplay
 from ._github import to_github
 from ._guarded import guard_lines
@@ -28,6 +29,7 @@ __all__ = [
     "ReportDisplay",
     "error_of",
     "guard_lines",
+    "indented",
     "line_of",
     "offending",
     "options_for",
