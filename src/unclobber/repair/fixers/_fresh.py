@@ -56,14 +56,11 @@ def computes(call: ast.Call, source: Source) -> bool:
         return False
     if _is_fresh_module(call.func, source):
         return True
-    name, of_torch = last_name(call.func), source.names_from_torch
+    name, root = last_name(call.func), root_name(call.func)
     if name not in torch_table().surely_fresh:
         return False
-    if not isinstance(call.func, ast.Attribute):
-        return name in of_torch
-    root = root_name(call.func.value)
-    if root in of_torch or root in source.imported_names:
-        return root in of_torch
+    if not isinstance(call.func, ast.Attribute) or root in source.imported_names:
+        return root in source.names_from_torch
     if name in _CALLED_SO_BY_MODULES and not all(map(_is_no_tensor, call.args)):
         return False
     return not is_name(call.func.value, "self", "cls")  # `self.exp(x)` is a method of the user's own
