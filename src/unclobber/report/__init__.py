@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from ..model import Report
 from ._boundary import error_of, line_of, rendered, text_of
-from ._cells import indented
 from ._display import ReportDisplay
 from ._github import to_github
 from ._guarded import guard_lines
@@ -18,7 +17,7 @@ from ._html import to_html
 from ._json import to_json, to_json_text
 from ._options import RenderOptions
 from ._sarif import to_sarif_text
-from ._suppressed import suppressed_line
+from ._suppressed import notice_lines
 from ._terminal import options_for
 from ._text import report_to_text
 from .story import offending
@@ -29,12 +28,11 @@ __all__ = [
     "ReportDisplay",
     "error_of",
     "guard_lines",
-    "indented",
     "line_of",
+    "notice_lines",
     "offending",
     "options_for",
     "rendered",
-    "suppressed_line",
     "text_of",
     "to_json",
 ]
