@@ -100,6 +100,58 @@ def test_what_another_file_does_is_told_at_the_call(tmp_path):
     assert found_in(tmp_path, "beside", body) == [("UC101", "shifted(y)")]
 
 
+def test_a_write_in_another_file_is_named_with_its_line(tmp_path):
+    """The name that the tensor has there stands nowhere in this file, so the message leaves it out."""
+    (tmp_path / "util.py").write_text("import torch\n\ndef scale_(t):\n    t.mul_(2)\n")
+    made = "import torch\nfrom util import scale_\nw = torch.ones(2, requires_grad=True)\n"
+    text = f"{made}g = w.sigmoid()\nscale_(g)\ng.sum().backward()\n"
+    (finding,) = check_text(text, str(tmp_path / "train.py"))
+    assert "a tensor is overwritten after `sigmoid` saved its result" in finding.message
+    (frame,) = finding.writes[0].site.below
+    assert (frame.path, frame.line, frame.function) == (str(tmp_path / "util.py"), 4, "scale_")
+    assert finding.saved.site.below == ()
+
+
+def test_a_place_of_another_file_is_the_call_of_this_one(tmp_path):
+    """Also where the other file's classes are first read while the call is followed."""
+    (tmp_path / "agents.py").write_text(
+        dedent("""
+        import torch
+        from torch import nn
+
+        class Critic(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.q = nn.Linear(4, 1)
+            def forward(self, x):
+                return self.q(x)
+
+        class Agent(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.critic = Critic()
+                self.optimizer = torch.optim.Adam(self.critic.parameters(), lr=1e-3)
+                self.other = torch.optim.Adam(self.critic.parameters(), lr=1e-3)
+            def losses(self, x):
+                q = self.critic(x)
+                return q.pow(2).mean(), -q.mean()
+    """)
+    )
+    text = dedent("""
+        import torch
+        from agents import Agent
+
+        agent = Agent()
+        for _ in range(3):
+            first, second = agent.losses(torch.randn(4, 4))
+            first.backward(retain_graph=True)
+            agent.optimizer.step()
+            second.backward()
+    """)
+    (finding,) = check_text(text, str(tmp_path / "train.py"))
+    assert finding.saved.site.source == "agent.losses(torch.randn(4, 4))"
+
+
 def test_files_that_import_one_another(tmp_path):
     """A circle of imports ends, and a name that none defines stays unknown."""
     (tmp_path / "a.py").write_text("import torch\nfrom b import *\nfrom b import Missing\n")

@@ -220,3 +220,32 @@ def test_the_second_backward(tmp_path, capsys):
     )
     assert main(["memory", "--step", "3", str(script)]) == 0
     assert capsys.readouterr().out == "0\n1\n"
+
+
+def test_a_lazy_module_is_recorded(tmp_path):
+    """Its weight has no shape before the first forward, so nothing may ask for one."""
+    script = tmp_path / "lazy.py"
+    script.write_text("""
+import torch
+net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LazyLinear(2))
+net(torch.ones(3, 4)).sum().backward()
+""")
+    assert main(["memory", str(script)]) == 0
+
+
+def test_a_program_that_fails_is_not_told_to_save_memory(tmp_path, capsys):
+    """Its error is the whole reason, and what was kept until then has its names."""
+    script = tmp_path / "wrong.py"
+    script.write_text("""
+import torch
+norm = torch.nn.BatchNorm1d(4)
+y = norm(torch.ones(3, 4, requires_grad=True) * 2)
+y @ y
+""")
+    assert main(["memory", str(script)]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert "Recording ended early: the program failed: RuntimeError" in said
+    assert "--fake" not in said
+    assert "batch_norm keeps its input" in said
+    assert "batch_norm keeps a tensor" not in said
+    assert ".." not in said.rpartition("Recording ended early")[2].replace("...", "")

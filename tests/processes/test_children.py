@@ -234,7 +234,7 @@ def test_fresh_interpreters(shell):
     assert result.returncode == 1
     guarded, place, *story = result.stderr.splitlines()
     assert place.endswith("overwrites `y` (12 bytes), saved in fresh.py:8: restored 2 times")
-    assert guarded == "guard: 2 overwritten values restored for backward (1 place), 24 bytes kept at peak"
+    assert guarded == "guard: 2 overwritten values restored (1 place), 24 bytes kept at peak"
     assert story[0].startswith("error[UC201] leaf-written: ")
     assert "Traceback" not in result.stderr
     assert any(line.endswith("= note: found in process ForkServerProcess-2") for line in story)

@@ -110,7 +110,7 @@ def test_guard(broken):
     result = broken.unclobber("run", "--guard", "dies.py")
     assert result.stdout == "after tensor([2.7183, 2.7183, 2.7183])\n"
     lines = (
-        "guard: 1 overwritten value restored for backward (1 place), 12 bytes kept at peak\n"
+        "guard: 1 overwritten value restored (1 place), 12 bytes kept at peak\n"
         "  dies.py:4 overwrites `y` (12 bytes), saved in dies.py:3: restored 1 time\n"
     )
     assert (result.returncode, result.stderr) == (0, lines)

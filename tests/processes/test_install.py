@@ -67,7 +67,7 @@ def test_a_guarded_program_says_at_its_end_what_was_restored(shell):
     ended = shell.python("train.py")
     assert (ended.returncode, ended.stdout) == (0, "True\n")
     first, *places = ended.stderr.splitlines()
-    assert first == "guard: 4 overwritten values restored for backward (4 places), 24 bytes kept at peak"
+    assert first == "guard: 4 overwritten values restored (4 places), 24 bytes kept at peak"
     assert [line.split(" overwrites")[0].strip() for line in places] == [
         "train.py:8", "train.py:7", "train.py:8", "train.py:7"
     ]  # fmt: skip

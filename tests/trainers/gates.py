@@ -84,7 +84,7 @@ class Raising:
 
 
 RESTORED = [
-    "guard: 3 overwritten values restored for backward (1 place), 8 bytes kept at peak",
+    "guard: 3 overwritten values restored (1 place), 8 bytes kept at peak",
     f"  gates.py:{line_of('# the write')} overwrites `self.drop(self.inner(x)).sigmoid()` (32 bytes), "
     f"saved in gates.py:{line_of(')).sigmoid()')}: restored 3 times",
 ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
-from ..report import FORMATS, guard_lines, options_for, rendered, suppressed_line
+from ..report import FORMATS, guard_lines, notice_lines, options_for, rendered
 from ._output import OutputFile, send, usable, write_to_stderr
 from ._verdict import unrepaired
 
@@ -71,11 +71,11 @@ class Delivery:
         if not self.on_stderr:
             return self._rendered(report, stream)
         left = unrepaired(report)
-        text = "".join(f"{line}\n" for line in guard_lines(report) if guarded)
+        columns = options_for(stream).width
+        text = "".join(f"{line}\n" for line in guard_lines(report, columns) if guarded)
         if left:
             return text + self._rendered(replace(report, findings=left), stream)
-        said = (*report.notices, suppressed_line(report))
-        return text + "".join(f"unclobber: {notice}\n" for notice in said if notice)
+        return text + "".join(f"{line}\n" for line in notice_lines(report, columns))
 
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
         text = rendered(FORMATS[self.format], report, options_for(stream))

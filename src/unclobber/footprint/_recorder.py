@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ..model.text import size
@@ -226,12 +227,11 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return out
 
     def _note_failed(self, error: Exception, operation: Operation, inputs: list[Tensor]) -> None:
-        """Note the operation that failed and, if it ran out of memory, what the graph so far keeps."""
+        """Note the operation that failed, and what the graph so far keeps."""
         operation.function = self._function or operation.name
         operation.wanted = wanted_memory(error)
         self.trace.failed = operation
-        if operation.wanted is not None:
-            self._name_saves(inputs)
+        self._name_saves(inputs)
 
     @property
     def _function(self) -> str | None:
@@ -270,7 +270,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         """Return the record of a tensor's storage. A storage that is new here was there before the
         recording."""
         key = compat.tensors.storage_key_or_none(tensor)
-        if key is None:
+        if key is None or is_lazy(tensor):  # a LazyLinear's weight has no shape before the first forward
             return None
         storage = self._live.get(key)
         if storage is None:

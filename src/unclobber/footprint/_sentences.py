@@ -40,7 +40,7 @@ def notices(report: MemoryReport) -> list[str]:
     if report.fake:
         said.append("Fake tensors: shapes were computed, values were not.")
     if report.ended_early:
-        said.append(f"Recording ended early: {report.ended_early}.")
+        said.append(f"Recording ended early: {report.ended_early.rstrip('.')}.")
         if fake_command(report):
             said.append(
                 "Shapes alone need no memory: if the program makes its model and its data itself and looks "
@@ -52,8 +52,8 @@ def notices(report: MemoryReport) -> list[str]:
 
 
 def fake_command(report: MemoryReport) -> str:
-    """Return the command that records the whole step from shapes; empty if this one came to its end."""
-    if report.fake or not report.ended_early:
+    """Return the command that records the whole step from shapes; empty if this one had the memory for it."""
+    if report.fake or not (report.ended_early or "").startswith("out of memory"):
         return ""
     step = ("--step", f"{report.step}") if report.step > 1 else ()
     return shlex.join(("unclobber", "memory", "--fake", *step, *report.command))

@@ -28,7 +28,7 @@ def say(text: str) -> None:
 
 def say_restored(session: Session) -> None:
     """Print how many values a guarded session gave back, and for which lines."""
-    say("\n".join(guard_lines(session.report())))
+    say("\n".join(guard_lines(session.report(), options_for(sys.stderr).width)))
 
 
 def story(finding: Finding, reported: Sequence[Finding]) -> list[str]:

@@ -82,7 +82,9 @@ class Run:
                 self._failed(failure)
             generators = _end_state.generators()
             if self.ended is not Ended.STOPPED:
-                _wait_for_threads()
+                # Join the program's non-daemon threads, because `os._exit` skips the interpreter's shutdown.
+                with contextlib.suppress(KeyboardInterrupt):
+                    threading._shutdown()  # type: ignore[attr-defined]
         self.files.off = True
         ran = self._ran()
         whole = job.to_end and self.ended in (Ended.FINISHED, Ended.ERROR)
@@ -248,12 +250,6 @@ def _loaded(against: Against) -> RunRecord | None:
     # written a moment ago by this very code in another child
     record: RunRecord = torch.load(against.file, weights_only=False)
     return record
-
-
-def _wait_for_threads() -> None:
-    """Join the program's non-daemon threads, because `os._exit` skips the interpreter's shutdown."""
-    with contextlib.suppress(KeyboardInterrupt):
-        threading._shutdown()  # type: ignore[attr-defined]
 
 
 def _seed() -> None:

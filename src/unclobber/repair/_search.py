@@ -139,7 +139,8 @@ class Search:
         first = self._trial.watched(project.overlay, whole=True)
         finding = first.finding
         if finding is None:
-            return _without_finding(first)
+            said = f"the program did not get to a finding: {first.error or first.ended.value}"
+            return Clean() if first.ended.well else Failed(said)
         self._trial.until = first.failed_at or 1
         project = replace(project, loaded=first.loaded)
         start = _SearchState(project)
@@ -372,12 +373,6 @@ class Search:
         if reference is not None and reference.ran.backwards < self._trial.until:
             return f"the program as it is could not be run for comparison ({reference.ran.problem})"
         return f"none of {self._tried} candidates runs clean with the same gradients"
-
-
-def _without_finding(ran: Ran) -> Outcome:
-    if ran.ended.well:
-        return Clean()
-    return Failed(f"the program did not get to a finding: {ran.error or ran.ended.value}")
 
 
 def _interpretations(finding: Finding, candidate: Candidate | None) -> frozenset[Any]:

@@ -53,7 +53,7 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     if not own:
         return False
     project = Project(root_of(script or own[0]), _cells(own))
-    if not all(_may_be_parsed(project, path) for path in dict.fromkeys(own)):
+    if any(len(project.text(path) or "") > LONGEST for path in dict.fromkeys(own)):
         return False
     # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
     if not all(_is_as_it_ran(project, site) for site in places if project.owns(site.path)):
@@ -84,11 +84,6 @@ def _length(path: str) -> int:
         return os.path.getsize(path)
     except OSError:  # a cell, or a file that is gone
         return 0
-
-
-def _may_be_parsed(project: Project, path: str) -> bool:
-    text = project.text(path)
-    return text is None or len(text) <= LONGEST
 
 
 def _is_as_it_ran(project: Project, site: Site) -> bool:
@@ -148,7 +143,8 @@ def together(report: Report) -> str:
     taken: dict[str, list[Edit]] = {}
     for finding in report.findings:
         edits = next((fix.edits for fix in finding.fixes if fix.edits), ())
-        if not any(_meet(edit, other) for edit in edits for other in taken.get(edit.path, ())):
+        others = [(edit, other) for edit in edits for other in taken.get(edit.path, ())]
+        if not any(a.line <= b.end_line and b.line <= a.end_line for a, b in others):
             for edit in edits:
                 taken.setdefault(edit.path, []).append(edit)
     for path, changes in taken.items():
@@ -158,10 +154,6 @@ def together(report: Report) -> str:
             lines[edit.line - 1 : edit.end_line] = edit.new.split("\n")
         texts.setdefault(root, {})[path] = "\n".join(lines)
     return "".join(Project(root).diff(texts[root]) for root in sorted(texts))
-
-
-def _meet(edit: Edit, other: Edit) -> bool:
-    return edit.line <= other.end_line and other.line <= edit.end_line
 
 
 def _with(finding: Finding, fix: Fix) -> Finding:

@@ -17,7 +17,7 @@ from ._html import to_html
 from ._json import to_json, to_json_text
 from ._options import RenderOptions
 from ._sarif import to_sarif_text
-from ._suppressed import suppressed_line
+from ._suppressed import notice_lines
 from ._terminal import options_for
 from ._text import report_to_text
 from .story import offending
@@ -29,10 +29,10 @@ __all__ = [
     "error_of",
     "guard_lines",
     "line_of",
+    "notice_lines",
     "offending",
     "options_for",
     "rendered",
-    "suppressed_line",
     "text_of",
     "to_json",
 ]

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from ._words import SOLID_SPACE
 
+NARROWEST = 40
+"""Smallest width in columns, because an excerpt is unreadable in less."""
 _TAB = 4
 """Cells between tab stops, as rustc shows them."""
 
@@ -224,6 +226,22 @@ def wrap(text: str, first: int, later: int | None = None) -> list[str]:
     if line or not lines:
         lines.append(line)
     return [line.replace(SOLID_SPACE, " ") for line in lines]
+
+
+def indented(text: str, columns: int, later: int, first: int = 0) -> str:
+    """Return a text in lines of at most ``columns`` cells, or of `NARROWEST` if that is wider.
+
+    Args:
+        first: Spaces before the first line.
+        later: Spaces before each later line.
+
+    Example:
+        >>> print(indented("guard: nothing had to be restored, nothing was kept", 40, later=2))
+        guard: nothing had to be restored,
+          nothing was kept
+    """
+    columns = max(columns, NARROWEST)
+    return " " * first + f"\n{' ' * later}".join(wrap(text, columns - first, columns - later))
 
 
 def clip(text: str, room: int) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from ..model import Finding, Report, Save
 from ..model.text import listing, plural, size
+from ._cells import indented
 from .story import offending_write, place
 
 _MOST_PLACES = 5
 
 
-def guard_lines(report: Report) -> list[str]:
-    """Return one line on guard's work, one per repaired place, and one that counts the places left out.
+def guard_lines(report: Report, columns: int = 80) -> list[str]:
+    """Return one paragraph on guard's work, one per repaired place, and one that counts the places left out.
 
-    The first line says how many values were restored for backward and how much memory was kept. Places follow
+    The first says how many values were restored for backward and how much memory was kept. Places follow
     by the number of their values, largest first.
 
     Example:
@@ -24,7 +25,7 @@ def guard_lines(report: Report) -> list[str]:
     lines = [_restored(finding) for finding in repaired[:_MOST_PLACES]]
     if more := len(repaired) - len(lines):
         lines.append(f"and {plural(more, 'more place')}: --format json names them all")
-    return [_total(report), *(f"  {line}" for line in lines)]
+    return [indented(_total(report), columns, 4), *(indented(line, columns, 6, first=2) for line in lines)]
 
 
 def _total(report: Report) -> str:
@@ -43,7 +44,7 @@ def _total(report: Report) -> str:
         restored = f"overwritten values restored at {places} of {plural(len(overwritten), 'place')}"
     else:
         times = plural(max(report.totals.conflicts - cast, places), "overwritten value")
-        restored = f"{times} restored for backward ({plural(places, 'place')})"
+        restored = f"{times} restored ({plural(places, 'place')})"
     return f"guard: {restored}{kept}"
 
 

@@ -6,6 +6,7 @@ from collections import Counter
 
 from ..model import Report, SuppressedBy
 from ..model.text import plural
+from ._cells import indented
 
 _HOW: dict[SuppressedBy, str] = {
     "comment": "by comment",
@@ -29,3 +30,9 @@ def suppressed_line(report: Report) -> str:
         return ""
     each = ", ".join(f"{counts[by]} {how}" for by, how in _HOW.items() if counts[by])
     return f"{plural(count, 'finding')} {'is' if count == 1 else 'are'} suppressed: {each}"
+
+
+def notice_lines(report: Report, columns: int) -> list[str]:
+    """Return one paragraph for each notice of a run, and one that counts the suppressed findings."""
+    said = (*report.notices, suppressed_line(report))
+    return [indented(f"unclobber: {notice}", columns, 4) for notice in said if notice]

@@ -9,7 +9,7 @@ from itertools import pairwise
 from ..model import CheckedSources, Finding, Report
 from . import _words as words
 from ._ahead import ahead_to_text
-from ._cells import clip, shown_in, wrap
+from ._cells import NARROWEST, clip, indented, shown_in, wrap
 from ._cells import width as cells
 from ._notes import helps, notes
 from ._options import RenderOptions
@@ -21,8 +21,6 @@ from ._summary import summary_line
 from ._table import to_table
 from .story import marks, shown_writes
 
-NARROWEST = 40
-"""Smallest width in columns, because an excerpt is unreadable in less."""
 _MOST_STORIES = 5
 _MOST_CHECKED = 40
 """Most findings of a check that are shown in full. If there are more, the first ones are, and a table lists
@@ -69,9 +67,9 @@ def report_to_text(report: Report, options: RenderOptions) -> str:
 
 def _report_to_text(report: Report, options: RenderOptions) -> str:
     """Return the text for the stream whose encoding is set by ``shown_in``."""
-    said = [_remark(text, options.width) for text in remarks(report)]
+    said = [indented(f"note: {text}", options.width, later=6) for text in remarks(report)]
     if report.checked is not None and not report.findings:
-        return "\n".join([*wrap(_clean_sentence(report.checked), max(options.width, NARROWEST)), *said])
+        return "\n".join([indented(_clean_sentence(report.checked), options.width, 0), *said])
     if not report.findings:
         if report.outcome == "script-error":
             return "\n".join(["no findings: the program failed for reasons of its own", *said])
@@ -100,12 +98,6 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
 def _clean_sentence(checked: CheckedSources) -> str:
     """Return a clean check's one sentence; that it proves nothing stands in the help and the docs."""
     return f"no findings in {words.plural(checked.files, 'file')} ({words.plural(checked.lines, 'line')})"
-
-
-def _remark(text: str, width: int) -> str:
-    """Return ``note: text``, with later lines indented under the first."""
-    indent = len("note: ")
-    return "note: " + f"\n{' ' * indent}".join(wrap(text, max(width, NARROWEST) - indent))
 
 
 class _FindingText:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
-from ._index import FunctionNode, has_decorator, lineage, method_of, mode_of
+from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, mode_of
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -92,7 +92,8 @@ def inline(
     inner.mode = state.mode if decorated is None else decorated
     returned: list[tuple[Value, FlowState]] = []
     name, stack = _qualified(run, function, owner), [*run.stack, function]
-    with run.within(function=name, stack=stack, returned=returned, depth=run.depth + 1, **inside):
+    depth, call = run.depth + 1, run.call  # the calls in the body belong to the function's own file
+    with run.within(function=name, stack=stack, returned=returned, depth=depth, call=call, **inside):
         _bind_arguments(run, function, inner, owner, values, keywords)
         brought = {value.name for value in inner.names.values()}
         end = run.execute(function.body, inner)
@@ -137,7 +138,7 @@ def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]]) -> Val
 def _qualified(run: FileRun, function: FunctionNode, owner: Value | None) -> str:
     if owner is not None and owner.data:
         return f"{owner.data.name}.{function.name}"
-    if run.index.defined.get(function.name) is function or run.function == "<module>":
+    if home_of(function).defined.get(function.name) is function or run.function == "<module>":
         return function.name
     return f"{run.function}.<locals>.{function.name}"
 

@@ -26,8 +26,9 @@ class SourceSpan(NamedTuple):
     statement_line: int
     statement_end_line: int
     function: str
-    inner: tuple[int, int] | None = None
-    """The line and column in another file, for what happens there while this call is followed."""
+    inner: tuple[str, int, int, str] | None = None
+    """The path, line, column and function in another file, for what happens there while this call is
+    followed."""
 
     @property
     def part(self) -> Span:

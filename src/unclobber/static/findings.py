@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import NamedTuple
 
-from ..model import CODES, Extent, Finding, Fix, Need, Save, Site, Write
+from ..model import CODES, Extent, Finding, Fix, Frame, Need, Save, Site, Write
 from ..syntax import SourcePart
 from ._rules import HIGH, CheckRule, Suspicion
 from ._values import SourceSpan
@@ -102,7 +102,9 @@ def _words(suspicion: Suspicion) -> dict[str, str]:
 
 
 def _name(suspicion: Suspicion) -> str:
-    """Return the written tensor's name without the interpreter's own marks; empty if it has none."""
+    """Return the written tensor's name without the interpreter's own marks; empty if none."""
+    if suspicion.write is not None and suspicion.write.inner:
+        return ""  # a parameter of another file's function
     name = re.sub(r"^leaf \d+$|^frozen .*$", "", suspicion.name)
     return re.sub(r"[#@][0-9]+", "", name)
 
@@ -154,6 +156,7 @@ class _Texts(NamedTuple):
         line, column, end_line, end_column = self.extent(span)
         before, path = self._part(span)
         statement = "\n".join(self.lines[span.statement_line - 1 : span.statement_end_line])
+        below = () if span.inner is None else (Frame(span.inner[0], span.inner[1], span.inner[3]),)
         return Site(
             path=path,
             line=line,
@@ -165,6 +168,7 @@ class _Texts(NamedTuple):
             statement_line=span.statement_line - before,
             statement_end_line=span.statement_end_line - before,
             statement=_dedented(statement),
+            below=below,
         )
 
     def extent(self, span: SourceSpan) -> Extent:

@@ -122,6 +122,15 @@ class TorchTable:
         name = self.aliases.get(name, name)
         return name in self.operations or name in self.makes_integers or name in self.makes_no_history
 
+    def is_surely_fresh_module(self, kind: str) -> bool:
+        """Return whether a module class of torch runs one function whose result is surely fresh.
+
+        Example:
+            >>> [torch_table().is_surely_fresh_module(kind) for kind in ("LeakyReLU", "Identity", "Dropout")]
+            [True, False, False]
+        """
+        return kind in self.modules and kind.lower() in {name.replace("_", "") for name in self.surely_fresh}
+
     def in_place(self, name: str) -> tuple[Overload, ...]:
         """Return the overloads of ``exp_`` and the like, from a row of its own or that of ``exp``."""
         return self._overloads(name) or self.overloads(name.removesuffix("_"))

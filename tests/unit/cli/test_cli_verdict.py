@@ -56,18 +56,18 @@ def test_unrepaired():
 @pytest.mark.parametrize(
     ("findings", "conflicts", "kept", "expected"),
     [
-        ((REPAIRED,), 1, 1, "1 overwritten value restored for backward (1 place), 1 byte kept at peak"),
+        ((REPAIRED,), 1, 1, "1 overwritten value restored (1 place), 1 byte kept at peak"),
         (
             (REPAIRED,),
             18,
             1234,
-            "18 overwritten values restored for backward (1 place), 1.2 KiB kept at peak",
+            "18 overwritten values restored (1 place), 1.2 KiB kept at peak",
         ),
         (
             (REPAIRED,) * 2,
             5,
             1024**2 - 1,
-            "5 overwritten values restored for backward (2 places), 1.0 MiB kept at peak",
+            "5 overwritten values restored (2 places), 1.0 MiB kept at peak",
         ),
         (
             (REPAIRED, FOUND),
@@ -76,13 +76,13 @@ def test_unrepaired():
             "overwritten values restored at 1 of 2 places, 5000.0 TiB kept at peak",
         ),
         ((CAST,), 1, 0, "nothing had to be restored, nothing was kept"),
-        ((CAST, REPAIRED), 2, 8, "1 overwritten value restored for backward (1 place), 8 bytes kept at peak"),
+        ((CAST, REPAIRED), 2, 8, "1 overwritten value restored (1 place), 8 bytes kept at peak"),
         ((FOUND,), 1, 0, "overwritten values restored at 0 of 1 place, nothing kept"),
         (
             (REFUSED, REPAIRED),
             1,
             8,
-            "1 overwritten value restored for backward (1 place), 8 bytes kept at peak",
+            "1 overwritten value restored (1 place), 8 bytes kept at peak",
         ),
         ((REFUSED,), 0, 0, "nothing had to be restored, nothing was kept"),
         ((), 0, 8, "nothing had to be restored (8 bytes kept in case)"),

@@ -86,9 +86,66 @@ ALONE = {
             h += 1  # <-
             return h, c
     """,
+    "a result of torch's own module": """
+        class Net(nn.Module):
+            def __init__(self):
+                self.lin, self.act = nn.Linear(4, 4), nn.LeakyReLU(0.2)
+            def forward(self, x):
+                h = self.act(self.lin(x))
+                h *= 2  # <-
+                return h
+    """,
+    "given to torch's own module": """
+        act = nn.Sigmoid()
+        head: nn.Module = nn.Linear(4, 4)
+        h = act(x)
+        y = head(h)
+        h *= 2  # <-
+    """,
+    "a result of a sequence of torch's own modules": """
+        h = nn.Sequential(nn.Dropout(), nn.ReLU(inplace=True), nn.Softmax(dim=1))(x)
+        h *= 2  # <-
+    """,
 }
 
+_MODULES = {
+    "that returns its input": "self.act = nn.Identity()",
+    "that returns its input in eval": "self.act = nn.Dropout()",
+    "that returns a view": "self.act = nn.Flatten()",
+    "that writes to its input": "self.act = nn.ReLU(inplace=True)",
+    "that may write to its input": "self.act = nn.ReLU(inplace)",
+    "that may be given as inplace": "self.act = nn.ReLU(**options)",
+    "of the user's": "self.act = layers.Sigmoid()",
+    "of the user's, at its end": "self.act = nn.Sequential(nn.Linear(4, 4), layers.Sigmoid())",
+    "of the user's, before torch's": "self.act = nn.Sequential(layers.Keeps(), nn.Sigmoid())",
+    "that is chosen": "self.act = nn.Sigmoid(); net.act = activation",
+    "with a hook": "self.act = nn.Sigmoid(); self.act.register_forward_hook(print)",
+}
 HELD = {
+    **{
+        f"a result of a module {kind}": f"""
+            class Net(nn.Module):
+                def __init__(self):
+                    {built}
+                def forward(self, x):
+                    h = self.act(x)
+                    h *= 2  # <-
+                    return h
+        """
+        for kind, built in _MODULES.items()
+    },
+    "a method under a module's name": """
+        class Net(nn.Module):
+            def act(self, x):
+                h = self.act(x)
+                h *= 2  # <-
+                return h
+        net.act = nn.Sigmoid()
+    """,
+    "computed with options": """
+        h = torch.exp(x, **options)
+        h *= 2  # <-
+    """,
     "a module's result": """
         def f(self, x):
             h = self.fc(x)
@@ -305,7 +362,9 @@ HELD = {
 
 
 def held(text):
-    source, statement = marked("import torch\nimport torch.nn.functional as F\n" + dedent(text))
+    source, statement = marked(
+        "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n" + dedent(text)
+    )
     target = getattr(statement, "target", None)
     place = root_place(statement.value if target is None else target)
     assert place is not None

@@ -60,10 +60,13 @@ def test_guard_counts_each_value_at_its_tensor():
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
     with Session("guard") as session:
         stepped_too_early(net, times=3)
-    total, line = guard_lines(session.report())
-    assert total.startswith("guard: 6 overwritten values restored for backward (1 place), ")
+    total, line = guard_lines(session.report(), 500)
+    assert total.startswith("guard: 6 overwritten values restored (1 place), ")
     assert "overwrites `net.2.weight` (32 bytes) and `net.0.weight` (128 bytes), saved in" in line
     assert line.endswith(": 6 values restored")
+    narrow = [row for line in guard_lines(session.report(), 60) for row in line.splitlines()]
+    assert max(map(len, narrow)) <= 60
+    assert "".join("".join(narrow).split()) == "".join(f"{total}{line}".split())
 
 
 def test_tensors_of_one_line():

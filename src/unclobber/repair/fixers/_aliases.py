@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ...syntax import last_name, torch_table
 from .._syntax import Function, Loop, Source, is_name, method_call, targets_of, walk
-from ._fresh import is_empty_container, is_fresh, keeps_nothing
+from ._fresh import binding_at, is_empty_container, is_fresh, keeps_nothing
 
 _FACTS = frozenset(
     {"device", "dtype", "grad_fn", "is_cuda", "is_leaf", "itemsize", "layout", "ndim", "requires_grad",
@@ -41,7 +41,7 @@ def held_elsewhere(source: Source, statement: ast.AST, place: ast.expr) -> bool:
     bindings = [
         binding
         for node in uses
-        if _scope(source, node) is function and (binding := _binding(source, node)) is not None
+        if _scope(source, node) is function and (binding := binding_at(source, node)) is not None
     ]
     sure = [
         where for where, value in bindings if is_fresh(value, source) and _leads_to(source, where, statement)
@@ -60,7 +60,7 @@ def held_elsewhere(source: Source, statement: ast.AST, place: ast.expr) -> bool:
         if inside is not function:
             kept = not _is_local_to(source, inside, place.id)
         else:
-            kept = _binding(source, node) is None and _between(source, since, node, statement)
+            kept = binding_at(source, node) is None and _between(source, since, node, statement)
         if kept and not _values_only(source, node):
             return True
     return False
@@ -106,37 +106,9 @@ def _is_local_to(source: Source, function: ast.AST | None, name: str) -> bool:
     return any(
         node.arg == name
         if isinstance(node, ast.arg)
-        else is_name(node, name) and _scope(source, node) is function and _binding(source, node) is not None
+        else is_name(node, name) and _scope(source, node) is function and binding_at(source, node) is not None
         for node in walk(function)
     )
-
-
-_UNKNOWN = ast.Name("unknown", ast.Load())
-"""A value that is not fresh."""
-
-
-def _binding(source: Source, node: ast.AST) -> tuple[ast.AST, ast.expr | None] | None:
-    """Return the node that binds a name, with the value bound; `_UNKNOWN` if that is a part of a value.
-
-    Returns:
-        None if the name is not bound there.
-    """
-    if not isinstance(node, ast.Name) or not source.is_bound(node):
-        return None
-    at: ast.AST = node
-    while isinstance(source.parents[at], ast.Tuple | ast.List | ast.Starred):
-        at = source.parents[at]
-    above = source.parents[at]
-    if isinstance(above, ast.AnnAssign | ast.NamedExpr):
-        return above, above.value
-    if not isinstance(above, ast.Assign):
-        return (above if hasattr(above, "lineno") else at), _UNKNOWN
-    places: list[ast.AST] = [at]
-    values = [above.value]
-    if isinstance(at, ast.Tuple) and isinstance(above.value, ast.Tuple):
-        places, values = [*at.elts], above.value.elts
-    sure = len(above.targets) == 1 and len(places) == len(values) and node in places
-    return above, values[places.index(node)] if sure else _UNKNOWN
 
 
 def _values_only(source: Source, node: ast.AST) -> bool:

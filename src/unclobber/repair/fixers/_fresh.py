@@ -1,7 +1,8 @@
 """Expressions that surely give a tensor of their own: new memory that nothing else holds.
 
 An expression that isn't known here counts as shared. A module or a function of the user's may keep its
-result, and so may a forward hook; ``reshape``, ``to`` and ``dropout`` may return their argument or a view.
+result, and so may a forward hook; ``reshape``, ``to``, ``dropout`` and ``nn.Identity`` may return their
+argument or a view.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import ast
 
 from ...syntax import last_name, torch_table
-from .._syntax import Comprehension, Source, is_constant, is_name, root_name
+from .._syntax import Comprehension, Function, Source, is_constant, is_name, root_name
 
 _TELLS = frozenset(
     {"backward", "data_ptr", "dim", "element_size", "is_contiguous", "item", "nelement", "numel", "size",
@@ -50,26 +51,55 @@ def is_empty_container(value: ast.expr | None) -> bool:
 
 
 def computes(call: ast.Call, source: Source) -> bool:
-    """Return whether a call is one of torch's that returns a new tensor and keeps no argument.
-
-    Not with ``out=`` or ``inplace=True``: those return an argument. A bare ``True`` may be `inplace`.
-    """
-    if any(argument.arg == "out" for argument in call.keywords):
+    """Return whether a call is one of torch's that returns a new tensor and keeps no argument."""
+    if not _returns_no_argument(call):
         return False
-    inplace = [argument.value for argument in call.keywords if argument.arg == "inplace"]
-    if any(is_constant(value, True) for value in (*call.args, *inplace)):
-        return False
-    name, of_torch = last_name(call.func), source.names_from_torch
+    if _is_fresh_module(call.func, source):
+        return True
+    name, root = last_name(call.func), root_name(call.func)
     if name not in torch_table().surely_fresh:
         return False
-    if not isinstance(call.func, ast.Attribute):
-        return name in of_torch
-    root = root_name(call.func.value)
-    if root in of_torch or root in source.imported_names:
-        return root in of_torch
+    if not isinstance(call.func, ast.Attribute) or root in source.imported_names:
+        return root in source.names_from_torch
     if name in _CALLED_SO_BY_MODULES and not all(map(_is_no_tensor, call.args)):
         return False
     return not is_name(call.func.value, "self", "cls")  # `self.exp(x)` is a method of the user's own
+
+
+def _returns_no_argument(call: ast.Call) -> bool:
+    """Return whether torch's function, or the module that torch's class makes, surely returns no argument."""
+    position = torch_table().inplace.get(last_name(call.func), len(call.args))
+    said = [keyword.value for keyword in call.keywords if keyword.arg == "inplace"]
+    return not (
+        any(keyword.arg in ("out", None) for keyword in call.keywords)
+        or any(isinstance(argument, ast.Starred) for argument in call.args)
+        or any(not is_constant(value, False) for value in (*said, *call.args[position : position + 1]))
+    )
+
+
+def _is_fresh_module(module: ast.expr, source: Source) -> bool:
+    """Return whether a module is one of torch's own, or a ``Sequential`` of them, whose result is new memory.
+
+    A name counts if everything in the file that binds it constructs such a module.
+    """
+    if not isinstance(module, ast.Call):
+        bound = [binding_at(source, node) for node in source.nodes if _name(node) == last_name(module)]
+        modules = [binding[1] for binding in bound if binding]
+        built = [isinstance(value, ast.Call) and _is_fresh_module(value, source) for value in modules]
+        return bool(built) and all(built) and "register_forward" not in source.text
+    parts = [module, *module.args] if last_name(module.func) == "Sequential" else [module]
+    of_torch = all(root_name(getattr(part, "func", part)) in source.names_from_torch for part in parts)
+    if len(parts) > 1:
+        return of_torch and isinstance(parts[-1], ast.Call) and _is_fresh_module(parts[-1], source)
+    kind = last_name(module.func)
+    return of_torch and _returns_no_argument(module) and torch_table().is_surely_fresh_module(kind)
+
+
+def _name(node: ast.AST) -> str | None:
+    """Return the name that a node reads or binds; None if it does neither."""
+    return next(
+        (getattr(node, field) for field in ("id", "attr", "name", "arg") if hasattr(node, field)), None
+    )
 
 
 def keeps_nothing(call: ast.Call, source: Source) -> bool:
@@ -81,3 +111,33 @@ def keeps_nothing(call: ast.Call, source: Source) -> bool:
 def _is_no_tensor(argument: ast.expr) -> bool:
     value = argument.operand if isinstance(argument, ast.UnaryOp) else argument
     return isinstance(value, ast.Constant) and not isinstance(value.value, bool | None)
+
+
+_UNKNOWN = ast.Name("unknown", ast.Load())
+"""A value that is not fresh."""
+
+
+def binding_at(source: Source, node: ast.AST) -> tuple[ast.AST, ast.expr | None] | None:
+    """Return the node that binds a name or attribute, with the value; `_UNKNOWN` if that is a part of one.
+
+    Returns:
+        None if the node binds nothing.
+    """
+    if isinstance(node, ast.arg | ast.ClassDef | Function):
+        return node, _UNKNOWN
+    if not isinstance(node, ast.Name | ast.Attribute) or not source.is_bound(node):
+        return None
+    at: ast.AST = node
+    while isinstance(source.parents[at], ast.Tuple | ast.List | ast.Starred):
+        at = source.parents[at]
+    above = source.parents[at]
+    if isinstance(above, ast.AnnAssign | ast.NamedExpr):
+        return above, above.value
+    if not isinstance(above, ast.Assign):
+        return (above if hasattr(above, "lineno") else at), _UNKNOWN
+    places: list[ast.AST] = [at]
+    values = [above.value]
+    if isinstance(at, ast.Tuple) and isinstance(above.value, ast.Tuple):
+        places, values = [*at.elts], above.value.elts
+    sure = len(above.targets) == 1 and len(places) == len(values) and node in places
+    return above, values[places.index(node)] if sure else _UNKNOWN

@@ -26,16 +26,13 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             for path, source in project.sources(_files(finding), "inplace")
             for call, change in constructors(source, kind)
         ]
-        for path, source, call, change in built[:8]:
-            title = f"construct {source.code(call)} without `inplace`"
-            yield Candidate(title, {path: source.edited(change)}, shared_name=_INPUT, drops=True)
-        if len(built) > 1:
+        for some in (*([each] for each in built[:8]), *([built] if len(built) > 1 else [])):
             texts = {
-                path: source.edited(*(change for other, _, _, change in built if other == path))
-                for path, source, _, _ in built
+                path: source.edited(*(change for other, _, _, change in some if other == path))
+                for path, source, _, _ in some
             }
-            title = f"construct every {kind} without `inplace`"
-            yield Candidate(title, texts, shared_name=_INPUT, drops=True)
+            what = some[0][1].code(some[0][2]) if len(some) == 1 else f"every {kind}"
+            yield Candidate(f"construct {what} without `inplace`", texts, shared_name=_INPUT, drops=True)
 
 
 _INPUT = "input of the module"
