@@ -92,7 +92,8 @@ RESTORED = [
 
 
 def said_at_end(err):
-    """The lines that guard says, with the file's name for its path."""
-    found = [re.sub(r"[^ ]*(gates\.py:)", r"\1", line) for line in err.splitlines()]
+    """The paragraphs that guard says, each in one line, with the file's name for its path."""
+    unwrapped = re.sub(r"\n {4,}", " ", err)
+    found = [re.sub(r"[^ ]*(gates\.py:)", r"\1", line) for line in unwrapped.splitlines()]
     begins = [at for at, line in enumerate(found) if line.startswith("guard: ")]
     return found[begins[0] : begins[0] + 2] if len(begins) == 1 else begins
