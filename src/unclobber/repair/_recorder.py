@@ -269,12 +269,13 @@ def _adds_the_same(mine: BackwardRecord, other: BackwardRecord, total: Compariso
         own = after if before is None or after is None else after - before
         if own is None or not _counts(own):
             continue
-        # The sum and not the difference, whose rounding error may exceed what this call adds.
+        # By shape and dtype alone, because the moved call may see a leaf before an update of its values. The
+        # sum and not the difference, whose rounding error may exceed what this call adds.
         at = next(
             (
                 at
                 for at, (name, earlier, later) in enumerate(theirs)
-                if name == key and _agree(own if earlier is None else earlier + own, later, total)
+                if name[:2] == key[:2] and _agree(own if earlier is None else earlier + own, later, total)
             ),
             None,
         )

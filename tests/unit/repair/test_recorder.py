@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber.repair._recorder import BackwardRecord, Enough, Recorder, compare, compare_joined
+from unclobber.repair._recorder import (
+    BackwardRecord,
+    Enough,
+    Recorder,
+    compare,
+    compare_joined,
+    compare_moved,
+)
 from unclobber.torch_internals.engine import engine
 
 
@@ -246,3 +253,40 @@ def test_the_gradients_of_a_sum_count(recording):
     key, gradient = other.records[0].leaves[0]
     other.records[0].leaves[0] = key, gradient * 1.001
     assert "another loss or gradient" in compare_joined(one.records, other.records, 2).mismatch
+
+
+def _two_losses(*order, scale=1.0):
+    """A shared and an own weight; the gradients of an update are cleared before it, as two optimizers do."""
+
+    def run():
+        torch.manual_seed(0)
+        shared, own = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+        losses = {"d": (shared.exp(), [shared]), "g": (shared.sin() * own * scale, [own])}
+        for name in order:
+            loss, cleared = losses[name]
+            for leaf in cleared:
+                leaf.grad = None
+            loss.sum().backward(retain_graph=True)
+
+    return run
+
+
+def test_calls_in_another_order(recording):
+    """Each is found by its loss; what a gradient held before it does not count."""
+    one, other = recording(_two_losses("d", "g")), recording(_two_losses("g", "d"))
+    assert compare(one.records, other.records, 2).why is not None
+    found = compare_moved(one.records, other.records, 2)
+    assert (found.why, found.compared) == (None, 2)
+
+
+@pytest.mark.parametrize("what", ["loss", "gradient", "missing"])
+def test_what_is_no_other_order(recording, what):
+    """Another loss, another gradient of an equal loss, and a call that is gone."""
+    one = recording(_two_losses("d", "g"))
+    other = recording(_two_losses("g", "d", scale=1.001 if what == "loss" else 1.0))
+    if what == "gradient":
+        record = other.records[0]
+        record.added = [(key, before, after * 1.001) for key, before, after in record.added]
+    if what == "missing":
+        del other.records[0]
+    assert compare_moved(one.records, other.records, 2).why is not None

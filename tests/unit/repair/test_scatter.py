@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from made_findings import site
-from rewriting import rewritten
+from rewriting import marked, rewritten
 
 from unclobber.model import Finding, Write
 from unclobber.repair.fixers import FIXERS
@@ -42,6 +42,12 @@ def test_before_and_after(statement, expected):
 def test_nothing_to_do(statement):
     """Only assignments to parts."""
     assert _lines(statement) == []
+
+
+def test_a_mask_of_rows():
+    """It has one dimension, so `masked_fill` needs the others."""
+    texts = [text for text, *_ in rewrites(*marked("h[first] = 0  # <-\nuse(h)\n"), 3)]
+    assert "h = h.masked_fill(first[:, None, None], 0)\nuse(h)\n" in texts
 
 
 @pytest.mark.parametrize("statement", ["x[::2] = v", "x[..., 0] = v", "f()[i] = v", "x[:, 0] = y = v"])

@@ -94,7 +94,8 @@ def _moved(source: Source, target: ast.stmt, passed: list[ast.stmt], lines: list
         start = splices[-1].start
         block = [*inserted[:-1], flagged[start : splices[-1].end + len(flagged) - len(source.text)]]
         yield source.edited(Splice(at, at, "".join(block)), *splices, without(call, keyword, source))
-    yield source.edited(Splice(at, at, "".join(inserted)), *splices)
+    else:
+        yield source.edited(Splice(at, at, "".join(inserted)), *splices)
 
 
 def _comments(source: Source, line: Line) -> str:

@@ -17,7 +17,7 @@ from .._candidate import Candidate
 from .._syntax import Source, is_constant, is_place, single_target
 from ..project import Project
 from ._aliases import shared_name
-from ._blocks import assigned_to
+from ._blocks import assigned_to, binds
 from ._inplace import binary
 from ._liveness import read_later
 from ._sites import write_statements
@@ -44,19 +44,29 @@ _TESTS = frozenset(
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield functional forms of the writing assignments."""
     for write, (path, source, statement) in write_statements(finding, project):
-        for text, place, form in rewrites(source, statement):
+        dimensions = 1 if finding.saved is None else len(finding.saved.shape)
+        for text, place, form in rewrites(source, statement, dimensions):
             if form not in _FORMS_OF.get(write.operation or "", (form,)):
                 continue
-            # In a loop, each turn copies the whole tensor, so another fixer is preferred.
-            looped = source.loop_round(statement) is not None
+            # In a loop that fills a buffer, each turn copies the whole, so others are preferred; not for
+            # a state, which each turn computes anew.
+            loop = source.loop_round(statement)
+            computed = loop is not None and {source.code(place)} & set().union(
+                *(binds(line) for line in loop.body if isinstance(line, ast.Assign))
+            )
+            looped = loop is not None and not computed
             shared = shared_name(source, statement, place)
             title = f"build the new `{source.code(place)}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
             yield Candidate(title, {path: text}, late=looped, shared_name=shared, guess=guess)
 
 
-def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.expr, str]]:
-    """Yield new texts, the place that is bound to the result, and the function that is used."""
+def rewrites(source: Source, statement: ast.AST, dimensions: int = 1) -> Iterator[tuple[str, ast.expr, str]]:
+    """Yield new texts, the place that is bound to the result, and the function that is used.
+
+    Args:
+        dimensions: The number of the tensor's dimensions; a mask of its rows alone has one.
+    """
     target = _part(statement)
     if target is None or not is_place(target.value) or not read_later(source, statement, target.value):
         return
@@ -65,7 +75,7 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.expr
     else:
         value, is_number = source.code(statement.value), _is_number(statement.value)  # type: ignore[attr-defined]
     x = source.code(target.value)
-    for form, code in _forms(source, target, x, value, is_number):
+    for form, code in _forms(source, target, x, value, is_number, dimensions):
         if "\n" not in code:
             yield source.replaced({statement: f"{x} = {code}"}), target.value, form
 
@@ -77,7 +87,7 @@ def _part(statement: ast.AST) -> ast.Subscript | None:
 
 
 def _forms(
-    source: Source, target: ast.Subscript, x: str, v: str, is_number: bool
+    source: Source, target: ast.Subscript, x: str, v: str, is_number: bool, dimensions: int
 ) -> Iterator[tuple[str, str]]:
     """Yield the functional forms of ``x[…] = v`` with their code, by the index as it is written."""
     parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
@@ -85,6 +95,9 @@ def _forms(
         index = source.code(parts[0])
         if is_number:
             yield "masked_fill", f"{x}.masked_fill({index}, {v})"
+            if dimensions > 1:
+                rows = ", ".join([":", *["None"] * (dimensions - 1)])
+                yield "masked_fill", f"{x}.masked_fill({source.in_brackets(parts[0])}[{rows}], {v})"
             if source.torch_name:
                 yield "torch.where", f"{source.torch_name}.where({index}, {v}, {x})"
             yield "index_fill", f"{x}.index_fill(0, {index}, {v})"
