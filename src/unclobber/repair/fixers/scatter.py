@@ -49,12 +49,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             if form not in _FORMS_OF.get(write.operation or "", (form,)):
                 continue
             # In a loop that fills a buffer, each turn copies the whole, so others are preferred; not for
-            # a state, which each turn computes anew.
+            # a state, that each turn computes again.
             loop = source.loop_round(statement)
-            computed = loop is not None and {source.code(place)} & set().union(
-                *(binds(line) for line in loop.body if isinstance(line, ast.Assign))
-            )
-            looped = loop is not None and not computed
+            assigned = [line for line in loop.body if isinstance(line, ast.Assign)] if loop else []
+            looped = loop is not None and not any(source.code(place) in binds(line) for line in assigned)
             shared = shared_name(source, statement, place)
             title = f"build the new `{source.code(place)}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
