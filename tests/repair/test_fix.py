@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
 
 import pytest
+
+from unclobber.repair import rounds
 
 BROKEN = """
 import sys
@@ -42,8 +45,53 @@ def test_without_write_nothing_is_written(fix):
     assert done.text == BROKEN.lstrip("\n")
     said = " ".join(done.out.split())
     assert said.count("write `y` into a new tensor") == 1
-    other = "also proved: keep the result of `w.exp()` to the derivative alone, in line 6: a copy more, "
+    other = (
+        "way 2, also proved: keep the result of `w.exp()` to the derivative alone, in line 6: a copy more, "
+    )
     assert said.count(f"{other}for backward; the write stays in place, and every name sees it") == 1
+
+
+def test_another_way_is_taken_without_a_run(fix, monkeypatch):
+    """What is listed is kept, and `--write --take 2` writes the second way of it."""
+    ways = json.loads(fix(BROKEN, "--format", "json").out)["fix"]["ways"]
+    assert [way["number"] for way in ways] == [*range(1, len(ways) + 1)]
+    assert "+y = w.exp().clone()" in ways[1]["diff"]
+    assert ways[1]["proof"]["verified"] == "whole-run"
+    assert not ways[1]["changes_result"]
+    monkeypatch.setattr(rounds, "fix", lambda *_, **__: pytest.fail("it is kept"))
+    done = fix(BROKEN, "--write", "--take", "2")
+    assert (done.code, done.text) == (0, BROKEN.lstrip("\n").replace("w.exp()", "w.exp().clone()"))
+    assert "found by an earlier `unclobber fix`" in done.out
+
+
+@pytest.mark.parametrize("changed", ["script", "module", "data", "options", "environment", "elsewhere"])
+def test_a_stale_proof_is_never_used(fix, monkeypatch, tmp_path, tmp_path_factory, changed):
+    """Any input that changes makes the next `fix` prove again."""
+    elsewhere = tmp_path_factory.mktemp("data") / "scale.txt"
+    for path in (elsewhere, tmp_path / "scale.txt"):
+        path.write_text("1")
+    (tmp_path / "helper.py").write_text("SCALE = 1\n")
+    head = f"import helper\nread = [open(n).read() for n in ('scale.txt', {str(elsewhere)!r})]"
+    text = head + BROKEN
+    assert fix(text).code == 1
+    runs = []
+    search = rounds.Search.outcome
+    monkeypatch.setattr(rounds.Search, "outcome", lambda *a: runs.append(1) or search(*a))
+    fix(text)
+    assert not runs
+    if changed == "script":
+        text += "\n"
+    elif changed == "module":
+        (tmp_path / "helper.py").write_text("SCALE = 2\n")
+    elif changed == "data":
+        (tmp_path / "scale.txt").write_text("2")
+    elif changed == "elsewhere":
+        elsewhere.write_text("2")
+    elif changed == "environment":
+        monkeypatch.setenv("SCALE", "2")
+    options = ["--to-end", "59"] if changed == "options" else []
+    fix(text, *options)
+    assert runs
 
 
 def test_an_alias_that_is_relied_on(fix):

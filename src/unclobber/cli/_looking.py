@@ -100,6 +100,11 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
     )
 
 
+def cache_of(settings: ProjectSettings) -> str:
+    """Return the folder of a project's cache."""
+    return settings.cache_dir or os.path.join(settings.folder or os.getcwd(), ".unclobber_cache")
+
+
 def _files(paths: Sequence[str], options: CheckOptions) -> list[str]:
     """Return the files to check; that of standard input need not be there."""
     from ..static import python_files
@@ -234,8 +239,7 @@ class _Projects:
 
     def cache(self, path: str) -> str:
         """Return the folder of the cache for a check that begins with this file."""
-        settings = self.of(path)
-        return settings.cache_dir or os.path.join(settings.folder or os.getcwd(), ".unclobber_cache")
+        return cache_of(self.of(path))
 
     def baseline(self, path: str) -> str | None:
         """Return the file that knows findings of this file."""

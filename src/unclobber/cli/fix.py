@@ -15,8 +15,10 @@ import click
 from ..model import UnclobberError, require_installed_torch
 from ..model.text import listing
 from ..report import options_for
+from ..settings.pyproject import settings_for
 from . import _unrun
 from ._errors import UsageError
+from ._looking import cache_of
 from ._options import format_of, of_a_program, repeated
 from ._output import write_document
 from ._progress import said
@@ -27,7 +29,6 @@ from ._torch import require_torch
 if TYPE_CHECKING:
     from ..model import Report
     from ..repair import Proof, Repair, Rounds
-
 
 _NO_RUN = "Name files and folders: `unclobber fix --no-run src`."
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
@@ -53,6 +54,10 @@ IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in 
     The script is run many times, each time from its start in a process of its own and in a copy of its
     folder (of up to 256 MiB; in a larger one it runs where it is, which is said). Files elsewhere that it
     writes are written each time. Generators are seeded before it starts.
+
+    A result is kept in .unclobber_cache, and --write after it runs nothing again, as long as the project's
+    files, all others that the script reads, the command, the environment and the versions are the same.
+    That of a script that starts processes or opens connections is not kept.
     """,
 )
 @click.option(
@@ -62,6 +67,10 @@ IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in 
     help="Run nothing: candidates for what `unclobber check` finds in PATH, none of them proved.",
 )
 @click.option("--write", is_flag=True, help="Write the best proved fix to the files.")
+@click.option(
+    "--take", type=click.IntRange(min=1), metavar="N", help="Show or write the N-th way that is listed."
+)
+@click.option("--no-cache", is_flag=True, help="Prove again what was proved before and has not changed.")
 @click.option("--check", is_flag=True, help="Only say whether there is a proved fix: exit 1 if so.")
 @click.option("--all", "fix_all", is_flag=True, help="Go on with the next finding until the script is clean.")
 @click.option(
@@ -86,6 +95,8 @@ def command(
     *,
     unrun: bool,
     write: bool,
+    take: int | None,
+    no_cache: bool,
     check: bool,
     fix_all: bool,
     only_diff: bool,
@@ -109,48 +120,78 @@ def command(
     script = target.file()
     if write and check:
         raise UsageError("--write and --check exclude each other", "Use one of them.")
+    if take is not None and check:
+        raise UsageError("--take and --check exclude each other", "Use one of them.")
     require_installed_torch()
-    from ..repair import Runner, fix
+    from ..repair import KeptFix, Runner, fix
 
+    module = words[0] if as_module else ""
+    cache = cache_of(settings_for(target.folder))
+    kept = KeptFix(cache, (script, target.arguments, module, timeout, to_end, fix_all, check))
     try:
-        with said() as progress, Runner(timeout, to_end) as runner:  # which imports torch at the same time
-            require_torch()
-            rounds = fix(
-                script,
-                target.arguments,
-                module=words[0] if as_module else "",
-                timeout=timeout,
-                fix_all=fix_all,
-                first_only=check,
-                progress=progress,
-                runner=runner,
-            )
+        rounds = None if no_cache else kept.load()
+        is_kept = rounds is not None
+        if rounds is None:
+            # The runner imports torch at the same time.
+            with said() as progress, Runner(timeout, to_end) as runner:
+                require_torch()
+                rounds = fix(
+                    script,
+                    target.arguments,
+                    module=module,
+                    timeout=timeout,
+                    fix_all=fix_all,
+                    first_only=check,
+                    progress=progress,
+                    runner=runner,
+                )
+                kept.keep(rounds, runner.reads)
     except KeyboardInterrupt:
         sys.stderr.write("unclobber: interrupted; nothing was written\n")
         return 130
     if rounds.failure is not None:
         sys.stderr.write(rounds.failure.details)
         raise UnclobberError(f"{rounds.failure.reason}.")
+    if take is not None:
+        if take > len(rounds.ways):
+            raise UsageError(f"there is no way {take}", f"`unclobber fix` lists {len(rounds.ways)} here.")
+        rounds = rounds.taking(take)
     # Before the files are written, because all of them quote the lines as they were.
-    stories = proofs = ""
+    stories, ways = "", list[str]()
     if format_ == "text" and not (only_diff or check):
-        stories, proofs = _stories(rounds), _fix_sentences(rounds)
+        stories, ways = _stories(rounds), _ways(rounds, take)
     report, diff = rounds.report(("-m", *words) if as_module else words), rounds.diff
-    written = rounds.write() if write and rounds.proved else []
+    document = _json(report, rounds, diff) if format_ == "json" else {}
+    written = rounds.write() if write and (rounds.proved or take) else []
     if only_diff:
         write_document(sys.stdout, diff)
     elif format_ == "json":
-        write_document(sys.stdout, _json(report, rounds, diff, written))
+        document["fix"]["written"] = written
+        write_document(sys.stdout, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     else:
-        _print(stories, rounds, diff, proofs, written, check=check)
+        _print(stories, rounds, diff, ways, written, check=check, is_kept=is_kept)
     if check:
         return int(bool(rounds.proved))
-    fixed = bool(written) and (rounds.clean or not fix_all)
+    fixed = bool(written) and (rounds.clean or not fix_all or bool(take))
     return 0 if fixed or (rounds.clean and not rounds.proved) else 1
 
 
-def _print(stories: str, rounds: Rounds, diff: str, proofs: str, written: list[str], *, check: bool) -> None:
-    """Print the explanations, the diff, the sentences on proofs, and whether files were written."""
+def _print(
+    stories: str,
+    rounds: Rounds,
+    diff: str,
+    ways: list[str],
+    written: list[str],
+    *,
+    check: bool,
+    is_kept: bool,
+) -> None:
+    """Print the explanations, the chosen diff, the ways, and whether files were written.
+
+    Args:
+        ways: Sentences and diffs by turns, beginning with sentences.
+        is_kept: Whether the result is an earlier command's.
+    """
     if rounds.clean and not rounds.proved:
         click.echo("nothing to fix: the script runs clean")
         return
@@ -159,42 +200,59 @@ def _print(stories: str, rounds: Rounds, diff: str, proofs: str, written: list[s
         click.echo("there is a proved fix" if proved else f"no proved fix: {rounds.reason or ''}")
         return
     click.echo(stories, nl=False)
-    if diff:
-        _print_diff(diff)
-    click.echo(proofs, nl=False)
+    for number, text in enumerate([diff, *ways]):
+        if number % 2:
+            click.echo(text, nl=False)
+        else:
+            _print_diff(text)
     if rounds.reason is not None:
         click.echo(_sentence(f"not fixed: {rounds.reason}"))
     if rounds.in_place:
         click.echo(_sentence(f"note: {IN_PLACE}"))
+    if is_kept:
+        click.echo(_sentence("note: found by an earlier `unclobber fix`; nothing that it depends on changed"))
     if written:
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif rounds.proved:
         click.echo(f"nothing written yet: `{repeated('--write')}` writes it")
+    if not written and len(rounds.ways) > len(rounds.proved):
+        click.echo(_sentence(f"another way: `{repeated('--write', '--take', 'N')}` writes way N"))
 
 
-def _fix_sentences(rounds: Rounds) -> str:
-    """Return the sentences on the candidates: how far the best one is proved, how other proved ones differ
-    from it, and those that the user must decide on."""
-    project = rounds.project.on_disk
-    lines: list[str] = []
-    offered: list[str] = []
-
-    def way(repair: Repair) -> str:
-        return ", ".join(filter(None, [repair.title, repair.places(project)]))
-
+def _ways(rounds: Rounds, take: int | None) -> list[str]:
+    """Return sentences and diffs by turns: how far the chosen ways are proved, then each other way with its
+    number and diff."""
+    on_disk = project = rounds.project.on_disk
+    chosen: list[str] = []
+    others: list[tuple[str, str]] = []
+    number = 0
     for outcome in rounds.explained:
-        for offer in outcome.offered:
-            offered.append(_sentence(f"not proved, yours to decide: {way(offer)}"))
-            offered += [_sentence(note, indent="  ") for note in offer.notes]
-        if outcome.repairs:
-            best, *others = outcome.repairs
-            lines.append(_sentence(_proof_line(best)))
-            lines += [_sentence(f"note: {note}") for note in best.notes]
-            lines += [
-                _sentence(f"also proved: {way(other)}: {other.difference_from(best)}") for other in others
-            ]
+        best = outcome.repairs[0] if outcome.repairs else None
+        for way in (*outcome.repairs, *outcome.offered):
+            number += 1
+            title = ", ".join(filter(None, [way.title, way.places(project)]))
+            is_chosen = number == take or (take is None and way is best)
+            notes = way.notes if is_chosen or not way.proof else ()
+            if is_chosen and way.proof is not None:
+                said = _proof_line(way)
+            elif best is not None and way is best:
+                said = f"way {number}, proved and ranked first: {title}"
+            elif best is not None and way.proof is not None:
+                said = f"way {number}, also proved: {title}: {way.difference_from(best)}"
+            else:
+                said = f"way {number}, not proved, yours to decide: {title}"
+            lines = [_sentence(said), *(_sentence(f"note: {note}", indent="  ") for note in notes)]
+            if is_chosen:
+                chosen += lines
+            else:
+                others.append(("\n".join(lines), on_disk.diff(way.texts)))
+        if best is not None:
             project = project.with_texts(best.texts)  # the next round's candidates edit these texts
-    return "".join(f"{line}\n" for line in [*lines, *offered])
+    parts = ["\n".join(chosen)]
+    for text, diff in others:
+        parts[-1] += f"\n{text}"
+        parts += [diff, ""]
+    return [f"{part.strip()}\n" if part.strip() and not n % 2 else part for n, part in enumerate(parts)]
 
 
 def _sentence(text: str, *, indent: str = "") -> str:
@@ -263,20 +321,32 @@ def _proof_line(repair: Repair) -> str:
     )
 
 
-def _json(report: Report, rounds: Rounds, diff: str, written: list[str]) -> str:
-    """Return the JSON document of a fix: the report, the diff and the proofs."""
+def _json(report: Report, rounds: Rounds, diff: str) -> dict[str, Any]:
+    """Return the JSON document of a fix: the report, the diff, the proofs and the ways."""
     from ..report import to_json
 
     document: dict[str, Any] = dict(to_json(report))
+    ways = [
+        {
+            "number": number,
+            "title": way.title,
+            "diff": rounds.project.diff(way.texts),
+            "changes_result": not way.applicable,
+            "notes": list(way.notes),
+            "proof": _proof(way.proof),
+        }
+        for number, way in enumerate(rounds.ways, 1)
+    ]
     document["fix"] = {
         "diff": diff or None,
-        "written": written,
+        "written": [],
         "reason": rounds.reason,
         "runs": rounds.runs,
         "in_place": rounds.in_place,
         "proofs": [_proof(outcome.best.proof) for outcome in rounds.proved],
+        "ways": ways,
     }
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return document
 
 
 def _proof(proof: Proof | None) -> dict[str, Any] | None:

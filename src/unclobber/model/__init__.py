@@ -5,6 +5,7 @@ and ``pages`` holds its documentation. Nothing here imports other rooms of this 
 """
 
 from ._about import PACKAGE, VERSION
+from ._cached import write_cached
 from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
@@ -62,4 +63,5 @@ __all__ = [
     "require_installed_torch",
     "shown_name",
     "text",
+    "write_cached",
 ]

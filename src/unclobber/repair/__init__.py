@@ -15,12 +15,14 @@ from ..model import Report
 if TYPE_CHECKING:
     from .candidates import together
     from .given import Prover
+    from .kept import KeptFix
     from .outcome import Proof, Repair
     from .project import Project
     from .proof import Runner
     from .rounds import Rounds, fix
 
 __all__ = [
+    "KeptFix",
     "Project",
     "Proof",
     "Prover",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "KeptFix": "kept",
     "Project": "project",
     "Proof": "outcome",
     "Prover": "given",

@@ -40,9 +40,21 @@ class Copy:
     def files(self) -> Iterator[str]:
         """Yield every file in the copies that is no link."""
         for _, copy in self.pairs:
-            for folder, names, files in os.walk(copy):
-                names[:] = [name for name in names if name not in _DROPPED]
-                yield from (path for name in files if not os.path.islink(path := os.path.join(folder, name)))
+            yield from (path for path in files_in(copy) if not os.path.islink(path))
+
+
+def files_in(top: str, apart: str | None = None) -> Iterator[str]:
+    """Yield every file of a folder and its links.
+
+    Args:
+        apart: A folder to leave out with those that are not the program's own; None to leave out neither.
+    """
+    for folder, names, files in os.walk(top):
+        names[:] = [name for name in names if name not in _DROPPED]
+        if apart is not None:
+            paths = ((name, os.path.join(folder, name)) for name in names)
+            names[:] = [name for name, path in paths if path != apart and not _is_apart(path)]
+        yield from (os.path.join(folder, name) for name in files)
 
 
 NOWHERE = Copy(())

@@ -188,6 +188,8 @@ class Ran:
     called_input: bool = False
     """Whether it called ``input``."""
     held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
+    reads: tuple[str, ...] | None = ()
+    """Files that it read; None if other processes or hosts may have read for it."""
     leftovers: Mapping[str, str] = field(default_factory=dict)
     """Files that it read as an earlier run had left them, each with a digest of their content."""
 

@@ -19,6 +19,8 @@ from ._copies import Copy, marks
 _MOST_BYTES = 64 * 2**20
 """Size in bytes above which files are compared by size and time alone."""
 _CODE = (".py", ".pyc")
+_UNSEEN = ("os.fork", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
+"""Audit events after which others may read for the program."""
 
 
 class Files:
@@ -42,6 +44,8 @@ class Files:
         self._opened: set[str] = set()
         self.digests: dict[str, str] = {}
         """Absolute path of a file that an earlier run left to a digest of its content at its first read."""
+        self.reads: set[str] | None = set()
+        """The user's own paths of the files that it reads; None if others may read for it."""
         self.called_input = False
         self.off = False
 
@@ -51,6 +55,8 @@ class Files:
             return
         if event == "builtins.input":
             self.called_input = True
+        elif event in _UNSEEN:
+            self.reads = None
         elif event == "open" and isinstance(arguments[0], (str, bytes)) and isinstance(arguments[2], int):
             # The program's own call will fail in the same way.
             with contextlib.suppress(OSError, ValueError):
@@ -60,6 +66,8 @@ class Files:
         """Record a file that is opened: as written, or with its digest if an earlier run left it."""
         if flags & (os.O_WRONLY | os.O_RDWR):
             self._opened.add(path)
+        if self.reads is not None and not flags & os.O_WRONLY:
+            self.reads.add(self._copy.here(path))
         if self._since is None or flags & os.O_WRONLY or path in self.digests:
             return
         if path.endswith(_CODE) or not os.path.isfile(path):
@@ -67,7 +75,7 @@ class Files:
         facts = os.stat(path)
         if self._since <= facts.st_mtime_ns < self._until:
             self.digests[path] = ""  # known from now on, because a digest opens the file, too
-            self.digests[path] = _digest(path, facts)
+            self.digests[path] = digest_of(path)
 
     def written(self) -> list[str]:
         """Return the files that are new, changed or gone; no files of unclobber's and no devices."""
@@ -81,10 +89,16 @@ class Files:
         return sorted({*new, *gone, *outside})
 
 
-def _digest(path: str, facts: os.stat_result) -> str:
-    if facts.st_size > _MOST_BYTES:
-        return f"{facts.st_size} {facts.st_mtime_ns}"
-    return digest(path)
+def digest_of(path: str) -> str:
+    """Return a digest of a file's content, or of its size and time if it is large; empty if it can't be
+    read."""
+    try:
+        facts = os.stat(path)
+        if facts.st_size > _MOST_BYTES:
+            return f"{facts.st_size} {facts.st_mtime_ns}"
+        return digest(path) if os.path.isfile(path) else ""
+    except OSError:
+        return ""
 
 
 def digest(path: str) -> str:

@@ -149,6 +149,7 @@ class Run:
             loaded=self._loaded(),
             called_input=self.files.called_input,
             held=self.holders.by_statement(),
+            reads=None if self.files.reads is None else tuple(self.files.reads),
             leftovers=dict(self.files.digests),
         )
 

@@ -33,6 +33,8 @@ class Runner:
         self.timeout = timeout
         self.seconds_to_end = seconds_to_end
         self.runs = 0
+        self.reads: set[str] | None = set()
+        """The files that the runs have read, but no temporary ones; None if some may be unknown."""
         self.copy: Copy | None = None
         """The copy of the program's folder; None before the first run."""
         self._copied_for = ("", "")
@@ -113,6 +115,8 @@ class Runner:
         so_far = f"{answer}.so-far"
         if line == "timeout" and os.path.exists(so_far):
             answer, line = so_far, "done"
+        if line != "done":
+            self.reads = None
         if line == "timeout":
             return Ran(Ended.TIMEOUT, error=f"no end after {self.timeout:g} seconds", seconds=self.timeout)
         if not line:
@@ -127,6 +131,12 @@ class Runner:
             return Ran(Ended.DIED, error=f"the process ended ({line})")
         with open(answer, "rb") as file:
             ran: Ran = pickle.load(file)
+        if ran.reads is None:
+            self.reads = None
+        elif self.reads is not None:
+            self.reads |= {
+                path for path in ran.reads if not path.startswith((self.file(""), "/proc/", "/dev/"))
+            }
         for name in glob.glob(f"{glob.escape(self.file('answer-'))}*"):
             os.unlink(name)
         return ran

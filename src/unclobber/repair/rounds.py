@@ -60,8 +60,18 @@ class Rounds:
         """The diff of all proved edits."""
         return self.project.diff(self.project.overlay)
 
+    @property
+    def ways(self) -> tuple[Repair, ...]:
+        """Every edit that the user may take, round by round: the best one, others that are proved, and those
+        that are the user's to decide. The edits of a later round hold those of the rounds before it."""
+        return tuple(way for outcome in self.explained for way in (*outcome.repairs, *outcome.offered))
+
+    def taking(self, number: int) -> Rounds:
+        """Return this result with the edits of one way in place of all best ones; the number is 1-based."""
+        return replace(self, project=self.project.on_disk.with_texts(self.ways[number - 1].texts))
+
     def write(self) -> list[str]:
-        """Write all proved edits to the files; see ``Project.write``."""
+        """Write the chosen edits to the files; see ``Project.write``."""
         return self.project.write(self.project.overlay)
 
     def report(self, command: tuple[str, ...]) -> Report:
@@ -103,7 +113,7 @@ def fix(
     project.encoded(script)  # remember the script's content before the first run
     outcomes: list[Outcome] = []
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
-        runs = used.runs
+        runs, used.reads = used.runs, set()
         while len(outcomes) < MOST_ROUNDS:
             search = Search(CommandLine(script, arguments, module), used, first_only, 10 * timeout, progress)
             outcome = search.outcome(project)

@@ -10,13 +10,12 @@ import hashlib
 import json
 import os
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, NamedTuple
 
-from ..model import PACKAGE, VERSION
+from ..model import PACKAGE, VERSION, write_cached
 
 
 class CleanFile(NamedTuple):
@@ -27,13 +26,6 @@ class CleanFile(NamedTuple):
     """The paths of its texts that may hold a comment for unclobber."""
     read: tuple[str, ...] = ()
     """Absolute paths of other files on which the result depends."""
-
-
-_FILES = {
-    ".gitignore": "*\n",
-    "CACHEDIR.TAG": "Signature: 8a477f597d28d172789f06886806bc55\n# Written by unclobber check.\n",
-}
-"""Files that keep version control and backups out of the folder."""
 
 
 class CheckCache:
@@ -85,18 +77,8 @@ class CheckCache:
             for name, entry in (self._read() | self._new).items()
             if entry is not None and (name in self._new or os.path.exists(self._path_of(name)))
         }
-        temporary = f"{self._path}.{os.getpid()}.{time.monotonic_ns()}"
-        try:
-            os.makedirs(self._folder, exist_ok=True)
-            for name, text in _FILES.items():
-                with suppress(FileExistsError), open(os.path.join(self._folder, name), "x") as stream:
-                    stream.write(text)
-            with open(temporary, "x", encoding="utf-8") as stream:
-                json.dump({"engine": _engine(), "files": entries}, stream)
-            os.replace(temporary, self._path)
-        except OSError:  # a folder that can't be written, a full disk
-            with suppress(OSError):
-                os.remove(temporary)
+        document = {"engine": _engine(), "files": entries}
+        write_cached(self._path, json.dumps(document).encode())
 
     def _read(self) -> dict[str, Any]:
         """Return the entries of the file; none of a broken one, or of another unclobber's."""

@@ -181,3 +181,17 @@ def test_the_diff_applies(project, tmp_path, old, new, tool):
 def test_changed_lines(old, new, count):
     """The longer side of each stretch."""
     assert changed_lines(old, new) == count
+
+
+@pytest.mark.parametrize(
+    "data", [b"x = 1\r\ny = 2\r\n", b"x = 1", b"y = 2\nx = 1"], ids=["dos", "one", "end"]
+)
+def test_git_applies_the_diff(project, tmp_path, data):
+    """Line ends and a missing last newline are the file's own."""
+    path = tmp_path / "a.py"
+    path.write_bytes(data)
+    text = project.text(str(path)).replace("x = 1", "x = 10")
+    diff = project.diff({str(path): text}, relative_to=str(tmp_path))
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "apply", "-p0", "-"], input=diff.encode(), cwd=tmp_path, check=True)
+    assert path.read_bytes() == data.replace(b"x = 1", b"x = 10")

@@ -1,0 +1,116 @@
+"""A result of `fix` that is kept, so that ``--write`` after it runs nothing again.
+
+It counts only while everything that it was made from is as it was: the program's folder, the other files that
+its runs have read, its command line, its environment, and the versions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import pickle
+import platform
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..model import PACKAGE, VERSION, write_cached
+from ._copies import copy_for, files_in
+from ._leftovers import digest_of
+from .rounds import Rounds
+
+_VOLATILE = frozenset({"_", "SHLVL", "OLDPWD", "COLUMNS", "LINES"})
+"""Variables of the environment that a shell changes from one command to the next."""
+_PLAIN = frozenset({"builtins.set", "builtins.frozenset", "builtins.complex"})
+
+
+class KeptFix:
+    """The kept result of one command.
+
+    Args:
+        folder: The cache's folder, which need not exist.
+        program: The path of the program's file, its arguments, and the options of the search.
+    """
+
+    def __init__(self, folder: str, program: tuple[Any, ...]) -> None:
+        """Note the program as it is now, because a user may edit it while it is proved."""
+        self._folder, self._program = os.path.realpath(folder), program
+        name = hashlib.sha256(repr((os.getcwd(), program)).encode()).hexdigest()
+        self._path = os.path.join(self._folder, f"fix-{name[:16]}")
+        self._began, self._before = time.time_ns(), self._own()
+
+    def load(self) -> Rounds | None:
+        """Return the result; None if anything that it was made from has changed, or the file is broken."""
+        try:
+            with open(self._path, "rb") as stream:
+                match json.loads(stream.readline()):
+                    case {"reads": list(reads), "stamp": str(stamp)} if stamp == _stamp(self._before, reads):
+                        rounds = _Facts(stream).load()
+                        return rounds if isinstance(rounds, Rounds) else None
+        except Exception:  # no file, or a broken pickle, which may raise anything
+            return None
+        return None
+
+    def keep(self, rounds: Rounds, reads: Iterable[str] | None) -> None:
+        """Keep a result, unless it depends on more than is known.
+
+        Args:
+            rounds: The result.
+            reads: The files that the runs have read; None if others may have been read unseen.
+        """
+        known = reads is not None and not rounds.in_place and rounds.proved and self._own() == self._before
+        if reads is not None and known and all(_age(path) < self._began for path in reads):
+            outside = sorted(reads)
+            head = json.dumps({"reads": outside, "stamp": _stamp(self._before, outside)})
+            write_cached(self._path, head.encode() + b"\n" + pickle.dumps(rounds))
+
+    def _own(self) -> str:
+        """Return a digest of the versions, the environment, the command and the files of its folders."""
+        variables = sorted(item for item in os.environ.items() if item[0] not in _VOLATILE)
+        folders = [folder for folder, _ in copy_for(self._program[0], self._folder).pairs]
+        files = sorted(path for folder in folders for path in files_in(folder, self._folder))
+        return _stamp(repr((self._program, os.getcwd(), *_versions(), variables)), files)
+
+
+def _stamp(facts: str, files: Iterable[str]) -> str:
+    """Return a digest of some facts, and of the names and contents of files."""
+    rows = [facts, *(f"{path}\0{digest_of(path)}" for path in files)]
+    return hashlib.sha256("\0".join(rows).encode(errors="surrogateescape")).hexdigest()
+
+
+def _age(path: str) -> int:
+    """Return the time of a file's last change, in nanoseconds; 0 if there is none."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+class _Facts(pickle.Unpickler):
+    """An unpickler that makes plain data and unclobber's own facts alone, because a project may bring its
+    cache along."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return a class that a fact may have; raise an ``UnpicklingError`` for anything else."""
+        if f"{module}.{name}" in _PLAIN:
+            return super().find_class(module, name)
+        if module.startswith(("unclobber.model", "unclobber.repair")):
+            found = vars(importlib.import_module(module)).get(name)
+            if isinstance(found, type) and found.__module__ == module:
+                return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no fact")
+
+
+def _versions() -> Iterator[Any]:
+    """Yield what tells one torch, Python or unclobber from another, without importing torch."""
+    torch = importlib.util.find_spec("torch")
+    origin = "" if torch is None or torch.origin is None else torch.origin
+    yield VERSION, sys.version, platform.platform(), platform.node(), origin
+    # By time and size, because a package under development changes without a new version.
+    for top in (os.path.join(os.path.dirname(origin), "version.py"), *files_in(PACKAGE, "")):
+        if top.endswith(".py") and os.path.exists(top):
+            yield top, os.stat(top).st_size, os.stat(top).st_mtime_ns
