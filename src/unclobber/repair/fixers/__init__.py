@@ -79,7 +79,7 @@ _FIXERS = (
     Fixer(own_memory, "a copy more, in which each element has a place of its own", "UC207"),
     Fixer(inference_mode, "another gradient mode; the write stays in place", "UC204 UC206"),
     Fixer(keep_graph, "what the first backward saved is kept until the next one", "UC301"),
-    Fixer(detach_state, "the loop cuts off what it carries", "UC301", in_doubt=True),
+    Fixer(detach_state, "the loop cuts off what it carries", "UC101 UC301", in_doubt=True),
     Fixer(detach_hidden, "the state is cut off where an object keeps it", "UC301", in_doubt=True),
     Fixer(save_for_backward, "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
     Fixer(reorder, "another order of the same calls", "UC101 UC102", in_doubt=True),

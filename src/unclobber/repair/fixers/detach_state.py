@@ -12,9 +12,22 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
+from .._syntax import (
+    For,
+    Loop,
+    Source,
+    flat,
+    is_constant,
+    method_call,
+    names_in,
+    parse,
+    root_name,
+    targets_of,
+    walk,
+)
 from ..project import Project
 from ._blocks import assigned_to
+from ._inplace import without
 from ._sites import callers
 from .keep_graph import two_losses
 
@@ -30,12 +43,17 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
     if two_losses(finding, project):
         return
+    is_refused = finding.code == "UC101"
     for path, source, statement in callers(finding.needed, project):
         for loop in source.all_above(statement):
-            if isinstance(loop, Loop):
+            if isinstance(loop, Loop) and (not is_refused or without_retaining(source.text, statement)):
                 for text, names in after(source, statement, loop):
                     title = f"detach the carried state {names} after each backward"
-                    yield Candidate(title, {path: text}, note=NOTE)
+                    if is_refused:
+                        text, title = without_retaining(text, statement), f"{title}, without `retain_graph`"
+                    yield Candidate(title, {path: text}, note=NOTE, offered=is_refused)
+    if is_refused:
+        return
     loops: set[int] = set()
     for fact in (finding.needed, finding.saved):
         for path, source, statement in callers(fact, project):
@@ -45,6 +63,17 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 loops.add(id(nearest))
                 yield from _candidates(path, carried(source, nearest))
                 yield from _candidates(path, carried_on(source, nearest))
+
+
+def without_retaining(text: str, backward: ast.AST) -> str:
+    """Return a text without ``retain_graph`` in a statement's backward; empty if it has none there."""
+    source = parse(text)
+    for node in () if source is None else source.nodes:
+        if isinstance(node, ast.Call) and node.lineno == getattr(backward, "lineno", 0):
+            for keyword in node.keywords:
+                if keyword.arg == "retain_graph" and is_constant(keyword.value, True):
+                    return source.edited(without(node, keyword, source))
+    return ""
 
 
 def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candidate]:
