@@ -118,16 +118,16 @@ def command(
         return _unrun.show(words, only_diff=only_diff, format_=format_, print_diff=_print_diff)
     target = target_of(words, as_module, "fix")
     script = target.file()
-    if write and check:
-        raise UsageError("--write and --check exclude each other", "Use one of them.")
-    if take is not None and check:
-        raise UsageError("--take and --check exclude each other", "Use one of them.")
+    if check and (write or take):
+        name = "--write" if write else "--take"
+        raise UsageError(f"{name} and --check exclude each other", "Use one of them.")
     require_installed_torch()
     from ..repair import KeptFix, Runner, fix
 
     module = words[0] if as_module else ""
-    cache = cache_of(settings_for(target.folder))
-    kept = KeptFix(cache, (script, target.arguments, module, timeout, to_end, fix_all, check))
+    # --write, --take and --format are no part of it: they show or write the same result.
+    options = (script, target.arguments, module, timeout, to_end, fix_all, check)
+    kept = KeptFix(cache_of(settings_for(target.folder)), options)
     try:
         rounds = None if no_cache else kept.load()
         is_kept = rounds is not None
@@ -155,7 +155,7 @@ def command(
     if take is not None:
         if take > len(rounds.ways):
             raise UsageError(f"there is no way {take}", f"`unclobber fix` lists {len(rounds.ways)} here.")
-        rounds = rounds.taking(take)
+        rounds = rounds.taking(take)  # proved or not, because the user has chosen it
     # Before the files are written, because all of them quote the lines as they were.
     stories, ways = "", list[str]()
     if format_ == "text" and not (only_diff or check):
@@ -186,12 +186,7 @@ def _print(
     check: bool,
     is_kept: bool,
 ) -> None:
-    """Print the explanations, the chosen diff, the ways, and whether files were written.
-
-    Args:
-        ways: Sentences and diffs by turns, beginning with sentences.
-        is_kept: Whether the result is an earlier command's.
-    """
+    """Print the explanations, the chosen diff, the ways, and whether files were written."""
     if rounds.clean and not rounds.proved:
         click.echo("nothing to fix: the script runs clean")
         return
@@ -200,6 +195,7 @@ def _print(
         click.echo("there is a proved fix" if proved else f"no proved fix: {rounds.reason or ''}")
         return
     click.echo(stories, nl=False)
+    # The chosen diff, then sentences and the diffs of the other ways by turns.
     for number, text in enumerate([diff, *ways]):
         if number % 2:
             click.echo(text, nl=False)

@@ -99,14 +99,14 @@ class _Facts(pickle.Unpickler):
         if f"{module}.{name}" in _PLAIN:
             return super().find_class(module, name)
         if module.startswith(("unclobber.model", "unclobber.repair")):
-            found = vars(importlib.import_module(module)).get(name)
-            if isinstance(found, type) and found.__module__ == module:
-                return found
+            fact = vars(importlib.import_module(module)).get(name)
+            if isinstance(fact, type) and fact.__module__ == module:
+                return fact
         raise pickle.UnpicklingError(f"{module}.{name} is no fact")
 
 
 def _versions() -> Iterator[Any]:
-    """Yield what tells one torch, Python or unclobber from another, without importing torch."""
+    """Yield the versions of torch, Python and unclobber, without importing torch."""
     torch = importlib.util.find_spec("torch")
     origin = "" if torch is None or torch.origin is None else torch.origin
     yield VERSION, sys.version, platform.platform(), platform.node(), origin
