@@ -207,12 +207,12 @@ def _print(
         click.echo(_sentence(f"note: {IN_PLACE}"))
     if is_kept:
         click.echo(_sentence("note: found by an earlier `unclobber fix`; nothing that it depends on changed"))
+    if not written and len(rounds.ways) > len(rounds.proved):
+        click.echo(_sentence(f"another way: `{repeated('--write', '--take', 'N')}` writes way N"))
     if written:
         click.echo(f"written: {', '.join(os.path.relpath(path) for path in written)}")
     elif rounds.proved:
         click.echo(f"nothing written yet: `{repeated('--write')}` writes it")
-    if not written and len(rounds.ways) > len(rounds.proved):
-        click.echo(_sentence(f"another way: `{repeated('--write', '--take', 'N')}` writes way N"))
 
 
 def _ways(rounds: Rounds, take: int | None) -> list[str]:
@@ -227,8 +227,10 @@ def _ways(rounds: Rounds, take: int | None) -> list[str]:
         for way in (*outcome.repairs, *outcome.offered):
             number += 1
             title = ", ".join(filter(None, [way.title, way.places(project)]))
+            # Without --take, the best way of each round is in the diff on top.
             is_chosen = number == take or (take is None and way is best)
             notes = way.notes if is_chosen or not way.proof else ()
+            # A way that a user decides on has no sentence on a proof, even if it is the chosen one.
             if is_chosen and way.proof is not None:
                 said = _proof_line(way)
             elif best is not None and way is best:

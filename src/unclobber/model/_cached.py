@@ -12,9 +12,8 @@ def write_cached(path: str, data: bytes) -> None:
     temporary = Path(f"{path}.{os.getpid()}")
     with suppress(OSError):
         temporary.parent.mkdir(parents=True, exist_ok=True)
-        for name, text in _FILES.items():
-            with suppress(FileExistsError), open(temporary.parent / name, "x") as stream:
-                stream.write(text)
+        for name in _FILES.keys() - set(os.listdir(temporary.parent)):
+            (temporary.parent / name).write_text(_FILES[name])
         temporary.write_bytes(data)
         temporary.replace(path)
     with suppress(OSError):

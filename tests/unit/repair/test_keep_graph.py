@@ -124,3 +124,21 @@ def test_two_losses_are_not_detached(freed):
     text = LOSSES.replace("net(x)", "net(x, h)")
     assert freed(text, "a.backward()", "b.backward()", fixer=detach_state) == []
     assert freed(text, "a.backward()", "a.backward()", nth=(1, 3), fixer=detach_state)
+
+
+@pytest.mark.parametrize("flag", ["retain_graph=True", ""])
+def test_a_retained_graph_of_a_carried_state(tmp_path, flag):
+    """Its detach, without the flag, is offered and never written by itself."""
+    text = f"""
+state = None
+for x in data:
+    y, state = net(x, state)
+    y.backward({flag})
+    opt.step()
+"""
+    backward = f"y.backward({flag})"
+    finding, project = finding_in(tmp_path, "UC101", text, freed=backward, needed=backward, nth=(1, 2))
+    offered = [candidate for candidate in detach_state(finding, project) if candidate.offered]
+    cut = "    y.backward()\n    state = tuple(one.detach() for one in state)\n"
+    assert any(cut in text for text in _texts(offered)) == bool(flag)
+    assert len(offered) == len(list(detach_state(finding, project)))

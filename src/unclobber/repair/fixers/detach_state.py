@@ -12,19 +12,7 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import (
-    For,
-    Loop,
-    Source,
-    flat,
-    is_constant,
-    method_call,
-    names_in,
-    parse,
-    root_name,
-    targets_of,
-    walk,
-)
+from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
 from ..project import Project
 from ._blocks import assigned_to
 from ._inplace import without
@@ -46,11 +34,13 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     is_refused = finding.code == "UC101"
     for path, source, statement in callers(finding.needed, project):
         for loop in source.all_above(statement):
-            if isinstance(loop, Loop) and (not is_refused or without_retaining(source.text, statement)):
+            if isinstance(loop, Loop) and (not is_refused or without_retaining(source, statement)):
                 for text, names in after(source, statement, loop):
                     title = f"detach the carried state {names} after each backward"
                     if is_refused:
-                        text, title = without_retaining(text, statement), f"{title}, without `retain_graph`"
+                        edited = project.with_texts({path: text}).source(path) or source
+                        text = without_retaining(edited, statement)
+                        title += ", without `retain_graph`"
                     yield Candidate(title, {path: text}, note=NOTE, offered=is_refused)
     if is_refused:
         return
@@ -65,10 +55,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 yield from _candidates(path, carried_on(source, nearest))
 
 
-def without_retaining(text: str, backward: ast.AST) -> str:
+def without_retaining(source: Source, backward: ast.AST) -> str:
     """Return a text without ``retain_graph`` in a statement's backward; empty if it has none there."""
-    source = parse(text)
-    for node in () if source is None else source.nodes:
+    for node in source.nodes:
         if isinstance(node, ast.Call) and node.lineno == getattr(backward, "lineno", 0):
             for keyword in node.keywords:
                 if keyword.arg == "retain_graph" and is_constant(keyword.value, True):
