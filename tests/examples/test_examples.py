@@ -14,6 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import yaml
+from jupyter_core.utils import ensure_event_loop
 from nbclient import NotebookClient
 
 import warm
@@ -59,6 +60,7 @@ def test_the_notebook():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Jupyter's own, about its paths and event loops
         NotebookClient(notebook, timeout=120).execute()
+        ensure_event_loop().close()  # which Jupyter leaves open
     (shown,) = [out for cell in notebook.cells for out in cell.get("outputs", [])]
     assert "`gate` was overwritten after sigmoid saved it" in " ".join(shown.data["text/plain"].split())
     assert "<svg" in shown.data["text/html"]

@@ -7,6 +7,7 @@ import warnings
 
 import nbformat
 import pytest
+from jupyter_core.utils import ensure_event_loop
 from nbclient import NotebookClient
 
 STEP = """\
@@ -73,6 +74,7 @@ def cells():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Jupyter's own, about its paths and event loops
         client.execute()
+        ensure_event_loop().close()  # which Jupyter leaves open
     return {name: cell.outputs for name, cell in zip(CELLS, notebook.cells, strict=True)}
 
 

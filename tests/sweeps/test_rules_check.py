@@ -41,7 +41,7 @@ def test_a_wrong_table_is_caught(monkeypatch):
         rule = right(name)
         if name != "ExpBackward0":
             return rule
-        kept = dataclasses.replace(rule.kept[0], role="self", output=False)
+        kept = rule.kept[0]._replace(role="self", output=False)
         return dataclasses.replace(rule, kept=(kept,))
 
     monkeypatch.setattr(rules_check, "by_node", wrong)
