@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import warnings
 import signal
 from collections import Counter, defaultdict
 
@@ -46,7 +47,8 @@ def _inner_runs_in_order():
 def _old_objects_out_of_the_way():
     """What is there before a file of tests is no business of theirs: a report that looks through all
     objects for modules spends a tenth of a second on pytest's and torch's own."""
-    gc.collect()
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        gc.collect()  # an event loop that Jupyter has left open in an earlier file is no fault of this one
     gc.freeze()
 
 
