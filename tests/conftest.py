@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import gc
 import os
-import warnings
 import signal
+import warnings
 from collections import Counter, defaultdict
 
 import pytest
