@@ -21,7 +21,7 @@ from typing import Any
 from ..syntax import last_name
 from ..torch_internals import compat
 from .frames import Stack, code_of
-from .sites import innermost_user, is_library, is_own, is_plumbing
+from .sites import innermost_user, is_library, is_own, is_plumbing, uncompiled
 from .syntax import Instruction
 from .values import UNKNOWN, attribute_of, is_a, of_class, value_of
 
@@ -54,6 +54,7 @@ def statement_between(first: Stack, first_name: str, second: Stack, second_name:
         None if one of several statements may have run, or if the statement ran the program's own functions,
         because then the memory was changed on another line.
     """
+    first, second = uncompiled(first), uncompiled(second)
     at, to = innermost_user(first), innermost_user(second)
     if at is None or to is None or first[2 * at] is not second[2 * to]:
         return None

@@ -153,13 +153,13 @@ def uncompiled(stack: Stack) -> Stack:
 
 
 def innermost_user(stack: Stack) -> int | None:
-    """Return the index of the innermost frame of the user's own code; None if there is none.
+    """Return the index of the innermost frame of the user's own code, on a stack that is ``uncompiled``; None
+    if there is none.
 
     A user's ``__torch_function__`` that passes a call on counts only if no other frame does
     (tests/unit/source/test_relays.py).
     """
     relay: int | None = None
-    stack = uncompiled(stack)
     for index, code in enumerate(stack[::2]):
         if is_library(code):
             if starts_program(code):
