@@ -286,3 +286,17 @@ def test_a_cache_for_generating():
     assert one.tried.proved
     assert one.saved > 0
     assert model.config.use_cache
+
+
+@pytest.mark.parametrize("retain", [True, False])
+def test_a_retained_graph(retain):
+    """Where `retain_graph=True` keeps the graph, that is said, and not that a loss keeps it."""
+    model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH))
+    x = torch.randn(400, WIDTH)
+
+    def two_losses():
+        (model(x).mean() + model(x).mean()).backward(retain_graph=retain)
+
+    titles = [one.title for one in changes(two_losses, "held")]
+    assert any("retain_graph=True" in title for title in titles) == retain
+    assert not any("not freed" in title for title in titles)

@@ -407,7 +407,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         roots = [out for out in call.roots if isinstance(out, Tensor)]
         leaves, graph = self._name_saves(roots)
         if trace.backwards + 1 == self.step:
-            trace.backward_began = trace.tick
+            trace.backward_began, trace.retained = trace.tick, call.keeps_graph
             if self.keep_results:
                 trace.results += self._copies(roots)
                 trace.roots = len(roots)

@@ -196,6 +196,8 @@ class Trace:
     forward_began: int | None = None
     """The tick before the step's first operation of a module, or on a tensor that needs a gradient."""
     backward_began: int | None = None
+    retained: bool = False
+    """Whether the recorded backward was called with ``retain_graph=True``."""
     backwards: int = 0
     ended_early: str | None = None
     failed: Operation | None = None

@@ -63,9 +63,8 @@ def held(trace: Trace) -> Iterable[Option]:
         groups.append(group)
     for group in groups:
         yield _by_name(trace, group)
-    kept = trace.kept_spans
     for storages in unnamed.values():
-        yield _by_place(trace, storages, graph=any(storage.number in kept for storage in storages))
+        yield _by_place(trace, storages)
 
 
 def _idle(trace: Trace) -> Iterable[Storage]:
@@ -137,15 +136,22 @@ def _release(trace: Trace, number: int, graph: bool) -> Release | None:
     return None if made is None or after is None else Release(made, after, graph)
 
 
-def _by_place(trace: Trace, storages: list[Storage], *, graph: bool) -> Option:
+def _by_place(trace: Trace, storages: list[Storage]) -> Option:
     """Return the change for memory that one line made and no known variable holds."""
-    title = "held across backward, which does not read it"
-    write = "del the name before backward, where it is last used"
-    if graph:
+    numbers = {storage.number for storage in storages}
+    title, write = (
+        "held across backward, which does not read it",
+        "del the name before backward, where it is last used",
+    )
+    untried = "no variable of the running functions leads to it"
+    if trace.retained and any(save.storage in numbers and save.node is not None for save in trace.saves):
+        title = "retain_graph=True holds it when backward has read it"
+        write = "add up the losses and call backward once, or leave retain_graph out if no later backward needs it"
+        untried = "whether a later backward needs it is not recorded"
+    elif numbers & trace.kept_spans.keys():
         title, write = "a graph that is not freed holds it", "keep loss.item() or x.detach() instead"
-    change = change_of(storages, "held", title, write)
-    untried = replace(change, why_untried="no variable of the running functions leads to it")
-    return Option(untried, _spans(trace, storages))
+    change = replace(change_of(storages, "held", title, write), why_untried=untried)
+    return Option(change, _spans(trace, storages))
 
 
 def _spans(trace: Trace, storages: list[Storage]) -> tuple[Span, ...]:
