@@ -27,8 +27,10 @@ def script(tmp_path):
     return path
 
 
-def test_text(script, capsys):
+@pytest.mark.parametrize("width", [40, 80])
+def test_text(script, capsys, monkeypatch, width):
     """The report goes to stderr, the program's output stays, and the program stops after its backward."""
+    monkeypatch.setenv("COLUMNS", str(width))
     assert main(["memory", str(script)]) == 0
     out, err = capsys.readouterr()
     assert out == "before\n"
@@ -36,7 +38,7 @@ def test_text(script, capsys):
     assert "train.py:6" in err
     assert "exp result" in err
     assert "What in-place buys" in err
-    assert max(map(len, err.splitlines())) <= 80
+    assert max(map(len, err.splitlines())) <= width
 
 
 def test_json(script, tmp_path):

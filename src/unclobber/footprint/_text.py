@@ -65,7 +65,8 @@ def _peak(report: MemoryReport, width: int) -> list[str]:
         (now.lasting, "live anyway", "parameters, inputs, optimizer state"),
         (peak.saved_lasting, "  of which backward reads", ""),
     ]
-    body = [f"  {size(count):>10}  {name:<22}  {note}"[:width].rstrip() for count, name, note in rows]
+    wide = width >= 72  # below that, half a note would stand at the end of each row
+    body = [f"  {size(count):>10}  {name:<22}  {note if wide else ''}".rstrip() for count, name, note in rows]
     notices = [row for text in _sentences.notices(report) for row in _wrapped(text, width, left=0)]
     # Not wrapped, because it is to be pasted.
     command = [f"  {text}"] if (text := _sentences.fake_command(report)) else []
@@ -82,7 +83,8 @@ def _by_line(report: MemoryReport, width: int) -> list[str]:
         left = f"  {size(line.bytes):>10} {_share(line.bytes, total)}  "
         rows += _hanging(f"{short(line.place)}  {_sentences.kinds(line, report)}", left, width)
         if line.place is not None and line.place.source:
-            rows += _hanging(" ".join(line.place.source.split()), " " * (len(left) + 2), width)
+            under = len(left) + 2 if width - len(left) >= 24 else 6
+            rows += _hanging(" ".join(line.place.source.split()), " " * under, width)
     left_out = report.by_line[_LINES:]
     if left_out:
         more = plural(len(left_out), "more line")
@@ -111,8 +113,11 @@ def _share(part: int, total: int) -> str:
 
 
 def _hanging(text: str, left: str, width: int) -> list[str]:
-    """Return a row whose text continues below itself if it is longer than the line."""
-    room = max(width - len(left), 24)
+    """Return a row whose text continues below itself if it is longer than the line; on a narrow terminal it
+    begins below what stands left of it."""
+    room = width - len(left)
+    if room < 24 and left.strip():
+        return [left.rstrip(), *_wrapped(text, width, left=4)]
     first, *others = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
     return [f"{left}{first}".rstrip(), *(f"{' ' * len(left)}{line}" for line in others)]
 
