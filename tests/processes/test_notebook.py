@@ -62,6 +62,8 @@ CELLS = {
     "memory, option": "%%unclobber_memory --tri\nx",
     "memory, own": "%%unclobber_memory\n1 / 0",
     "memory, function": "unclobber.memory(lambda: (w.exp() * 2).sum().backward())",
+    "module": "act = torch.nn.Sigmoid()",
+    "module refused": "%%unclobber\ngate = act(w)\ngate *= 2\ngate.sum().backward()",
     "unload": "%unload_ext unclobber\n%unclobber",
 }
 
@@ -106,6 +108,11 @@ def test_the_story_stands_in_place_of_the_traceback(cells):
     name, traceback = error_of(cells["refused"])
     assert name == "InplaceError"
     assert traceback == "InplaceError: UC101 saved-overwritten In[2]:3 overwrites what In[2]:2 saved"
+
+
+def test_an_edit_may_use_what_other_cells_define(cells):
+    """That `act` is a Sigmoid, whose result nothing else holds, stands in another cell."""
+    assert "`gate = gate * 2`" in text_of(cells["module refused"])
 
 
 def test_the_story_is_rich(cells):

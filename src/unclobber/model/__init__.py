@@ -6,7 +6,7 @@ and ``pages`` holds its documentation. Nothing here imports other rooms of this 
 
 from ._about import PACKAGE, VERSION
 from ._cached import write_cached
-from ._cells import cell_name, shown_name
+from ._cells import cell_name, notebook_of, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
 from ._need import Need
@@ -58,6 +58,7 @@ __all__ = [
     "Write",
     "cell_name",
     "internal_error_in",
+    "notebook_of",
     "or_default",
     "pages",
     "require_installed_torch",

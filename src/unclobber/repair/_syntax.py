@@ -57,6 +57,8 @@ class Source:
 
     text: str
     tree: ast.Module
+    notebook: Source | None = None
+    """All cells of the notebook that the text is a cell of."""
 
     # --- find -----------------------------------------------------------------------------------
 
@@ -394,9 +396,10 @@ class Source:
 
     @cached_property
     def _imports(self) -> dict[str, str]:
-        """The names that imports anywhere in the text bind, with their full names."""
+        """The names that imports anywhere in the text, or in another cell, bind, with their full names."""
+        others = self.notebook._imports if self.notebook else {}
         imports = (node for node in self.nodes if isinstance(node, ast.Import | ast.ImportFrom))
-        return {name: full for node in imports for name, full in imported_by(node).items()}
+        return others | {name: full for node in imports for name, full in imported_by(node).items()}
 
     @cached_property
     def torch_name(self) -> str | None:
@@ -414,13 +417,13 @@ class Source:
         return frozenset(n for n, full in self._imports.items() if full.partition(".")[0] == "torch")
 
 
-def parse(text: str) -> Source | None:
-    """Return the tree of a text; None if it is no Python."""
+def parse(text: str, notebook: str = "") -> Source | None:
+    """Return the tree of a text, a cell of a notebook perhaps; None if it is no Python."""
     try:
         tree = parse_module(text)
     except (SyntaxError, ValueError):
         return None
-    return Source(text, tree)
+    return Source(text, tree, parse(notebook) if notebook else None)
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:

@@ -12,7 +12,7 @@ import shlex
 import tokenize
 from dataclasses import replace
 
-from ..model import Edit, Finding, Fix, Report, Site, or_default, shown_name
+from ..model import Edit, Finding, Fix, Report, Site, notebook_of, or_default, shown_name
 from ..syntax import text_of
 from . import _plan
 from ._candidate import Candidate
@@ -52,7 +52,7 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     own = [site.path for site in places if not site.library]
     if not own:
         return False
-    project = Project(root_of(script or own[0]), _cells(own))
+    project = Project(root_of(script or own[0]), _cells(own), notebook=notebook_of(own[0]))
     if any(len(project.text(path) or "") > LONGEST for path in dict.fromkeys(own)):
         return False
     # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).

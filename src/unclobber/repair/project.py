@@ -37,9 +37,9 @@ def within(path: str, folder: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _parsed(text: str) -> Source | None:
+def _parsed(text: str, notebook: str) -> Source | None:
     # Cached by text, because a candidate changes one file and leaves all others as they are.
-    return parse(text)
+    return parse(text, notebook)
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,8 @@ class Project:
     """Files of the project that the program has loaded."""
     originals: dict[str, bytes] = field(default_factory=dict, compare=False)
     """The content of each file when it was first read, for which edits are made and proved."""
+    notebook: str = ""
+    """The code of all cells, which share their names, if the program is a notebook."""
 
     @classmethod
     def of(cls, script: str) -> Project:
@@ -93,7 +95,7 @@ class Project:
     def source(self, path: str) -> Source | None:
         """Return the parsed text; None if the file may not be edited or is no Python."""
         text = self.text(path)
-        return None if text is None else _parsed(text)
+        return None if text is None else _parsed(text, self.notebook)
 
     def sources(self, near: Iterable[str], word: str) -> Iterator[tuple[str, Source]]:
         """Yield the files that contain a word: those of the paths first, then all others that the program has

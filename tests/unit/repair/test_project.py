@@ -30,7 +30,7 @@ def test_near_files_come_first_and_only_those_with_the_word(tmp_path, monkeypatc
         (folder / f"{name}.py").write_text(text)
     loaded = tuple(str(folder / f"{name}.py") for name in "abc")
     parsed = []
-    monkeypatch.setattr(_project, "_parsed", lambda text: parsed.append(text) or text)
+    monkeypatch.setattr(_project, "_parsed", lambda text, _: parsed.append(text) or text)
     found = Project(str(folder), loaded=loaded).sources([loaded[2], str(folder / "gone.py")], "torch")
     assert parsed == []
     assert [Path(path).stem for path, _ in found] == ["c", "a"]

@@ -83,7 +83,8 @@ def _is_fresh_module(module: ast.expr, source: Source) -> bool:
     A name counts if everything in the file that binds it constructs such a module.
     """
     if not isinstance(module, ast.Call):
-        bound = [binding_at(source, node) for node in source.nodes if _name(node) == last_name(module)]
+        places = [(of, node) for of in (source, source.notebook) if of for node in of.nodes]
+        bound = [binding_at(of, node) for of, node in places if _name(node) == last_name(module)]
         modules = [binding[1] for binding in bound if binding]
         built = [isinstance(value, ast.Call) and _is_fresh_module(value, source) for value in modules]
         return bool(built) and all(built) and "register_forward" not in source.text
