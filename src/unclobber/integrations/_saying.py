@@ -63,6 +63,9 @@ def shows_stories(kind: type[BaseException], error: BaseException, traceback: Tr
         sys.__excepthook__(kind, error, traceback)
 
 
+shows_stories.shows_reports = True  # type: ignore[attr-defined]  # `unclobber run` prints the report itself
+
+
 def _script() -> str | None:
     """Return the absolute path of the program's script; None for ``python -m``, ``-c`` and the interactive
     interpreter.

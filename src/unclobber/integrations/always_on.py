@@ -19,7 +19,7 @@ from ..model import InplaceError, UnclobberError
 from ..repair.main_module import is_default_hook
 from ..report import text_of
 from ..session import Session, is_watched_by_a_command, settings_here
-from ._saying import say, say_restored, shows_stories, story
+from ._saying import say, say_restored, story
 
 _INSIDE = "the whole program is watched or none of it, so not inside of `with unclobber.watch():` or the like"
 
@@ -60,7 +60,7 @@ class _Installed:
     ) -> None:
         """Show the explanation of a finding; pass any other error to the hook that was there before."""
         finding = self.session.finding_for(error)
-        if finding is not None and (is_default_hook(self.before) or self.before is shows_stories):
+        if finding is not None and is_default_hook(self.before):
             say("\n".join(story(finding, self.session.split_suppressed()[0])))
             return
         # An InplaceError has the explanation as its message already.

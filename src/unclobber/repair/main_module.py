@@ -60,9 +60,9 @@ def run_as_main(
 
 
 def is_default_hook(hook: Any) -> bool:
-    """Return whether a ``sys.excepthook`` is the interpreter's, or torch's wrapper of it that prefixes the
-    rank."""
-    if hook is sys.__excepthook__:
+    """Return whether a ``sys.excepthook`` is the interpreter's, torch's wrapper of it that prefixes the rank,
+    or the one by which a trainer's callback shows a report."""
+    if hook is sys.__excepthook__ or getattr(hook, "shows_reports", False):
         return True
     # `init_process_group` replaces the hook by a closure over the one before.
     if not str(getattr(hook, "__module__", "")).startswith("torch.distributed."):

@@ -71,7 +71,7 @@ def advice(fix: Fix) -> str:
 
 def code_after(title: str, code: str | None) -> str:
     """Return ``title: `code` ``; the title alone if there is no code to write."""
-    return f"{title}: {tick(code)}" if code else title
+    return f"{title}: `{flattened(code)}`" if code else title
 
 
 def severities(findings: Sequence[Finding]) -> list[str]:

@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from unclobber.integrations._saying import shows_stories
 from unclobber.repair.main_module import first_on_path, is_default_hook, run_as_main
 
 
@@ -39,7 +40,8 @@ def test_the_programs_folder_replaces_the_commands(monkeypatch):
 
 
 def test_only_the_interpreters_hook_is_the_default():
-    """torch's wrapper of it counts as the same; a program's own function does not."""
+    """torch's wrapper of it and a trainer's callback's count as the same; a program's own function does
+    not."""
     hook = sys.__excepthook__
 
     def with_rank(*error):
@@ -49,3 +51,4 @@ def test_only_the_interpreters_hook_is_the_default():
     assert not is_default_hook(with_rank)
     with_rank.__module__ = "torch.distributed.run"
     assert is_default_hook(with_rank)
+    assert is_default_hook(shows_stories)

@@ -97,3 +97,9 @@ def test_importing_reports_is_cheap():
     start = f"import sys; sys.path.insert(0, {source!r}); import unclobber.report"
     assert _loaded_after(start) == []
     assert _loaded_after(f"{start}; import rich.cells") == ["rich"]
+
+
+def test_code_to_write_is_never_cut():
+    """The end of an edit is often all that is new in it."""
+    code = "weights = torch.softmax(self.head(hidden).squeeze(-1), dim=-1).clone()"
+    assert _words.code_after("write", code) == f"write: `{code}`"
