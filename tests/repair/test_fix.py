@@ -64,6 +64,15 @@ def test_another_way_is_taken_without_a_run(fix, monkeypatch):
     assert "found by an earlier `unclobber fix`" in done.out
 
 
+def test_a_program_that_watches_itself(fix):
+    """Its own `watch` would refuse the run that gives the right gradients, and is left out of the proof."""
+    inside = BROKEN[BROKEN.index("y = w.exp()") :].strip().replace("\n", "\n    ")
+    head = BROKEN[: BROKEN.index("y = w.exp()")]
+    done = fix(f"import unclobber\n{head}with unclobber.watch():\n    {inside}\n")
+    assert "+    y = y + 1  # shifted" in done.out
+    assert "proved to the end" in done.out
+
+
 @pytest.mark.parametrize("changed", ["script", "module", "data", "options", "environment", "elsewhere"])
 def test_a_stale_proof_is_never_used(fix, monkeypatch, tmp_path, tmp_path_factory, changed):
     """Any input that changes makes the next `fix` prove again."""

@@ -18,7 +18,7 @@ from types import ModuleType
 import torch
 
 from ..model import Finding
-from ..session import Session
+from ..session import Session, Watching
 from ..torch_internals.engine import engine
 from . import _candidate, _end_state, _interpretations
 from ._end_state import EndState, RunRecord, compare_end_states
@@ -66,6 +66,7 @@ class Run:
         job = self.job
         overlay = Overlay(job)
         overlay.install()
+        Watching.proving = True
         self.began, self.cpu_began = time.perf_counter(), time.process_time()
         with contextlib.ExitStack() as stack:
             stack.enter_context(self.session)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ContextDecorator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from ..model import Finding, InplaceError, Report
 from ..report import error_of
@@ -19,6 +19,9 @@ class Watching(ContextDecorator):
     """Context that opens a new session at each entry; usable as decorator and re-entrantly."""
 
     _policy: Policy
+    proving: ClassVar[bool] = False
+    """Whether `fix` runs the program to prove an edit: its session sees what a ``watch`` of the program would,
+    which would refuse the run that gives the right gradients (test_a_program_that_watches_itself)."""
 
     def __init__(self) -> None:
         # By thread: one object may be entered in several at once (test_one_guard_object_in_several_threads).
@@ -35,10 +38,12 @@ class Watching(ContextDecorator):
     def __enter__(self) -> Self:
         """Open a new session in this thread."""
         session = self._make()
-        session.__enter__()
+        entered = not (Watching.proving and session.policy == "watch")
+        if entered:
+            session.__enter__()
         if not hasattr(self._entered, "sessions"):
             self._entered.sessions = []
-        self._entered.sessions.append(session)
+        self._entered.sessions.append(session if entered else None)
         self._last = session
         return self
 
@@ -49,7 +54,9 @@ class Watching(ContextDecorator):
         traceback: TracebackType | None,
     ) -> None:
         """Close the session. Raise torch's refusal again as ``InplaceError`` with its explanation."""
-        session: Session = self._entered.sessions.pop()
+        session: Session | None = self._entered.sessions.pop()
+        if session is None:
+            return
         # Before the session's exit, which forgets the view writes that an explanation may need.
         try:
             finding = None if error is None else session.finding_for(error)
