@@ -20,7 +20,7 @@ class Watching(ContextDecorator):
 
     _policy: Policy
     proving: ClassVar[bool] = False
-    """Whether `fix` runs the program to prove an edit: its session sees what a ``watch`` of the program would,
+    """Whether `fix` runs the program to prove an edit: its session sees what a ``watch`` of the program sees,
     which would refuse the run that gives the right gradients (test_a_program_that_watches_itself)."""
 
     def __init__(self) -> None:
