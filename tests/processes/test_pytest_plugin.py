@@ -195,6 +195,7 @@ def test_wrong_use_is_answered(pytester, ini, tests, message):
     assert result.ret != 0
     (result.stderr if ini else result.stdout).fnmatch_lines([message])
     assert "pytest_plugin.py" not in result.stdout.str()
+    result.stdout.no_fnmatch_line("*During handling*")
 
 
 def test_a_fixture_runs_outside(pytester):

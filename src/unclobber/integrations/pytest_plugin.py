@@ -143,7 +143,8 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         wanted = _wanted(item)
     except pytest.UsageError as error:
-        pytest.fail(str(error), pytrace=False)  # not raised, because pytest would print this file's source
+        # without a traceback, because pytest would print this file's source
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     if wanted is None:
         return (yield)
     from ..model import UnclobberError, require_installed_torch
@@ -151,7 +152,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     try:
         require_installed_torch()
     except UnclobberError as error:
-        pytest.fail(str(error), pytrace=False)
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
     from ..session import Session
 
     mode = wanted.mode
