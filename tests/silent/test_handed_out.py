@@ -3,10 +3,13 @@
 No operation of torch's sees such a write, so that its own line is not known without ``--fingerprint``.
 """
 
+import gc
+
 import pytest
 import torch
 
 from silent._programs import Program, watched
+from unclobber.observe.record import open_memory
 
 WRONG = {
     "numpy": (
@@ -104,7 +107,7 @@ def test_the_line_that_gave_the_memory_is_named(name):
     assert [finding.saved.site.line] == program.lines("saved")
     assert [finding.needed.site.line] == program.lines("needed")
     (given,) = program.lines("given")
-    assert f"its memory was given to NumPy by line {given} of " in finding.notes[0]
+    assert f"its memory was given to code outside of torch by line {given} of " in finding.notes[0]
 
 
 @pytest.mark.parametrize("name", WRONG)
@@ -134,15 +137,116 @@ def test_a_write_that_torch_sees_is_told_as_ever():
     assert [write.site.line for write in finding.writes] == program.lines("write")
 
 
-def test_memory_that_was_given_before_the_save_is_not_seen():
-    """docs/limits.md says so: only a fingerprint is taken at the save."""
-    program = Program.of("""
+BEFORE = {
+    "numpy": """
+        w, c = leaf(), torch.ones(4)
+        a = c.numpy()  # given
+        y = w * c  # saved
+        a[:] = 7  # write
+        y.sum().backward()  # needed
+        gradient = w.grad
+    """,
+    "asarray": """
+        import numpy as np
+        w, c = leaf(), torch.ones(4)
+        a = np.asarray(c)[1:][::2]  # given
+        y = w[:3] * c[:3]  # saved
+        a[:] = 7  # write
+        y.sum().backward()  # needed
+        gradient = w.grad
+    """,
+    "saved twice": """
+        w, c = leaf(), torch.ones(4)
+        a = c.numpy()  # given
+        y = w * c  # saved
+        a[:] = 7  # write
+        z = w * c
+        (y.sum() + z.sum()).backward()  # needed
+        gradient = w.grad
+    """,
+    "from_numpy": """
+        import numpy as np
+        w, a = leaf(), np.ones(4, dtype="f4")
+        y = w * torch.from_numpy(a)  # saved
+        a[:] = 7  # write
+        y.sum().backward()  # needed
+        gradient = w.grad
+    """,
+    "a buffer that a simulator fills again": """
+        import numpy as np
+        w, total, seen = leaf(), 0, np.zeros(4, dtype="f4")
+        for step in range(3):
+            seen += step  # write
+            total = total + (w * torch.from_numpy(seen)).sum()  # saved
+        total.backward()  # needed
+        gradient = w.grad
+    """,
+    "as_tensor, transposed": """
+        import numpy as np
+        w, a = leaf(4), np.ones((4, 4), dtype="f4")
+        y = torch.as_tensor(a).T @ w  # saved
+        a[0] = 7  # write
+        y.sum().backward()  # needed
+        gradient = w.grad
+    """,
+}
+
+
+@pytest.mark.parametrize("name", BEFORE)
+def test_memory_that_was_given_before_the_save(name):
+    """The save carries a copy of its bytes for as long as code outside of torch can write there."""
+    program = Program.of(BEFORE[name])
+    (finding,) = watched(program).findings
+    assert (finding.code, finding.writes) == ("UC102", ())
+    assert [finding.saved.site.line] == program.lines("saved")
+    assert [finding.needed.site.line] == program.lines("needed")
+    if given := program.lines("given"):
+        assert f"its memory was given to code outside of torch by line {given[0]} of " in finding.notes[0]
+    else:
+        assert "its memory belongs to code outside of torch" in finding.notes[0]
+    right = {"saved twice": 8.0, "a buffer that a simulator fills again": 4.0}.get(name)
+    truth = program.without_writes().run() if right is None else torch.full((len(program.run()),), right)
+    assert torch.equal(watched(program, policy="guard").gradient, truth)
+
+
+GONE = {
+    "the array is gone": """
+        w, c = leaf(), torch.ones(4)
+        a = c.numpy()
+        del a
+        y = w * c
+        y.sum().backward()
+        gradient = w.grad
+    """,
+    "the array is read": """
         w, c = leaf(), torch.ones(4)
         a = c.numpy()
         y = w * c
-        a[:] = 7  # write
+        assert a.sum() == 4
         y.sum().backward()
         gradient = w.grad
+    """,
+}
+
+
+@pytest.mark.parametrize("name", GONE)
+def test_memory_that_nobody_writes(name):
+    assert watched(Program.of(GONE[name])).findings == ()
+    gc.collect()
+    assert not open_memory._shown
+
+
+def test_a_pointer_after_the_save():
+    """Its line is named, unless torch or Triton asks for it."""
+    program = Program.of("""
+        import ctypes
+        w = leaf()
+        y = w.exp()  # saved
+        p = y.data_ptr()  # given
+        ctypes.memset(p, 0, 8)  # write
+        y.sum().backward()  # needed
+        gradient = w.grad
     """)
-    assert watched(program).findings == ()
-    assert [finding.code for finding in watched(program, fingerprint=1.0).findings] == ["UC102"]
+    (finding,) = watched(program).findings
+    assert f"by line {program.lines('given')[0]} of " in finding.notes[0]
+    assert torch.equal(watched(program, policy="guard").gradient, program.without_writes().run())

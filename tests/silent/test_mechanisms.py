@@ -51,7 +51,7 @@ def no_optimizer(monkeypatch):
     monkeypatch.setattr(
         compat.dispatcher,
         "fused_step",
-        lambda weight, gradient: ctypes.memset(weight.data_ptr(), 0, weight.nbytes),
+        lambda weight, gradient: ctypes.memset(weight.untyped_storage().data_ptr(), 0, weight.nbytes),
     )
 
 

@@ -149,7 +149,7 @@ def test_not_every_run_is_looked_at_until_one_was_found_to_write(define):
 
     def kernel(x):
         if writes.pop(0):
-            ctypes.memset(x.data_ptr(), 0, 4)  # nothing but a comparison sees it
+            ctypes.memset(x.untyped_storage().data_ptr(), 0, 4)  # nothing but a comparison sees it
         return x.clone()
 
     op = define(kernel)

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from ..model import Save, Site, Write
 from ..observe.hooks import backward_calls
-from ..observe.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState
+from ..observe.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState, open_memory
 from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
@@ -114,8 +114,11 @@ def _evidence(
     hidden = _changed_past_torch(saved, ledger)
     log = None if saved.entry is None else saved.entry.log
     hit = state.moved or bool(Write.overwriting(written))
-    if state.changed and not hit and log is not None and log.handed_out is not None:
-        facts["line_range"] = line_range.after_hand_out(log.handed_out)
+    if state.changed and not hit and log is not None:
+        if log.handed_out is not None:
+            facts["line_range"] = line_range.after_hand_out(log.handed_out)
+        elif open_memory.is_borrowed(saved.alias.untyped_storage()):
+            facts["line_range"] = line_range.BORROWED
     return Evidence(
         save=save,
         writes=written,

@@ -19,6 +19,7 @@ _REACHES_MEMORY = re.compile(
 """Words that lines which write past torch usually contain."""
 
 
+_LATER = "changed later; no write was seen"
 _CHANGED = "its content changed {when}; no write was seen"
 
 
@@ -34,10 +35,15 @@ def write_at(stack: Stack) -> Write:
 
 
 def after_hand_out(stack: Stack) -> str:
-    """Return a sentence, without its full stop, on a change since NumPy was given the memory at ``stack``."""
+    """Return a sentence, without its full stop, on a change since ``stack`` gave the memory away."""
     site = resolve(stack)
     where = "" if site is None else f" by {_line(site)}"
-    return f"its memory was given to NumPy{where}, and its content changed later; no write was seen"
+    return f"its memory was given to code outside of torch{where}, and its content {_LATER}"
+
+
+BORROWED = (
+    f"its memory belongs to code outside of torch (an array of NumPy's, for one), and its content {_LATER}"
+)
 
 
 def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write | None = None) -> str:

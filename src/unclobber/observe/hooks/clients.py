@@ -27,10 +27,10 @@ class Client(Listener, Protocol):
         """Note that a CUDA graph is about to be replayed, which writes memory past every operation."""
 
     def before_hand_out(self, tensor: torch.Tensor) -> None:
-        """Note that ``tensor`` is about to give its memory to NumPy."""
+        """Note that ``tensor`` is about to give its memory to code outside of torch."""
 
-    def before_export(self) -> None:
-        """Note that a tensor is about to hand its memory out through DLPack."""
+    def before_export(self, tensor: torch.Tensor) -> None:
+        """Note that ``tensor`` is about to do so through DLPack."""
 
     def anything_alive(self) -> bool:
         """Return whether any save is alive."""

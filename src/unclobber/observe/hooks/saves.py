@@ -30,6 +30,7 @@ from ..record import (
     SavedTensor,
     SaveQueue,
     UncheckedSave,
+    open_memory,
     running,
 )
 from . import _stale_reads, backward, checkpoint_runs, fallback, handed, kernels
@@ -367,7 +368,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
     getframe, references = sys._getframe, sys.getrefcount
     of_new, own_file = compat.unseen.references_of_new(), __file__
     newest = running.newest
-    new = SavedTensor.__new__
+    new, bytes_of = SavedTensor.__new__, open_memory.bytes_of
     ref = weakref.ref
     helpers = _HELPERS
     usual, function_modes = compat.unseen.USUAL, compat.unseen.function_modes
@@ -398,6 +399,8 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
             else:
                 named = (code := caller.f_code) is None or code.co_filename != own_file
                 saved.held = tensor if kept_itself(tensor, number, named) else None
+            # An operation's result is in memory of torch's own that no array shows.
+            saved.copied = bytes_of(tensor) if saved.held is not None or base is not None else None
         else:
             with unseen():
                 itself = kept_itself(tensor, number)
@@ -406,6 +409,7 @@ def _make_pack(ledger: Ledger, see: Callable[[], None]) -> Callable[[torch.Tenso
                 saved.version = tensor._version
                 saved.requires_grad = tensor.requires_grad
                 base = tensor._base
+            saved.copied = None
             number = next_node()  # the program's classes may have made nodes
         saved.origin = ref(tensor)
         saved.base = None if base is None else ref(base)
@@ -486,7 +490,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
             else:
                 with unseen():
                     unmoved = alias._version == saved.version
-            if unmoved:
+            if unmoved and (saved.copied is None or not open_memory.is_changed(alias, saved.copied)):
                 return alias if saved.held is None else saved.held
         return need(saved)
 
@@ -547,6 +551,9 @@ def innermost() -> SavedTensorHooks | None:
 
 def install(patches: Patches) -> None:
     """Replace torch's functions for hooks until ``patches`` is undone."""
+    native = core.loaded().module
+    if native is not None:
+        open_memory.tell = native.show
     hook_stack.install(patches, _on_push, _on_disable, _on_enable)
     patches.at_undo(_forget_natively)
     patches.while_active(lambda: _let_go)

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from ...model import PACKAGE
+from ...source import of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches
+from ..record import open_memory
 from . import saves
 from .clients import Client, Clients
+
+_ASK = (*compat.entries.FOLDERS, os.path.join(PACKAGE, ""))
+"""Folders whose code may know an address without giving it away."""
 
 
 def install(patches: Patches, clients: Clients) -> None:
@@ -32,12 +40,12 @@ def install(patches: Patches, clients: Clients) -> None:
     patches.precede(torch.cuda.CUDAGraph, "replay", notify(lambda client, *_: client.before_replay()))
     for name in compat.dispatcher.WRITES_PAST_OPERATIONS:
         patches.precede(torch.Tensor, name, notify(functools.partial(_before_elementwise, name)))
-    # `__array__`, and so NumPy's own functions, call it. `data_ptr` is left out: Triton's launcher reads the
-    # address of each argument by it.
-    patches.precede(torch.Tensor, "numpy", notify(_before_numpy))
+    # `__array__`, and so NumPy's own functions, call it.
+    patches.stand_in(torch.Tensor, "numpy", _numpy, clients)
+    patches.stand_in(torch.Tensor, "data_ptr", _data_ptr, clients)
     # Another storage is made over the memory, and the tensor doesn't show it.
     for home, name in compat.entries.EXPORTS:
-        patches.precede(home, name, notify(lambda client, *_, **__: client.before_export()))
+        patches.precede(home, name, notify(lambda client, tensor, *_, **__: client.before_export(tensor)))
 
 
 def _start(original: Callable[..., None]) -> Callable[..., None]:
@@ -120,9 +128,38 @@ def _before_elementwise(name: str, client: Client, tensor: torch.Tensor, *_: Any
         client.before_write(tensor, name, False, (), {})
 
 
-def _before_numpy(client: Client, tensor: torch.Tensor, **_: Any) -> None:
-    """Notify of ``t.numpy()``."""
-    client.before_hand_out(tensor)
+def _numpy(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]:
+    """Wrap ``t.numpy()``, which gives code outside of torch the memory for as long as the array lives."""
+
+    def numpy(tensor: torch.Tensor, **kwargs: Any) -> Any:
+        if not clients.now:
+            return original(tensor, **kwargs)
+        with compat.unseen.unseen_by_functions():
+            for client in clients.now:
+                client.before_hand_out(tensor)
+        array = original(tensor, **kwargs)
+        with compat.unseen.unseen_by_functions():
+            open_memory.shown(tensor, array, of_program())
+        return array
+
+    return numpy
+
+
+def _data_ptr(original: Callable[..., int], clients: Clients) -> Callable[..., int]:
+    """Wrap ``t.data_ptr()``, which gives code outside of torch the memory's address.
+
+    Not if torch or Triton asks, whose launcher reads the address of each argument.
+    """
+
+    def data_ptr(tensor: torch.Tensor) -> int:
+        # Behind the caller of this function, which is the stand-in's own.
+        if clients.now and not sys._getframe(2).f_code.co_filename.startswith(_ASK):
+            with compat.unseen.unseen_by_functions():
+                for client in clients.now:
+                    client.before_hand_out(tensor)
+        return original(tensor)
+
+    return data_ptr
 
 
 def _before_resize(client: Client, storage: torch.UntypedStorage, size: int) -> None:

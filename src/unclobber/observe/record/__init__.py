@@ -4,6 +4,7 @@ One ``Ledger`` belongs to one session. The hooks feed it, and the session querie
 it decides nothing. Everything in it dies with the graph nodes that autograd frees.
 """
 
+from . import open_memory
 from ._fingerprint import Fingerprint, ProgramPoint
 from ._queue import PythonQueue, SaveQueue
 from ._region import Region, overlap, region_of
@@ -42,6 +43,7 @@ __all__ = [
     "each_once",
     "leave_to",
     "life_of",
+    "open_memory",
     "overlap",
     "region_of",
     "same_bits",

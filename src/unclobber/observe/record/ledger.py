@@ -22,7 +22,7 @@ from ...model import Reached
 from ...source import Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.engine import engine
-from . import running
+from . import open_memory, running
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
 from ._queue import PythonQueue, SaveQueue, newest_operations_stack
@@ -270,7 +270,7 @@ class Ledger:
                             if isinstance(saved, SavedTensor):
                                 saved.held = None  # set if the record was made while the core noted the write
                                 moved, original, maker, output = known
-                                entry = log.add(saved, moved)
+                                entry = self._add(log, saved, moved)
                                 entry.original = original
                                 if maker is not None:
                                     entry.history = History.of(maker, output)
@@ -453,7 +453,7 @@ class Ledger:
                 if not compat.tensors.is_plain(saved.alias):
                     saved.entry = LogEntry(None, 0, 0, 1, False)
                     continue
-                self._storage_log(key).add(saved)
+                self._add(self._storage_log(key), saved)
                 if self._keeps_originals and saved.entry is not None:
                     note_original(saved, saved.entry, target)
                 del held  # only now, because `note_original` reaches the tensor by a weak reference
@@ -473,6 +473,15 @@ class Ledger:
 
             self.logs[key] = weakref.ref(log, forget)
         return log
+
+    def _add(self, log: StorageLog, saved: SavedTensor, moved: bool | None = None) -> LogEntry:
+        """Enter a save into the log, with the copy that a save of open memory carries."""
+        entry = log.add(saved, moved)
+        if saved.copied is not None and entry.undo_log is not None:
+            entry.undo_log.append(open_memory.values_of(saved.alias, saved.copied, self.account))
+            log.handed_out = open_memory.shown_at(saved.alias) or log.handed_out
+        saved.copied = None
+        return entry
 
     def before_replay(self) -> None:
         """Note where a CUDA graph is replayed for the first time."""
@@ -495,9 +504,10 @@ class Ledger:
         except Exception as error:
             self._not_recorded(tensor, error)
 
-    def before_export(self) -> None:
+    def before_export(self, tensor: torch.Tensor) -> None:
         """Track memory by address, because a DLPack export may give a tensor's memory a second storage."""
         self.track_by_address()
+        self.before_hand_out(tensor)
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """Forget the values in memory that ``storage.resize_()`` is about to free without moving a counter.
@@ -656,7 +666,7 @@ class Ledger:
         saved.origin = weakref.ref(tensor)
         saved.base = None
         saved.stack = stack
-        saved.entry = None
+        saved.copied = saved.entry = None
         self.pending.append(weakref.ref(saved))
         self._saves_taken -= 1  # `save_count` counts autograd's saves only
         return saved
@@ -666,6 +676,10 @@ class Ledger:
     def state_of(self, saved: SavedTensor) -> SaveState:
         """Return the save state of ``saved``, with its value rebuilt if it was overwritten."""
         with self._lock:
+            if saved.copied is not None and saved.entry is None:
+                key = compat.tensors.storage_key(saved.alias)
+                self._sort_pending(key)
+                self._file(key, written=False)
             return self._state_of(saved)
 
     def _state_of(self, saved: SavedTensor) -> SaveState:
@@ -825,6 +839,10 @@ class FingerprintedLedger(Ledger):
 
     def before_hand_out(self, tensor: torch.Tensor) -> None:
         """Do nothing: a fingerprint shows the change, and names its line."""
+
+    def _add(self, log: StorageLog, saved: SavedTensor, moved: bool | None = None) -> LogEntry:
+        saved.copied = None  # for the same reason
+        return super()._add(log, saved, moved)
 
     def before_write(self, tensor: torch.Tensor, *arguments: Any) -> StorageLog | None:
         """Check the storage's fingerprints, then record the write as ``Ledger`` does."""

@@ -24,8 +24,8 @@ class SavedTensor:
     """
 
     __slots__ = (
-        "__weakref__", "alias", "base", "entry", "fingerprint", "held", "origin", "requires_grad", "stack",
-        "version",
+        "__weakref__", "alias", "base", "copied", "entry", "fingerprint", "held", "origin", "requires_grad",
+        "stack", "version",
     )  # fmt: skip
 
     # The pack hook calls `__new__` alone, because an `__init__` would cost as much as all its other work.
@@ -44,6 +44,8 @@ class SavedTensor:
     base: weakref.ref[torch.Tensor] | None
     """The tensor that the saved one is a view of: the weight of a Linear, whose transpose is saved."""
     stack: Stack
+    copied: bytes | None
+    """Its bytes, if code outside of torch can write to the memory at any time (``open_memory``)."""
     entry: LogEntry | None
     """None until the storage is about to be written to: nothing has happened since."""
     fingerprint: Fingerprint | None
@@ -149,7 +151,7 @@ def leave_to(saved: SavedTensor, entry: RegisteredHooks) -> None:
     """Let go of a saved tensor, and of its memory."""
     if saved.entry is not None and saved.entry.log is not None:
         saved.entry.log.forget(saved)
-    saved.entry, saved.held, saved.fingerprint = entry, None, None
+    saved.entry, saved.held, saved.copied, saved.fingerprint = entry, None, None, None
     saved.alias, saved.version = compat.kept.no_memory, compat.kept.no_memory._version
 
 

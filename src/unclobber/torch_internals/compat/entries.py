@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
@@ -43,6 +44,8 @@ EXPORTS: tuple[tuple[Any, str], ...] = (
     (torch.utils.dlpack, "to_dlpack"),
     (torch, "to_dlpack"),
 )
+# The folders of torch and of Triton, which lies beside it where it is installed.
+FOLDERS = tuple(os.path.join(os.path.dirname(torch.__path__[0]), name, "") for name in ("torch", "triton"))
 # Methods of a `ctx` that the engine calls (torch/autograd/function.py, stable since 2.0; `apply_boxed`
 # since 2.12).
 FUNCTION_BACKWARD = tuple(

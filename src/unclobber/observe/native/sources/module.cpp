@@ -73,6 +73,7 @@ PyMethodDef methods[] = {
     {"pushes", entry<engine::pushes>, METH_NOARGS, "pushes(): the program is about to push hooks in this thread"},
     {"of_program", entry<stacks::of_program>, METH_NOARGS, "of_program(): the stack outside of this package"},
     {"newest", entry<newest>, METH_NOARGS, "newest(): the number of the node after this thread's last save, its stack"},
+    {"show", entry<saves::show>, METH_VARARGS, "show(key, on): whether an array shows the memory of this storage"},
     {"mark", entry<notes::mark>, METH_O, "mark(mark): which backward asks from now on"},
     {"note_of", entry<notes::note_of>, METH_O, "note_of(node): (stack, mark) of who asked last, or None"},
     {"listen", entry<writes::listen>, METH_VARARGS, "listen(listeners, told, settle): who is told of writes"},

@@ -1,5 +1,6 @@
 #include "saves.h"
 
+#include <ATen/MapAllocator.h>
 #include <ATen/SequenceNumber.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/python_function.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <unordered_set>
 
 #include "handed.h"
 #include "journal.h"
@@ -62,6 +64,7 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
     } else {
       save->alias = alias_of(tensor, kept_itself);
     }
+    if (usual) save->copied = bytes_of(tensor);
     save->version = tensor._version();
     save->requires_grad = tensor.requires_grad();
     save->origin = WeakTensor(tensor.getIntrusivePtr());
@@ -85,14 +88,20 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
   at::Tensor call_unpack_hook() override {
     notes::note(save_->operation);
     at::Tensor alias, held;
+    std::shared_ptr<const std::string> copied;
     bool noted = false;
     {
       Locked locked;
       alias = save_->alias;
       held = save_->held;
+      copied = save_->copied;
       noted = save_->noted != nullptr;
     }
     if (handed::asked()) handed::note(is_unchecked() ? at::Tensor() : at::Tensor(save_->origin.lock()));
+    if (copied != nullptr && !has_bytes(held.defined() ? held : alias, *copied)) {
+      held.reset();
+      alias.reset();
+    }
     if (held.defined() && held._version() == save_->version) return held;
     if (alias.defined() && !noted && alias._version() == save_->version) return alias;
     return with_gil([&] {
@@ -102,7 +111,8 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
       alias = THPVariable_Unpack(kept);
       PyObject* need = save_->queue->need;
       if (need == nullptr) return alias;
-      if (records::get(record, records::kEntry) == Py_None && alias._version() == save_->version) {
+      if (records::get(record, records::kEntry) == Py_None && records::get(record, records::kCopied) == Py_None &&
+          alias._version() == save_->version) {
         PyObject* itself = records::get(record, records::kHeld);
         return THPVariable_Check(itself) ? at::Tensor(THPVariable_Unpack(itself)) : alias;
       }
@@ -315,13 +325,18 @@ PyObject* unfiled_record_of(Save* save) {
   if (known != nullptr) return known;
   drop_now();
   at::Tensor alias, held;
+  std::shared_ptr<const std::string> copied;
   {
     Locked locked;
     save->make_alias();
     alias = save->alias;
     held = save->held;
+    copied = save->copied;
   }
   Owned made = records::make();
+  records::set(made.get(), records::kCopied,
+               copied == nullptr ? Owned::borrowed(Py_None)
+                                 : must(PyBytes_FromStringAndSize(copied->data(), static_cast<Py_ssize_t>(copied->size()))));
   records::set(made.get(), records::kAlias, must(THPVariable_Wrap(alias)));
   records::set(made.get(), records::kHeld,
                held.defined() ? must(THPVariable_Wrap(held)) : Owned::borrowed(Py_None));
@@ -336,6 +351,7 @@ PyObject* unfiled_record_of(Save* save) {
   if (!save->record.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) return known;
   // The record alone owns the alias from now on, because a second owner would look like the program's.
   Locked locked;
+  save->copied.reset();
   save->held.reset();
   save->alias.reset();  // the local `alias` still holds it, so nothing is freed under `Locked`
   return made.release();
@@ -361,11 +377,76 @@ bool is_fresh(Save* save) {
   PyObject* made = save->record.load(std::memory_order_acquire);
   if (made == nullptr) {
     Locked locked;
-    return save->noted == nullptr && save->alias._version() == save->version;
+    return save->noted == nullptr && save->copied == nullptr && save->alias._version() == save->version;
   }
   PyObject* alias = records::get(made, records::kAlias);
-  return records::get(made, records::kEntry) == Py_None && THPVariable_Check(alias) &&
+  return records::get(made, records::kEntry) == Py_None && records::get(made, records::kCopied) == Py_None &&
+         THPVariable_Check(alias) &&
          THPVariable_Unpack(alias)._version() == save->version;
+}
+
+namespace {
+constexpr size_t kLargest = size_t{1} << 26;  // as `record.open_memory.LARGEST`
+std::unordered_set<const void*> shown;        // storages that arrays show; under `Locked`
+std::atomic<size_t> shown_count{0};
+
+bool is_shown(const c10::StorageImpl* storage) {
+  if (shown_count.load(std::memory_order_relaxed) == 0) return false;
+  Locked locked;
+  return shown.count(storage) != 0;
+}
+
+// What torch has not allocated, but for files and memory that processes share: a data loader's batches.
+bool is_borrowed(const c10::StorageImpl* storage) {
+  return !storage->resizable() && at::MapAllocator::fromDataPtr(storage->data_ptr()) == nullptr &&
+         at::RefcountedMapAllocator::fromDataPtr(storage->data_ptr()) == nullptr;
+}
+
+// The first of the bytes and their number, with the gaps that strides leave; NULL if there are none.
+const char* span_of(const at::Tensor& tensor, size_t* count) {
+  const auto item = static_cast<int64_t>(tensor.itemsize());
+  int64_t span = item;
+  for (int64_t i = 0; i < tensor.dim(); i++) {
+    if (tensor.size(i) == 0) return nullptr;
+    span += (tensor.size(i) - 1) * tensor.stride(i) * item;
+  }
+  const int64_t first = tensor.storage_offset() * item;
+  const auto* storage = storage_of(tensor);
+  const auto* start = static_cast<const char*>(storage->data());
+  if (start == nullptr || first + span > static_cast<int64_t>(storage->nbytes())) return nullptr;
+  *count = static_cast<size_t>(span);
+  return start + first;
+}
+}  // namespace
+
+std::shared_ptr<const std::string> bytes_of(const at::Tensor& tensor) {
+  const auto* storage = storage_of(tensor);
+  if (!tensor.is_cpu() || (!is_borrowed(storage) && !is_shown(storage))) return nullptr;
+  size_t count = 0;
+  const char* start = span_of(tensor, &count);
+  if (start == nullptr || count > kLargest) return nullptr;
+  return std::make_shared<const std::string>(start, count);
+}
+
+bool has_bytes(const at::Tensor& tensor, const std::string& bytes) {
+  size_t count = 0;
+  const char* start = span_of(tensor, &count);
+  return start != nullptr && count == bytes.size() && std::memcmp(start, bytes.data(), count) == 0;
+}
+
+PyObject* show(PyObject*, PyObject* arguments) {
+  unsigned long long key;
+  int on;
+  if (!PyArg_ParseTuple(arguments, "Kp", &key, &on)) throw python_error();
+  Locked locked;
+  const auto* storage = reinterpret_cast<const void*>(static_cast<uintptr_t>(key));
+  if (on) {
+    shown.insert(storage);
+  } else {
+    shown.erase(storage);
+  }
+  shown_count.store(shown.size(), std::memory_order_relaxed);
+  Py_RETURN_NONE;
 }
 
 std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees) {

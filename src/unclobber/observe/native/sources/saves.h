@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct Save : Link, Pooled<Save> {
   at::Tensor alias;
   // The tensor itself, if torch would keep it; under `Locked`. Dropped before its memory is written.
   at::Tensor held;
+  // Its bytes, if code outside of torch can write to the memory at any time (`record.open_memory`); under `Locked`.
+  std::shared_ptr<const std::string> copied;
   c10::Storage memory;  // in place of the alias, one more holder of the storage
   c10::StorageImpl* storage = nullptr;  // NULL if only Python can find it
   WeakTensor origin;
@@ -202,6 +205,15 @@ Save* file(const std::shared_ptr<Queue>& queue, const at::Tensor& tensor, stacks
 
 // Whether no write has met it. Under the interpreter's lock.
 bool is_fresh(Save* save);
+
+// A copy of the tensor's bytes if code outside of torch can write to its memory at any time, else NULL.
+std::shared_ptr<const std::string> bytes_of(const at::Tensor& tensor);
+
+// Whether the tensor's bytes are still these.
+bool has_bytes(const at::Tensor& tensor, const std::string& bytes);
+
+// show(key, on): whether an array shows the memory of this storage.
+PyObject* show(PyObject*, PyObject* arguments);
 
 // torch's hooks for one save of a session. `sees`: whether the thread observes writes from the save on.
 std::unique_ptr<torch::autograd::SavedVariableHooks> hooks_for(std::shared_ptr<Queue> queue, bool sees);

@@ -68,7 +68,7 @@ PyObject* Unpack::called(PyObject* record) {
     PyObject* origin = PyWeakref_GetObject(records::get(record, records::kOrigin));
     handed::note(origin != nullptr && THPVariable_Check(origin) ? THPVariable_Unpack(origin) : at::Tensor());
   }
-  if (records::get(record, records::kEntry) == Py_None) {
+  if (records::get(record, records::kEntry) == Py_None && records::get(record, records::kCopied) == Py_None) {
     PyObject* alias = records::get(record, records::kAlias);
     if (is_unmoved(alias, record)) {
       PyObject* held = records::get(record, records::kHeld);
