@@ -143,7 +143,7 @@ def test_interleaved():
     """Strided views of one array that share no byte, and ones that do."""
     a = numpy.arange(8, dtype="f4")
     w = torch.ones(4, requires_grad=True)
-    with unclobber.guard() as g:
+    with unclobber.guard():
         loss = (w * torch.from_numpy(a[::2])).sum()
         torch.from_numpy(a[1::2]).zero_()
         torch.from_numpy(a[4:]).zero_()

@@ -71,8 +71,8 @@ UNDISPATCHED = {
 
 @pytest.mark.parametrize("name", UNDISPATCHED)
 def test_torch_is_silent_and_wrong(name):
-    """So are we without the flag where the storage is asked for its address; else the write's line isn't known
-    (test_handed_out.py)."""
+    """So are we without the flag where the storage is asked for its address; else we don't know the write's
+    line (test_handed_out.py)."""
     program = Program.of(UNDISPATCHED[name])
     assert not torch.equal(program.run(), program.without_writes().run())
     assert [finding.writes for finding in watched(program).findings] == [()]
