@@ -553,7 +553,7 @@ def install(patches: Patches) -> None:
     """Replace torch's functions for hooks until ``patches`` is undone."""
     native = core.loaded().module
     if native is not None:
-        open_memory.tell = native.show
+        open_memory.on_shown = native.show
     hook_stack.install(patches, _on_push, _on_disable, _on_enable)
     patches.at_undo(_forget_natively)
     patches.while_active(lambda: _let_go)

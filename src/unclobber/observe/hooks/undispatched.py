@@ -24,7 +24,7 @@ from . import saves
 from .clients import Client, Clients
 
 _ASK = (*compat.entries.FOLDERS, os.path.join(PACKAGE, ""))
-"""Folders whose code may know an address without giving it away."""
+"""Folders whose code reads an address for itself."""
 
 
 def install(patches: Patches, clients: Clients) -> None:
@@ -132,6 +132,7 @@ def _numpy(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]
     """Wrap ``t.numpy()``, which gives code outside of torch the memory for as long as the array lives."""
 
     def numpy(tensor: torch.Tensor, **kwargs: Any) -> Any:
+        """Make the array, and note it as long as it lives."""
         if not clients.now:
             return original(tensor, **kwargs)
         with compat.unseen.unseen_by_functions():
@@ -148,7 +149,7 @@ def _numpy(original: Callable[..., Any], clients: Clients) -> Callable[..., Any]
 def _data_ptr(original: Callable[..., int], clients: Clients) -> Callable[..., int]:
     """Wrap ``t.data_ptr()``, which gives code outside of torch the memory's address.
 
-    Not if torch or Triton asks, whose launcher reads the address of each argument.
+    Not where torch or Triton reads it: Triton's launcher does for each argument.
     """
 
     def data_ptr(tensor: torch.Tensor) -> int:

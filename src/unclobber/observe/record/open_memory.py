@@ -22,7 +22,7 @@ from ._undo import Account, OldValues
 LARGEST = 1 << 26
 """Size limit in bytes of a copy: a whole data set that a program keeps in an array is not doubled."""
 
-tell: Callable[[int, bool], object] = lambda key, is_open: None  # noqa: E731  (replaced by the native core's)
+on_shown: Callable[[int, bool], object] = lambda key, is_open: None  # noqa: E731  (replaced by the native core's)
 """Called when a storage is shown by its first array, and when its last array has died."""
 _arrays: dict[int, tuple[weakref.ref[Any], int]] = {}
 """The arrays that show memory of torch's, each with its storage key, by the identity of the reference."""
@@ -40,7 +40,7 @@ def shown(tensor: torch.Tensor, array: Any, stack: Stack) -> None:
     count, _ = _shown.get(key, (0, stack))
     _shown[key] = (count + 1, stack)
     if not count:
-        tell(key, True)
+        on_shown(key, True)
 
 
 def _gone(reference: weakref.ref[Any]) -> None:
@@ -49,7 +49,7 @@ def _gone(reference: weakref.ref[Any]) -> None:
     if count > 1:
         _shown[key] = (count - 1, stack)
     else:
-        tell(key, False)
+        on_shown(key, False)
 
 
 def shown_at(tensor: torch.Tensor) -> Stack | None:
