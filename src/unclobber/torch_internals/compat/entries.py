@@ -44,7 +44,7 @@ EXPORTS: tuple[tuple[Any, str], ...] = (
     (torch.utils.dlpack, "to_dlpack"),
     (torch, "to_dlpack"),
 )
-# The folders of torch and of Triton, which lies beside it where it is installed.
+# The folders of torch, and of Triton where it is installed in the same place.
 FOLDERS = tuple(os.path.join(os.path.dirname(torch.__path__[0]), name, "") for name in ("torch", "triton"))
 # Methods of a `ctx` that the engine calls (torch/autograd/function.py, stable since 2.0; `apply_boxed`
 # since 2.12).
