@@ -26,7 +26,6 @@ class Delivery:
 
     @property
     def on_stderr(self) -> bool:
-        """Standard error as the destination: a text report among the program's own messages."""
         return self.of_program and self.format == "text" and self.file is None
 
     def deliver(self, report: Report, *, guarded: bool = False, fallback_code: int = 0) -> None:
@@ -54,9 +53,6 @@ class Delivery:
         )
 
     def _hint(self) -> None:
-        """Print to stderr that a document follows the program's output on stdout, unless stdout is an
-        empty file.
-        """
         stream = usable(sys.__stdout__, sys.stdout)
         # Annotations of GitHub are to stand among other lines.
         if stream is None or self.format == "github" or _is_empty(stream):
@@ -83,7 +79,6 @@ class Delivery:
 
 
 def _is_empty(stream: TextIO) -> bool:
-    """Return whether `stream` writes to a file that is still empty."""
     try:
         return stream.buffer.tell() == 0
     except (OSError, ValueError, AttributeError):  # a pipe or a terminal

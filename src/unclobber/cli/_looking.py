@@ -101,7 +101,6 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
 
 
 def cache_of(settings: ProjectSettings) -> str:
-    """Return the folder of a project's cache."""
     return settings.cache_dir or os.path.join(settings.folder or os.getcwd(), ".unclobber_cache")
 
 
@@ -220,8 +219,7 @@ class _Projects:
         self._settings: dict[str, ProjectSettings] = {}
         self._suppressions: dict[str, Suppression] = {}
 
-    def of(self, path: str) -> ProjectSettings:
-        """Return the settings for a file; a mistake in them is an error even if there is no finding."""
+    def of(self, path: str) -> ProjectSettings:  # a mistake in them is an error even if there is no finding
         folder = os.path.dirname(path)
         if folder not in self._settings:
             own = settings_for(folder)
@@ -238,11 +236,9 @@ class _Projects:
         return self._options.confidence or self.of(path).confidence
 
     def cache(self, path: str) -> str:
-        """Return the folder of the cache for a check that begins with this file."""
         return cache_of(self.of(path))
 
     def baseline(self, path: str) -> str | None:
-        """Return the file that knows findings of this file."""
         return self._options.baseline or self.of(path).baseline
 
 

@@ -72,8 +72,7 @@ class OutputFile:
         directory, name = os.path.split(self.path)
         return os.path.join(directory, f".{name}.{os.getpid()}.part")
 
-    def _is_special(self) -> bool:
-        """Return whether the path is a device or a pipe, which `os.replace` would destroy."""
+    def _is_special(self) -> bool:  # `os.replace` would destroy a device or a pipe
         try:
             return not stat.S_ISREG(os.stat(self.path).st_mode)
         except OSError:
@@ -119,7 +118,6 @@ def send(
 
 
 def write_text(stream: TextIO, text: str) -> None:
-    """Write text for a person; characters that the stream's encoding lacks are escaped."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
@@ -142,7 +140,6 @@ def usable(stream: TextIO | None, fallback: TextIO | None) -> TextIO | None:
 
 
 def write_to_stderr(text: str) -> None:
-    """Write text to stderr; do nothing if the program has closed it."""
     if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
         write_text(stream, text)
 

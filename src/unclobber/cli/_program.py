@@ -108,7 +108,6 @@ def wait_for_children(ending: ProgramEnd) -> ProgramEnd:
 
 
 def _interrupted(interrupt: KeyboardInterrupt) -> ProgramEnd:
-    """Show the traceback of Ctrl-C as the interpreter would; return the program's end."""
     show(interrupt)
     return ProgramEnd(130, failed=True, interrupted=True)
 
@@ -130,12 +129,10 @@ def die_interrupted() -> NoReturn:
 
 
 def is_the_programs(interrupt: KeyboardInterrupt) -> bool:
-    """Return whether the interrupt ended the watched program and was shown already."""
-    return interrupt.args == (_PROGRAMS,)
+    return interrupt.args == (_PROGRAMS,)  # it ended the watched program, and was shown already
 
 
-def _exit_code(code: object) -> int:
-    """Return the exit code, 0 to 255, that ``sys.exit(code)`` gives; print a message to stderr as it does."""
+def _exit_code(code: object) -> int:  # as `sys.exit(code)` does
     if code is None:
         return 0
     if isinstance(code, int):

@@ -11,7 +11,6 @@ T = TypeVar("T")
 
 
 def progress(items: Iterable[T], label: Callable[[T], str]) -> Iterator[T]:
-    """Pass ``items`` on; on a terminal, number and name the latest in a line that is erased at the end."""
     with said() as show:
         for number, item in enumerate(items, 1):
             show(f"{number}  {label(item)[:60]}")

@@ -59,7 +59,6 @@ class RunSuppression(NamedTuple):
         )
 
     def suppression(self) -> Suppression:
-        """Return the suppression that a session applies to its findings."""
         rules = ProjectSettings(self.select, self.ignore, self.per_file_ignores, folder=self.folder)
         return Suppression(rules, baseline=self._known(), all_known=self.written is not None)
 
@@ -116,27 +115,15 @@ class RunSuppression(NamedTuple):
 
 
 def idle_entries(number: int, where: str = "") -> list[str]:
-    """Return a sentence that counts the baseline entries without a finding; empty if there are none."""
     return [f"{plural(number, 'entry', 'entries')} of the baseline met no finding{where}"] if number else []
 
 
 def write_baseline(findings: Sequence[Finding], file: OutputFile, *, exit_code: int = 0) -> None:
-    """Write a baseline of these findings.
-
-    Args:
-        findings: Findings that fail no later run.
-        file: The baseline.
-        exit_code: The program's own exit code, kept by a `ReportError`.
-
-    Raises:
-        ReportError: It could not be written.
-    """
     try:
         file.write(Baseline.of(findings, file.path).text())
     except OSError as error:
         raise ReportError(f"the baseline could not be written: {error}", exit_code=exit_code) from error
 
 
-def codes_of(given: Sequence[str], option: str) -> tuple[str, ...]:
-    """Return the checked codes of option values such as ``UC1,UC203``."""
+def codes_of(given: Sequence[str], option: str) -> tuple[str, ...]:  # such as `UC1,UC203`
     return codes.checked([code for text in given for code in text.split(",") if code.strip()], option)

@@ -25,12 +25,10 @@ class Script:
     _code: CodeType | None = field(default=None, repr=False)
 
     @property
-    def folder(self) -> str:
-        """The folder at which the search for the project's settings starts, upwards."""
+    def folder(self) -> str:  # the search for the project's settings starts here, upwards
         return os.path.dirname(os.path.abspath(self.path))
 
     def prepare(self) -> None:
-        """Read and compile the script, and put its folder first on `sys.path`."""
         self._code = _compiled_script(self.path)
         # The real folder of a link, as in the interpreter (test_as_without_us.py, test_script_by_a_link).
         first_on_path(os.path.dirname(os.path.realpath(self.path)))

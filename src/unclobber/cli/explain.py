@@ -56,8 +56,7 @@ def _known(given: str) -> str:
     return code
 
 
-def _listed() -> str:
-    """Return one line for each code; the widest has 80 columns."""
+def _listed() -> str:  # the widest line has 80 columns
     longest = max(len(entry.name) for entry in CODES.values())
     return "".join(f"{code}  {entry.name:<{longest}}  {entry.gist}\n" for code, entry in CODES.items())
 

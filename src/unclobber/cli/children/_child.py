@@ -114,11 +114,9 @@ class Child:
                 self._look_at_tasks(sys.modules[module], name)
 
     def _is_here(self) -> bool:
-        """Return whether this process is the child itself, not a process that the child forked by hand."""
-        return os.getpid() == self._pid
+        return os.getpid() == self._pid  # not a process that it forked by hand
 
     def _on_finding(self, finding: Finding) -> None:
-        """Record a finding; called by the session for each new one."""
         if self._records is not None:
             try:
                 self._records.record(finding)

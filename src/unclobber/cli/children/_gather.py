@@ -92,7 +92,6 @@ class Children:
         return replace(merged, processes=ends).judged(failed=failed)
 
     def _read(self) -> Sequence[tuple[ProcessIdentity, ProcessRecord]]:
-        """Return all watched children with their records, in the order in which they started."""
         with contextlib.suppress(FileNotFoundError):  # no child has made the directory
             everyone = [(self._folder.identity(n), self._folder.read(n)) for n in self._folder.numbers()]
             return [(child, record) for child, record in everyone if child is not None]
@@ -100,7 +99,6 @@ class Children:
 
 
 def _end(child: ProcessIdentity, record: ProcessRecord) -> ProcessEnd:
-    """Return how a child ended, for the report."""
     # A child is never absent, because it is known by its record, and no SIGTERM is followed in it.
     state = cast("Literal['ended', 'failed', 'running', 'died']", record.end)
     return ProcessEnd(

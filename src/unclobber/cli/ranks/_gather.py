@@ -60,7 +60,6 @@ class Ranks:
             return None
 
     def record(self, finding: Finding) -> None:
-        """Record a finding of this rank as it happens."""
         # a full disk must not end the program; `gather` writes the whole report again
         with contextlib.suppress(OSError):
             self._records.record(finding)
@@ -82,11 +81,7 @@ class Ranks:
         self._termination.install()
 
     def ended(self, stopped_by: Iterable[Finding]) -> None:
-        """Print one line for each of the findings that ended the program, and take the right to report from
-        SIGTERM.
-
-        Each rank says why it stopped, because another rank may print the report.
-        """
+        # Each rank says why it stopped, because another one may print the report.
         self._reporting.acquire()
         for finding in stopped_by:
             line = line_of(finding).removeprefix("SUMMARY: ")
@@ -182,7 +177,6 @@ class Ranks:
         return merge_ranks(records, torch_version=own.torch_version, command=own.command)
 
     def _tidy(self, records: list[ProcessRecord]) -> None:
-        """Remove the directory once all ranks have ended."""
         if all(record.state in ("ended", "died") for record in records):
             self._records.remove()
 

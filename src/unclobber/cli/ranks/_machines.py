@@ -94,7 +94,6 @@ _NUMBERS = ("GROUP_RANK", "GROUP_WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT",
 
 
 def _arrives(store: Any, key: str, seconds: float) -> bool:
-    """Wait until the store has a key; return whether it has."""
     with contextlib.suppress(Exception):  # torch raises DistStoreError since 2.3, and RuntimeError before
         store.wait([key], timedelta(seconds=seconds) if seconds else timedelta(milliseconds=1))
         return True
@@ -102,7 +101,6 @@ def _arrives(store: Any, key: str, seconds: float) -> bool:
 
 
 def _bounded(report: Report) -> Report:
-    """Return the report with a limited number of findings, and a notice of how many are missing."""
     missing = len(report.findings) - _MOST_FINDINGS
     if missing <= 0:
         return report
@@ -135,8 +133,7 @@ def merge_machines(reports: Mapping[int, Report], machines: Sequence[int], local
     return merge(base, [part for report in present for part in _parts(report)], "ranks")
 
 
-def _parts(report: Report) -> Iterator[Part]:
-    """Yield the part of each rank of a machine. The first one has all that is counted."""
+def _parts(report: Report) -> Iterator[Part]:  # the first has all that is counted
     for nth, end in enumerate(report.ranks):
         own = (_of_rank(finding, end.rank) for finding in report.findings if end.rank in finding.ranks)
         yield Part(end.rank, tuple(own), report if nth == 0 else None)

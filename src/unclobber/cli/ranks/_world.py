@@ -83,8 +83,7 @@ def _start_time(process: int) -> str:
     return fields[19] if fields else ""
 
 
-def _stat(process: int) -> list[str]:
-    """Return the fields of ``/proc/…/stat`` after the name: state, parent, …"""
+def _stat(process: int) -> list[str]:  # after the name: state, parent, …
     try:
         # The name stands in parentheses and may hold spaces and parentheses itself, so the last one ends it.
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as stream:
