@@ -34,8 +34,7 @@ class ExampleCall:
     tensors: tuple[ExampleTensor, ...]
 
 
-def _read(text: str) -> ExampleCall:
-    """Parse a call: ``when | call -> results | tensors``, of which the first part may be missing."""
+def _read(text: str) -> ExampleCall:  # `when | call -> results | tensors`
     *when, call, tensors = text.split(" | ")
     expression, _, results = call.partition(" -> ")
     return ExampleCall("".join(when), expression, tuple((results or "result").split(", ")), _tensors(tensors))

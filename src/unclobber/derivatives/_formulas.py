@@ -146,8 +146,7 @@ def _expand(text: str) -> str:
     return "".join(out).strip()
 
 
-def _operand(text: str) -> str:
-    """Return the text in parentheses if a larger expression would bind it differently."""
+def _operand(text: str) -> str:  # a larger expression would bind it differently
     if re.fullmatch(r"[\w.\[\]′-]+", text) or re.fullmatch(r"[\w.]+\(.*\)(?:\.mT|\.T)?", text):
         return text
     return f"({text})"
@@ -167,7 +166,6 @@ def _split(text: str) -> list[str]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the index of the bracket that closes the one at ``start``."""
     depth = 0
     for index in range(start, len(text)):
         depth += (text[index] in "([{") - (text[index] in ")]}")

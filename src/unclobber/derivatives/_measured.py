@@ -72,7 +72,6 @@ def measured(name: str) -> tuple[MeasuredCall, ...]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Enable gradients, on the CPU, and restore the program's random numbers at the end."""
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         with torch.device("cpu"):
             yield
@@ -145,7 +144,6 @@ class _SmallRun:
 
 
 def _is_silently_wrong(example: ExampleCall, name: str) -> bool:
-    """Return whether a gradient differs after a write that torch does not refuse."""
     # One seed for both, because an operation such as dropout draws random numbers.
     torch.manual_seed(0)
     right = _SmallRun(example).gradients_after(None)
@@ -165,8 +163,7 @@ def _module_of(text: str) -> tuple[torch.nn.Module | None, str]:
     return module.train(), f"module{text[len(made) :]}" if text.startswith(made) else text
 
 
-def _result(expression: str, names: dict[str, Any]) -> Any:
-    """Return an expression's value; for the statement ``x[…] = v``, ``x`` after it."""
+def _result(expression: str, names: dict[str, Any]) -> Any:  # the statement `x[…] = v` gives `x` after it
     target, equals, value = expression.partition("] = ")
     if not equals:
         return _evaluated(expression, names)

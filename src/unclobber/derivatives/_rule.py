@@ -69,27 +69,21 @@ class Rule:
 
     @property
     def is_view(self) -> bool:
-        """True if the operation returns a view of its argument."""
         return bool(re.search(r"\([a-z]\)", self.schema.partition("->")[2]))
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The arguments that are tensors."""
         return tuple(argument.name for argument in self.arguments if argument.is_tensor)
 
     def type_of(self, name: str) -> str:
-        """Return the type of an argument; empty if there is none of the name."""
         return next((argument.type for argument in self.arguments if argument.name == name), "")
 
     @property
-    def differentiable(self) -> tuple[str, ...]:
-        """The arguments with a gradient, in the order of the node's ``next_functions``."""
+    def differentiable(self) -> tuple[str, ...]:  # in the order of the node's `next_functions`
         some = {name for gradient in self.gradients for name in gradient.of}
         return tuple(argument.name for argument in self.arguments if argument.name in some)
 
-    def keeps(self, role: str) -> SavedRole | None:
-        """Return the saved tensor called ``role``, without its index (``indices[0]``); None if there
-        is none."""
+    def keeps(self, role: str) -> SavedRole | None:  # `indices[0]` is one of `indices`
         name = role.partition("[")[0]
         return next((kept for kept in self.kept if kept.role == name), None)
 

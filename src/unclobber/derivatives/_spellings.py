@@ -111,7 +111,6 @@ def _modules() -> dict[str, tuple[str, ...]]:
 
 
 def _called(kind: type) -> Iterator[str]:
-    """Yield the functions of ``torch`` and ``nn.functional`` that a module's ``forward`` names."""
     forward = getattr(getattr(kind, "forward", None), "__code__", None)
     # Convolutions call their function in this method, which subclasses replace.
     convolve = getattr(getattr(kind, "_conv_forward", None), "__code__", None)

@@ -73,7 +73,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _rule(entry: dict[str, Any]) -> Rule:
-    """Rebuild a rule from its JSON entry."""
     facts = {name: _frozen(value) for name, value in dict(entry).items()}
     kinds = {"arguments": Argument, "gradients": GradientFormula, "kept": SavedRole}
     return Rule(**facts | {name: tuple(kind(*row) for row in facts[name]) for name, kind in kinds.items()})

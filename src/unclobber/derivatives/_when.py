@@ -54,7 +54,6 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
 
 
 def _differs(argument: Argument, others: Iterable[Rule]) -> bool:
-    """Return whether the argument of this name has another type in another overload."""
     kinds = {
         other.type.rstrip("?") for rule in others for other in rule.arguments if other.name == argument.name
     }

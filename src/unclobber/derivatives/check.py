@@ -78,14 +78,7 @@ class Checked:
 
 
 def check(samples: int = SAMPLES, only: Iterable[str] = ()) -> Iterator[Checked]:
-    """Compare every operation of the database that has a gradient on the CPU, one by one.
-
-    Args:
-        samples: Inputs tried per operation.
-        only: Names to check; all if empty.
-    Raises:
-        ImportError: The database can't be loaded; it needs the package ``expecttest``.
-    """
+    """Compare every operation of the database that has a gradient on the CPU, one by one."""
     wanted = set(only)
     for op in compat.dispatcher.operation_database():
         dtype = _dtype(op)
@@ -211,7 +204,6 @@ def _keeps(node: Any) -> Iterator[Disagreement]:
 
 
 def _expected(rule: Rule, node: Any) -> list[SavedRole]:
-    """Return the table's saved roles for a node with the same edges."""
     needed = rule.needed([parent for parent, _ in node.next_functions])
     roles = []
     for kept in rule.kept:
@@ -221,10 +213,8 @@ def _expected(rule: Rule, node: Any) -> list[SavedRole]:
 
 
 def _may_be_left_out(rule: Rule, kept: SavedRole) -> bool:
-    """Return whether the role is an argument that the call may have left out (or an empty list of
-    tensors)."""
     kind = rule.type_of(kept.role)
-    return "?" in kind or "[]" in kind
+    return "?" in kind or "[]" in kind  # or an empty list of tensors
 
 
 def _explanation(missing: set[str], surplus: set[str]) -> str:
