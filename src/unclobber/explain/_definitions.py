@@ -87,7 +87,6 @@ def at_the_end(name: str, scope: Scope) -> Definition | None:
 
 
 def is_local(name: str, scope: Scope) -> bool:
-    """Return whether ``name`` is a variable of the function itself; always True for a module."""
     if isinstance(scope, ast.Module):
         return True
     return name in _parameters(scope) or _may_bind(scope.body, name)
@@ -99,7 +98,6 @@ def _parameters(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def _is_declared(name: str, scope: Scope) -> bool:
-    """Return whether another scope may set the name: ``global name``, ``nonlocal name``."""
     return any(
         isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names for node in ast.walk(scope)
     )
@@ -123,9 +121,7 @@ def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
     return None
 
 
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Yield the statement lists directly below ``node``: bodies, ``else``, ``finally``, handlers and
-    cases."""
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:  # bodies, `else`, `finally`, handlers and cases
     for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
         if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
@@ -201,7 +197,6 @@ def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
 
 
 def _names_in_expression(node: ast.AST, name: str) -> bool:
-    """Return whether a ``:=`` below ``node`` binds ``name``."""
     return any(
         isinstance(part, ast.NamedExpr) and isinstance(part.target, ast.Name) and part.target.id == name
         for part in ast.walk(node)

@@ -70,12 +70,10 @@ class Evidence:
 
     @property
     def overwriting(self) -> tuple[Write, ...]:
-        """The writes that touched a needed element."""
         return Write.overwriting(self.writes)
 
     @property
     def culprit(self) -> Write | None:
-        """The first write that touched a needed element, else the last write, or None."""
         return Write.culprit(self.writes)
 
 

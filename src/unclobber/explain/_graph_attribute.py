@@ -79,8 +79,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
     return GraphAttribute(f"{way}.{name}", bool(freed), detached, cut, value)
 
 
-def tensors(value: Any) -> list[torch.Tensor]:
-    """Return the tensors with a graph that an attribute or a variable holds, alone or in a list or tuple."""
+def tensors(value: Any) -> list[torch.Tensor]:  # alone, or in a list or tuple
     values = value if type(value) in (list, tuple) else (value,)
     return [
         element
@@ -90,7 +89,6 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 
 def has_method(value: Any, code: CodeType) -> bool:
-    """Return whether ``code`` is that of a method which an object's class defines or inherits."""
     members = (member for kind in type(value).__mro__ for member in vars(kind).values())
     return any(type(member) is FunctionType and member.__code__ is code for member in members)
 

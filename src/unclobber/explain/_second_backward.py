@@ -120,8 +120,7 @@ class _SecondBackward:
                 return _Joined(of_node(node, note.stack), note)
         return None
 
-    def freed_by(self) -> BackwardMark | None:
-        """Return the backward that freed the node; None if no hook saw it."""
+    def freed_by(self) -> BackwardMark | None:  # None if no hook saw it
         mark = self._went_through()
         is_call = mark is not None and self.call is not None and mark.nth == self.call.nth
         return self.again if mark is None or mark.keeps_graph or is_call else mark
@@ -165,7 +164,6 @@ class _SecondBackward:
         return _graph_attribute.find(self.call, self.frames)
 
     def hidden_state(self) -> HiddenState:
-        """Return the variables or attributes that link the new graph to the freed one."""
         joined = None if self.joined is None else self.joined.note
         return (
             _set_by_statement(joined, self.live_frames)
@@ -192,8 +190,7 @@ class _SecondBackward:
         return None
 
 
-def _reader(live_frames: Sequence[LiveFrame]) -> Any:
-    """Return the node whose attribute the failing line read: ``ctx.saved_tensors``. None for other lines."""
+def _reader(live_frames: Sequence[LiveFrame]) -> Any:  # `ctx.saved_tensors`
     live_frame = live_frames[0]
     located = live_frame.at.located()
     if located is None or not isinstance(located.node, ast.Attribute):
@@ -293,9 +290,7 @@ def _value(name: str, frame: FrameType) -> Any:
     return value_of(parse_expression(name), frame)
 
 
-def _detached(state: HiddenState) -> str | None:
-    """Return the statement that detaches a hidden state: each tensor of an LSTM's state. None if a part is no
-    tensor."""
+def _detached(state: HiddenState) -> str | None:  # each tensor of an LSTM's state
     cut = [_cut(name, value) for name, value in state.items()]
     return f"{', '.join(state)} = {', '.join(map(str, cut))}" if cut and None not in cut else None
 
@@ -334,7 +329,6 @@ def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
 
 
 def _set(statement: ast.stmt) -> dict[str, None]:
-    """Return the variables and attributes that an assignment sets, in its order."""
     targets: Sequence[ast.expr] = ()
     if isinstance(statement, ast.Assign):
         targets = statement.targets

@@ -31,23 +31,17 @@ class WriteTarget:
 
     @property
     def made_here(self) -> bool:
-        """True if the line itself makes the view that it writes: ``x[0]`` in ``x[0] = 1``."""
-        return self.base is not self.node
+        return self.base is not self.node  # `x[0]` in `x[0] = 1`
 
 
 def find(live_frames: Sequence[LiveFrame]) -> WriteTarget:
-    """Return the target of the operation that raised in the innermost frame.
-
-    Args:
-        live_frames: The frames of the failed call, innermost first.
-    """
+    """Return the target of the operation that raised in the innermost frame."""
     depth = user_depth(live_frames)
     inner = written_at(live_frames[0])
     return inner if depth == 0 else _from_outside(live_frames, depth, inner)
 
 
 def written_at(live_frame: LiveFrame) -> WriteTarget:
-    """Return the target of the failed instruction of one frame."""
     located = live_frame.at.located()
     return WriteTarget() if located is None else _written(located, live_frame)
 
@@ -153,7 +147,6 @@ def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation:
 
 
 def _value(node: ast.expr, located: Located, live_frame: LiveFrame) -> Any:
-    """Return the expression's value when the line ran; ``UNKNOWN`` if the frame no longer has it."""
     gone = located.inlined_names()
     if gone and any(isinstance(part, ast.Name) and part.id in gone for part in ast.walk(node)):
         return UNKNOWN

@@ -49,16 +49,13 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[tuple[SavedTenso
                     yield kept, node
 
 
-def _is_refused(saved: SavedTensor) -> bool:
-    """Return whether torch's check of the version counter fails. A save that lost its history belongs to
-    another code."""
+def _is_refused(saved: SavedTensor) -> bool:  # a save that lost its history belongs to another code
     if saved.unchecked or (saved.entry is not None and saved.entry.detached is not None):
         return False
     return saved.alias._version != saved.version
 
 
 def _is_freed(node: Any, call: BackwardCall) -> bool:
-    """Return whether an earlier backward has run a node and freed its saves."""
     note = backward_calls.note_of(node)
     if note is None or note.mark is None or note.mark.nth >= call.nth:
         return False

@@ -93,7 +93,6 @@ def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
 
 
 def _root(file: str) -> str:
-    """Return the folder that contains a file's outermost package."""
     folder = os.path.dirname(file)
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder = os.path.dirname(folder)

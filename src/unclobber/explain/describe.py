@@ -55,15 +55,13 @@ def evidence(
     return _evidence(state, session, save, node, frames, torch_message=torch_message, repaired=repaired)
 
 
-def _is_view(saved: SavedTensor) -> bool:
-    """Return whether torch rebuilds the tensor's history when it is read, which may fail."""
+def _is_view(saved: SavedTensor) -> bool:  # torch rebuilds a view's history when it is read, which may fail
     origin = saved.origin()
     return saved.base is not None or (origin is not None and origin._base is not None)
 
 
 def changed_unseen(state: SaveState, session: SessionView, fingerprint: Fingerprint) -> Evidence:
-    """Return evidence for a save whose fingerprint changed without an observed write: a line range replaces
-    the write."""
+    # A line range stands for the write, which no hook saw.
     written = None if fingerprint.write is None else line_range.write_at(fingerprint.write)
     lines = line_range.between(fingerprint.good, fingerprint.bad, written)
     facts = evidence(state, session, repaired=False)
@@ -154,7 +152,6 @@ def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
 
 
 def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
-    """Return the fingerprint that shows a change without an observed write; None if none does."""
     if ledger.fingerprints is None:
         return None
     return ledger.fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False))

@@ -33,8 +33,7 @@ def write_at(stack: Stack) -> Write:
     )
 
 
-def after_hand_out(stack: Stack) -> str:
-    """Return a sentence, without its full stop, on a change since NumPy was given the memory at ``stack``."""
+def after_hand_out(stack: Stack) -> str:  # without its full stop
     site = resolve(stack)
     where = "" if site is None else f" by {_line(site)}"
     return f"its memory was given to NumPy{where}, and its content changed later; no write was seen"
@@ -75,8 +74,6 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
 
 
 def _may_come_again(site: Site, source: ParsedSource | None) -> bool:
-    """Return whether the line may have run more than once: in a function, in a loop, or if that isn't
-    known."""
     if source is None or site.function != "<module>":
         return True
     return any(
@@ -118,7 +115,6 @@ def _only_names_a_value(statement: str) -> bool:
 
 
 def _statements_between(source: ParsedSource, first: int, last: int) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) of simple statements that begin strictly between two lines."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.stmt) and first < node.lineno < last and not hasattr(node, "body"):
             yield node.lineno, source.statement_text(node)

@@ -36,9 +36,7 @@ def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def multi_view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Return the name of an operation that gives several views at once: ``x.chunk(2)``, ``torch.split(x,
-    1)``."""
-    return multi_view_name(node)
+    return multi_view_name(node)  # `x.chunk(2)`, `torch.split(x, 1)`
 
 
 def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
@@ -67,8 +65,6 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Return the name of an operation after which several elements share memory (``expand``); None for
-    others."""
     if isinstance(node, ast.Call):
         name = last_name(node.func)
         return name if name in torch_table().expands | torch_table().expands_several else None
@@ -116,7 +112,6 @@ def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | N
 
 
 def viewed(node: ast.expr) -> ast.expr | None:
-    """Return the expression that a view expression is a view of; None if it isn't certain."""
     if isinstance(node, (ast.Subscript, ast.Attribute)):
         return node.value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr != "apply":
@@ -131,8 +126,7 @@ def multi_view_name(node: ast.expr) -> str | None:
     return name if name in torch_table().returns_tied_views else None
 
 
-def _only_tensors_take(index: ast.expr) -> bool:
-    """Return whether only a tensor takes this index and returns a tensor; lists and dictionaries don't."""
+def _only_tensors_take(index: ast.expr) -> bool:  # lists and dictionaries don't take it
     if isinstance(index, ast.Slice):
         return True
     if isinstance(index, ast.Constant):

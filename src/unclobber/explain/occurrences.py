@@ -54,7 +54,6 @@ class Occurrence:
     cause: BaseException | None = None
 
     def finding(self) -> Finding | None:
-        """Return the finding, without an explanation if ``make`` fails; None if nothing is wrong."""
         return finding_or_fallback(self.make, self.known_facts)
 
 
@@ -86,15 +85,13 @@ def of_unpack(
         saved = None if stepped else user_place(state.saved.stack)
         return refused, saved, user_place(() if last is None else last.stack)
 
-    def tensor() -> Any:
-        """Return the line that saved the tensor, its shape and, for a leaf, its memory."""
+    def tensor() -> Any:  # the line that saved it, its shape and, for a leaf, its memory
         saved = state.saved
         whole = (saved.base or saved.origin)()
         lasts = whole is not None and not compat.graph.has_history(whole)
         return user_place(saved.stack), saved.alias.shape, saved.alias.data_ptr() if lasts else None
 
     def make() -> Finding | None:
-        """Describe and judge the conflict."""
         finding = judge(describe.evidence(state, session, repaired=repaired, goes_on=not again, node=node))
         if finding is None and again:
             raise AssertionError("what is refused is always a finding")
@@ -115,7 +112,6 @@ def of_unpack(
 
 
 def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrence | None:
-    """Return the occurrence of what a hook saw beyond autograd's own saves; None if nothing is wrong."""
     return _MAKERS[type(conflict)](conflict, session)
 
 
@@ -293,7 +289,6 @@ def _by_itself(conflict: conflicts.HarmfulOperation, session: SessionView) -> Oc
     code, variant, stack = conflict.code, conflict.variant, conflict.stack
 
     def make() -> Finding:
-        """Describe the operation and what it reads; judge it by its rule."""
         read = resolve(stack, attrgetter("right_side"))
         finding: Finding = rule_of(code, variant).judge_operation(write.by(conflict.operation, stack), read)
         return finding
@@ -398,7 +393,6 @@ def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWri
 
 
 def _unplaced(saved: SavedTensor) -> Save | None:
-    """Return the facts of a saved tensor that need no source file; None if there are none."""
     return or_default(lambda: save.unplaced(saved.alias, saved.version), None)
 
 

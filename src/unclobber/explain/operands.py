@@ -90,7 +90,6 @@ def operands(located: Located, between: Sequence[CodeType], rule: Rule, edges: E
 
 
 def is_torch(code: CodeType) -> bool:
-    """Return whether ``code`` is in torch's own package."""
     module = sys.modules.get("torch")
     home = getattr(module, "__path__", [""])[0]
     return bool(home) and code.co_filename.startswith(home)
@@ -225,8 +224,6 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
 
 
 def _same_operation(name: str, rule: Rule) -> bool:
-    """Return whether ``name`` is the operation's name, with or without the prefixes ``linalg_``, ``special_``
-    and ``_``."""
     operation = rule.operation.rstrip("_")
     for prefix in ("linalg_", "special_", "_"):
         if name == operation:
@@ -248,7 +245,6 @@ def _schema_form(rule: Rule) -> Form:
 
 
 def out_argument(node: ast.Call) -> ast.expr | None:
-    """Return the tensor that a call is given as ``out=``."""
     return next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
 
 
@@ -311,14 +307,11 @@ def _is_module(node: ast.expr, source: ParsedSource) -> bool:
 
 
 def imported(source: ParsedSource) -> Mapping[str, str]:
-    """Return the names that this file's imports bind, with their full names: ``F`` →
-    ``torch.nn.functional``."""
-    return _imported(source.tree)
+    return _imported(source.tree)  # `F` → `torch.nn.functional`
 
 
 @lru_cache(maxsize=64)
 def _imported(tree: ast.Module) -> Mapping[str, str]:
-    """Collect the names that imports bind anywhere in the tree."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -405,7 +398,6 @@ def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
 
 
 def _given(roles: Mapping[str, str], bound: Bound) -> Bound:
-    """Return the arguments by torch's names."""
     return {role: bound[given] for role, given in roles.items() if given in bound}
 
 

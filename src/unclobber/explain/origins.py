@@ -112,7 +112,6 @@ class Finder(LiveValues):
                 return None
 
     def set_by_others(self, name: str, home: CodeType) -> bool:
-        """Return whether code other than a method of the owner, ``home``, may also have set an attribute."""
         return may_set(name, home.co_filename, [frame.code.co_filename for frame in self.live_frames])
 
     def assigned(self, kind: type, name: str) -> At | Literal["elsewhere"] | None:
@@ -249,7 +248,6 @@ def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element
 
 
 def _keeps_elements(finder: Finder, name: str, place: Place) -> bool:
-    """Return whether the variable's container still holds its first elements."""
     now = finder.value(ast.Name(name, ast.Load()), place)
     return type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)
 
@@ -280,7 +278,6 @@ def _chosen(finder: Finder, node: ast.expr, place: Place, how: str) -> Step:
 
 
 def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
-    """Return whether taking ``node`` apart gives views of one tensor."""
     name = multi_view_name(node)
     if name is not None:
         return finder.accepts(node, finder, place) is not None
@@ -288,7 +285,6 @@ def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
 
 
 def _of_global(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the step before a global variable, which is set once in the module that is being run."""
     definition = at_the_end(name, place.source.tree)
     code = finder.module_code(place)
     if definition is None or definition.kind != "assigned" or code is None:

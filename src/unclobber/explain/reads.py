@@ -103,7 +103,6 @@ workspace."""
 
 
 def is_scratch(saved: SavedTensor) -> bool:
-    """Return whether the running node itself writes to its saved tensor ``saved``."""
     node = compat.graph.current_node()
     role = role_of(node, saved)
     return role is not None and (node_name(node), role) in _SCRATCH

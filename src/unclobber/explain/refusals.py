@@ -86,8 +86,7 @@ def live_frames_of(error: BaseException) -> list[LiveFrame]:
     return live_frames[:start]
 
 
-def _came_out_of_c(trace: TracebackType) -> bool:
-    """Return whether a call into C raised the error, rather than a ``raise`` of the program."""
+def _came_out_of_c(trace: TracebackType) -> bool:  # rather than a `raise` of the program
     while trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
@@ -97,7 +96,6 @@ def _came_out_of_c(trace: TracebackType) -> bool:
 
 @lru_cache(maxsize=64)
 def _raises(code: CodeType) -> frozenset[int]:
-    """Return the offsets of the instructions that raise by themselves."""
     return frozenset(
         instruction.offset
         for instruction in dis.get_instructions(code)

@@ -216,8 +216,6 @@ class _Refused:
         return write.at(site, operation, target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
-        """Return the tensor that a library's innermost call was about to write; None if that isn't
-        certain."""
         target = _targets.written_at(self.live_frames[0])
         return target.tensor if self._fits(target) else None
 
@@ -296,7 +294,6 @@ class _Refused:
         )
 
     def _is_own(self, name: str) -> bool:
-        """Return whether the refused function may give a variable another value."""
         code = self.frames[0].f_code
         return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
 
@@ -416,17 +413,14 @@ def _is_expanded(target: WriteTarget) -> bool:
 
 
 def _is_stale(tensor: torch.Tensor) -> bool:
-    """Return whether torch refuses to give a view's history because its memory was written."""
-    return _WRITTEN_BEFORE in (compat.graph.why_unusable(tensor) or "")
+    return _WRITTEN_BEFORE in (compat.graph.why_unusable(tensor) or "")  # torch refuses such a view's history
 
 
 def _is_wanting(tensor: torch.Tensor) -> bool:
-    """Return whether the tensor is a leaf that requires grad."""
     return tensor.requires_grad and not compat.graph.has_history(tensor)
 
 
 def _operation(node: ast.AST) -> str:
-    """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
     if isinstance(node, ast.Call):
         return last_name(node.func) or "call"
     symbol: ast.AST = getattr(node, "op", node)

@@ -25,11 +25,6 @@ UNKNOWN = Save(None, (), "unknown", 0, 0)
 
 
 def unplaced(tensor: torch.Tensor, version: int | None = None) -> Save:
-    """Return the facts of a tensor that need no look at the program.
-
-    Args:
-        version: Its version counter at the moment in question; None for now.
-    """
     if version is None:
         # An inference tensor has no version counter: reading `_version` raises.
         version = 0 if tensor.is_inference() else tensor._version
@@ -140,9 +135,7 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     return replace(facts, **spelled._asdict(), site=resolve(stack), node=name, role=role)
 
 
-def _as_it_is(saved: SavedTensor) -> torch.Tensor:
-    """Return the tensor under which its owner is found: the original after ``.data =``, because the alias
-    keeps the old memory."""
+def _as_it_is(saved: SavedTensor) -> torch.Tensor:  # after `.data =` the alias keeps the old memory
     origin = saved.origin()
     storage_swapped = saved.entry is not None and saved.entry.storage_swap is not None
     return origin if storage_swapped and origin is not None else saved.alias

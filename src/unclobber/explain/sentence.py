@@ -64,8 +64,6 @@ def in_any_case(state: SaveState, *, goes_on: bool) -> str | None:
 
 
 def shortest(saved: SavedTensor, version: int) -> str | None:
-    """Return the sentence that needs only the version counter, now at ``version``; None if torch would not
-    refuse."""
     if version == saved.version or saved.unchecked:
         return None
     return f"{_WHAT}: it is at version {version}; expected version {saved.version} instead."
@@ -133,7 +131,6 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
 
 
 def _is_same(save: SavedTensor, other: SavedTensor) -> bool:
-    """Return whether two saves are of the same elements, at the same time."""
     return (
         save.version == other.version
         and save.requires_grad == other.requires_grad
@@ -141,9 +138,7 @@ def _is_same(save: SavedTensor, other: SavedTensor) -> bool:
     )
 
 
-def _listed_result(saved: SavedTensor, node: Any) -> History | None:
-    """Return the history of a result of ``node`` if the node has no names for its saves, such as
-    ``_foreach_exp``'s."""
+def _listed_result(saved: SavedTensor, node: Any) -> History | None:  # such as `_foreach_exp`'s
     history = None if saved.entry is None else saved.entry.history
     if node is None or history is None or not compat.graph.has_unnamed_saves(node):
         return None
@@ -169,8 +164,7 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
 
 
 def _innermost_call(stack: Stack) -> Located | None:
-    """Return the call of the operation, below modes that only pass it on, such as unclobber's
-    fingerprints."""
+    # Modes that only pass the call on, such as unclobber's fingerprints, don't count.
     for code, lasti in zip(stack[::2], stack[1::2], strict=False):
         if not is_plumbing(code) and not is_own(code):
             return Instruction(code, lasti).located()
@@ -247,27 +241,22 @@ _VIEWS = re.compile(
 
 
 def _before_views(node: Any) -> Any:
-    """Return the node that made the tensor of which ``node`` and those before it return views."""
     while node is not None and _VIEWS.fullmatch(forward_name(node) or ""):
         node = node.next_functions[0][0]
     return node
 
 
 def _said(node: Any) -> str | None:
-    """Return a node's name in torch's sentences; None for no node."""
     return None if node is None else _said_of(node.name())
 
 
-def _said_of(name: str) -> str:
-    """Return ``Exp`` for ``ExpBackward0``, or ``name`` itself if this torch names backward nodes."""
+def _said_of(name: str) -> str:  # `Exp` for `ExpBackward0`
     return _forward_name(name) if compat.behaviour.names_forward_operations else name
 
 
 def forward_name(node: Any) -> str | None:
-    """Return ``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1``; None for no node.
-
-    As ``Node::forward_op_name`` does (torch/csrc/autograd/node.cpp, since 2.13).
-    """
+    # As torch's `Node::forward_op_name` does (torch/csrc/autograd/node.cpp, since 2.13): `Pow1` for
+    # `PowBackward1`
     return None if node is None else _forward_name(node.name())
 
 

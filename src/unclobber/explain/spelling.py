@@ -107,7 +107,6 @@ def _linear_words(
 
 
 def edge_names(node: Any) -> Edges:
-    """Return the names of the nodes that a node's gradients flow to, None for an input that needs none."""
     return [None if function is None else function.name() for function, _ in node.next_functions]
 
 
@@ -116,8 +115,7 @@ def _running_edges(node_name: str) -> Edges | None:
     return edge_names(node) if node is not None and node.name() == node_name else None
 
 
-def _custom_operation(node_name: str | None) -> str | None:
-    """Return the class of a custom Function, ``MyExp``, from its node's name; None for other nodes."""
+def _custom_operation(node_name: str | None) -> str | None:  # `MyExp` of a custom Function
     if node_name is None or not node_name.endswith("Backward"):
         return None
     return node_name.removesuffix("Backward").rpartition(".")[2] or None
@@ -177,8 +175,7 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
     return _Names(texts, extents, private, matched.linear)
 
 
-def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:
-    """Return whether the text can mean a tensor of this shape: a number has no dimensions."""
+def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:  # a number has no dimensions
     return not (isinstance(node, ast.Constant) and shape is not None and len(shape) > 0 and key == "self")
 
 
@@ -211,7 +208,6 @@ def _result_texts(rule: Rule, matched: Operands, located: Located) -> dict[str, 
 
 
 def _result_text(located: Located) -> str | None:
-    """Return the variable that the expression's value was assigned to, else the expression itself."""
     target = _assigned_to(located.statement, located.node)
     if target is not None:
         return _text(target, located.source)
@@ -239,8 +235,6 @@ def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
 
 
 def _unpacked(located: Located) -> list[ast.expr]:
-    """Return the variables that a tuple assignment unpacks the expression's value into; empty if any is not
-    plain."""
     statement = located.statement
     if not isinstance(statement, ast.Assign) or statement.value is not located.node:
         return []
@@ -291,9 +285,7 @@ def spell_write(operation: str, stack: Stack) -> str | None:
     return _text(target, located.source)
 
 
-def spell_argument(stack: Stack, position: int) -> str | None:
-    """Return the user's expression for one argument of the call at ``stack``, by position: ``h`` of
-    ``f(h)``."""
+def spell_argument(stack: Stack, position: int) -> str | None:  # `h` of `f(h)`
     place = user_expression(stack)
     call = None if place is None else place[0].node
     args = call.args[: position + 1] if isinstance(call, ast.Call) else []

@@ -56,7 +56,5 @@ class Verdict(NamedTuple):
 
     @staticmethod
     def by_counter(saved: SavedTensor, version: int, policy: str) -> str | None:
-        """Return torch's sentence of refusal if nothing but the version counter is known; None if it doesn't
-        refuse."""
         said = shortest(saved, version)
         return compat.Sentence.DETACHED if said is None and policy == "watch" and is_detached(saved) else said

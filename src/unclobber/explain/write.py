@@ -37,7 +37,6 @@ def at(site: Site | None, operation: str, expression: str | None = None) -> Writ
 
 
 def by(operation: str, stack: Stack) -> Write:
-    """Return such a write with its site and the user's expression for the written tensor, from ``stack``."""
     site = resolve(stack)
     return at(site, operation, spelling.spell_write(operation, stack))
 
@@ -150,7 +149,6 @@ def _by_itself(event: WriteEvent, below: Sequence[Frame]) -> Literal["backward",
 
 
 def _syncs_buffers(below: Sequence[Frame]) -> bool:
-    """Return whether the user's line ran the broadcast of DistributedDataParallel's buffers."""
     return _ran(below, "torch/nn/parallel/distributed.py", "DistributedDataParallel._sync_buffers")
 
 
@@ -180,6 +178,5 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
 
 
 def _undeclared(event: WriteEvent) -> str | None:
-    """Return the program's custom operator whose kernel writes more than its schema declares; None for
-    others."""
+    # Returns a custom operator whose kernel writes more than its schema declares.
     return next((name for name, op_name in _writes_table.caught.items() if op_name == event.operation), None)

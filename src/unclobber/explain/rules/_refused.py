@@ -34,7 +34,6 @@ _NAMELESS = "the tensor"
 
 
 def subject(evidence: RefusalEvidence) -> str:
-    """Return the tensor that was about to be written, in the user's words."""
     write = evidence.write
     if write is not None and write.expression:
         return f"`{' '.join(write.expression.split())}`"
@@ -42,7 +41,6 @@ def subject(evidence: RefusalEvidence) -> str:
 
 
 def operation(evidence: RefusalEvidence) -> str:
-    """Return the refused operation's name."""
     return evidence.write.operation if evidence.write is not None else "the operation"
 
 
@@ -102,8 +100,7 @@ def without_grad(evidence: RefusalEvidence) -> Fix:
     return Help.NO_GRAD.fix(evidence.in_no_grad) if evidence.in_no_grad else Help.NO_GRAD_BLOCK.fix()
 
 
-def by_module(evidence: RefusalEvidence) -> bool:
-    """Return whether a torch module wrote that has an ``inplace`` argument: ``nn.ReLU(inplace=True)``."""
+def by_module(evidence: RefusalEvidence) -> bool:  # `nn.ReLU(inplace=True)`
     site = None if evidence.write is None else evidence.write.site
     methods = [
         frame.function.rpartition(".") for frame in (() if site is None else site.below) if frame.library

@@ -96,11 +96,9 @@ class Wording(NamedTuple):
 
 
 def fill(text: str, names: Names) -> str | None:
-    """Return the sentence with its fields; None if one of them is None."""
     known = all(names[field] is not None for _, field, _, _ in Formatter().parse(text) if field)
     return text.format_map(names) if known else None
 
 
 def filled(texts: tuple[str, ...], names: Names) -> tuple[str, ...]:
-    """Return the sentences of which every field is known."""
     return tuple(sentence for text in texts if (sentence := fill(text, names)) is not None)

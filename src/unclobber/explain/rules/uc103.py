@@ -67,14 +67,7 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_message: str) -> Finding:
-    """Return the finding for a Function that marked a tensor dirty and did not return it.
-
-    Args:
-        writes: The writes to that tensor during ``forward``; empty if the tensor isn't known.
-        need: The line that called the Function.
-        function: The Function's name.
-        torch_message: torch's message.
-    """
+    """Return the finding for a Function that marked a tensor dirty and did not return it."""
     written = next((write.expression for write in writes if write.expression), None)
     names = {"function": function, "what": quoted(written, "a tensor")}
     return DIRTY.finding("UC103", names, writes=writes, needed=need, torch_message=torch_message)
