@@ -45,7 +45,6 @@ class EveryCell:
         self.session.__exit__(None, None, None)
 
     def _ran(self, result: Any) -> None:
-        """Show new findings after a cell has run."""
         self._show_new()
 
     def _show_new(self, *also: Finding) -> None:

@@ -102,8 +102,7 @@ def parse(line: str) -> tuple[dict[str, Any], str]:
     return chosen, code
 
 
-def _session(options: dict[str, Any]) -> Session:
-    """Return a new session. The settings of the working directory decide the options that are left open."""
+def _session(options: dict[str, Any]) -> Session:  # the working directory's settings decide what is left open
     # The directory's, because a notebook's kernel starts in its folder. Silent writes are displayed below the
     # cell, so they warn of nothing.
     return Session.by_settings(settings_in(os.getcwd(), UsageError), **options, warn=False)
@@ -169,7 +168,6 @@ class Magics:
         display(report)
 
     def shown(self, fact: Report | Finding | StepMemory) -> ReportDisplay | StepMemory:
-        """Return what is displayed for a report or a finding."""
         if isinstance(fact, StepMemory):
             return fact
         report = fact if isinstance(fact, Report) else Report("refused", (fact,))
@@ -203,8 +201,7 @@ class Magics:
             self._every_cell = EveryCell(self.shell, _session(options), self._show, self._refusal)
             self._every_cell.begin()
 
-    def off(self) -> None:
-        """End the session of ``%unclobber on``; cells with the magic are still watched."""
+    def off(self) -> None:  # cells with the magic are still watched
         if self._every_cell is not None:
             # Cleared first, so that a failing `end` is not repeated by the next `off`.
             every_cell, self._every_cell = self._every_cell, None
@@ -235,28 +232,23 @@ class Magics:
         self._keep(session, None, failed=False)
 
     def _keep(self, session: Session, finding: Finding | None, *, failed: bool) -> None:
-        """Display the report of a session, with the finding that ended the cell."""
         report = session.report(script_failed=failed)
         if finding is not None and finding not in report.findings:
             report = replace(report, findings=(*report.findings, finding))
         self._show(report)
 
     def _show(self, report: Report) -> None:
-        """Remember a report, and display it if it has findings, suppressed findings or notices."""
         self.last = report
         if report.findings or report.suppressed or report.notices:
             display(self.shown(report))
 
     def _refusal(self, finding: Finding, error: BaseException) -> BaseException:
-        """Return the error that fails the cell, so that no later one runs; its traceback is one line below
-        the explanation.
-        """
         refusal = error if getattr(error, "finding", None) is finding else error_of(finding)
         line = line_of(finding).removeprefix("SUMMARY: ")
         # IPython calls this method of an exception for its traceback; both frontends and nbconvert show these
         # lines.
         refusal._render_traceback_ = lambda: [f"InplaceError: {line}"]  # type: ignore[attr-defined]
-        return refusal
+        return refusal  # no later cell runs; the traceback is one line below the explanation
 
     def _without_own_frames(self, error: BaseException) -> None:
         """Make the traceback of the user's own error start in the user's cell, not in this file."""

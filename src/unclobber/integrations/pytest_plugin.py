@@ -222,7 +222,6 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print a line of counts if any test was watched."""
     reports = [report for reports in terminalreporter.stats.values() for report in reports]
     watched = [report.unclobber for report in reports if hasattr(report, "unclobber")]
     if watched:

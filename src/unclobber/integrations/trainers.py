@@ -36,8 +36,7 @@ class Training(Watching):
         self.by_hooks = False
         """Whether the trainer's hooks began this training, and have to end it."""
 
-    def _make(self) -> Session:
-        """Return the session of a training; the project's settings decide what the callback leaves open."""
+    def _make(self) -> Session:  # the project's settings decide what the callback leaves open
         settings = settings_here()
         mode = self._mode or settings.mode
         return Session.by_settings(
@@ -65,10 +64,7 @@ class WatchesTraining:
         self.mode = mode
         self.fingerprint = fingerprint
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the settings alone, for copies and other processes, because a training belongs to the
-        object that ran it.
-        """
+    def __getstate__(self) -> dict[str, Any]:  # a training belongs to the object that ran it
         return {name: value for name, value in vars(self).items() if name != "_training"}
 
     @property

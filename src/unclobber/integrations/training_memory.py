@@ -43,14 +43,12 @@ class ReportsMemory:
                 self.report, self._taken = self._taken(), None
 
     def _give_up(self) -> None:
-        """Stop recording when training ends or fails within the step."""
         if self._recording is not None:
             self._recording.close()
             self._recording = self._taken = None
 
 
 def _state_of(optimizers: Iterable[Any]) -> Iterator[Any]:
-    """Yield the tensors that optimizers keep from step to step."""
     for optimizer in optimizers:
         for state in optimizer.state.values():
             # Next to tensors some optimizers keep numbers, lists (LBFGS) or other objects as state.
