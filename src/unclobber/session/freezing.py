@@ -142,7 +142,6 @@ class _Keeper(Listener):
                 raise error_of(of_frozen(entry.tensor, entry.stack, operation))
 
     def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
-        """Refuse ``tensor.data = …`` if ``tensor`` is frozen."""
         self.before_write(tensor, "set_data", False, (tensor,), {})
 
     def unaffected(self, *_: Any) -> None:
@@ -152,14 +151,12 @@ class _Keeper(Listener):
     after_detach = before_replay = before_hand_out = before_export = unaffected
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
-        """Refuse ``storage.resize_(…)`` if it would free an element of a frozen tensor."""
         for entry in self.watched.get(compat.tensors.key_of_storage(storage), ()):
             if entry.region is not None and entry.region.hi > size:
                 raise error_of(of_frozen(entry.tensor, entry.stack, "resize_"))
 
     def anything_alive(self) -> bool:
-        """Return whether any tensor is frozen, so that an optimizer's writes must be observed."""
-        return bool(self.watched)
+        return bool(self.watched)  # an optimizer's writes must be observed then
 
     def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]:
         # Backward is observed all the same, by `observe_always`:

@@ -248,7 +248,6 @@ class Session:
 
     @staticmethod
     def depth() -> int:
-        """Return how many contexts this thread has entered and not left."""
         return len(_saves.active())
 
     @staticmethod
@@ -317,11 +316,9 @@ class Session:
         raise error_of(self._kept(finding))
 
     def note_internal_error(self, fault: str) -> None:
-        """Note the sentence about an internal error for the report, once."""
         self._internal_errors[fault] = None
 
     def _unrecorded(self, error: Exception) -> str:
-        """Note an internal error while a write was recorded. Return the sentence about it."""
         fault = internal_error_in("a write could not be recorded", error)
         self.note_internal_error(fault)
         return fault
@@ -356,8 +353,7 @@ class Session:
 
     @property
     def repairs(self) -> bool:
-        """Return whether code gets the values as they were: under ``guard`` and ``audit``."""
-        return self.policy != "watch" and self.active
+        return self.policy != "watch" and self.active  # guard and audit give code the values as they were
 
     def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute", "cache"]) -> SaveState | None:
         """Return the save state of ``saved`` if its values are known to have changed, else None; in a cache
@@ -446,8 +442,6 @@ class Session:
             tensors[tensor] = None if finding is None else finding.saved
 
     def _with_tensors(self, finding: Finding, known: int) -> Finding:
-        """Return the finding with the other tensors that its writes spoil, each once by its name and
-        place."""
         others = {_named(save): save for save in self._tensors.get(known, {}).values() if save is not None}
         if finding.saved is not None:
             others.pop(_named(finding.saved), None)
@@ -514,16 +508,13 @@ class Session:
         if on_finding is not None and not self._lets_pass(finding):
             self._guarded_call("a finding could not be handed on", lambda: on_finding(finding), None)
 
-    def _noted(self, finding: Finding) -> Finding:
-        """Return the finding, with a note if the author tried to suppress it in vain."""
+    def _noted(self, finding: Finding) -> Finding:  # the author tried to suppress it in vain
         return self._suppressed(lambda suppression: suppression.noted(finding), finding)
 
     def _lets_pass(self, finding: Finding) -> bool:
-        """Return whether a finding neither stops nor warns the program."""
         return self._suppressed(lambda suppression: suppression.lets_pass(finding), False)
 
     def _suppressed(self, look: Callable[[Suppression], T], otherwise: T) -> T:
-        """Return ``look()`` at the author's suppressions; ``otherwise`` if there are none, or it fails."""
         suppression = self._suppression
         if suppression is None:
             return otherwise
@@ -532,7 +523,6 @@ class Session:
         return self._guarded_call("comments could not be read", lambda: look(suppression), otherwise)
 
     def _guarded_call(self, what: str, look: Callable[[], T], otherwise: T) -> T:
-        """Return ``look()``. If it raises, note an internal error in the report and return ``otherwise``."""
         try:
             return look()
         except Exception as error:
@@ -596,13 +586,11 @@ class Session:
 
 
 def _named(save: Save) -> Any:
-    """Return the parts in which two saves of one finding differ: the tensor's names, its shape and line."""
     site = save.site
     return save.name, save.expression, save.shape, site and (site.path, site.line, site.column)
 
 
 def _of_this_torch() -> tuple[str, ...]:
-    """Return a sentence for each mechanism that doesn't work on this torch, and one for an untested torch."""
     said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
     return (*said, *(mechanism.sentence for mechanism in installation.off()))
 
