@@ -31,11 +31,9 @@ class IgnoreComment(NamedTuple):
     """The mistake in it; no full stop; empty if there is none."""
 
     def covers(self, code: str) -> bool:
-        """Return whether the comment suppresses findings of the code."""
         return self.codes is None or covers(self.codes, code)
 
     def stands_at(self, site: Site) -> bool:
-        """Return whether it is on one of the lines of the site's statement."""
         return self.path == site.path and site.statement_line <= self.line <= site.statement_end_line
 
 

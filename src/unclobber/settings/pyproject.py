@@ -37,9 +37,7 @@ def settings_for(folder: str) -> ProjectSettings:
 
 
 @lru_cache(maxsize=64)
-def _upward(folder: str) -> tuple[str, ...]:
-    """Return the possible paths of a pyproject.toml; cached, because each context needs them when it is
-    entered."""
+def _upward(folder: str) -> tuple[str, ...]:  # cached, because each context needs them when it is entered
     here = Path(folder)
     return tuple(str(parent / "pyproject.toml") for parent in (here, *here.parents))
 
@@ -138,7 +136,6 @@ def _per_file(value: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _toml(value: Any) -> str:
-    """Return a value about as it was written."""
     return "a table" if isinstance(value, dict) else json.dumps(value, ensure_ascii=False, default=str)
 
 
