@@ -143,8 +143,6 @@ class ProgramNames:
         return kind if path is None or path == kind else f"{path} ({kind})"
 
     def way_to(self, wanted: object) -> str | None:
-        """Return the variable, or a short path from one, that leads to an object such as an optimizer; None
-        if none does."""
         return _search([wanted], self._frames).get(id(wanted))
 
     def tensors(self, deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
@@ -269,7 +267,6 @@ def _registered(module: torch.nn.Module, *registries: str) -> Iterator[tuple[str
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield a module's own parameters and buffers by name."""
     for name, tensor in _registered(module, "_parameters", "_buffers"):
         if is_a(tensor, torch.Tensor):
             yield name, tensor
@@ -389,8 +386,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{key}", inner
 
 
-def _holds_things(kind: type) -> bool:
-    """Return whether to look inside objects of this class: the program's own classes and modules."""
+def _holds_things(kind: type) -> bool:  # the program's own classes, and modules
     # Most values are numbers and strings, whose classes are no heap types.
     if kind.__flags__ & _HEAP_TYPE == 0:
         return False
@@ -398,7 +394,6 @@ def _holds_things(kind: type) -> bool:
 
 
 def _running(frames: Sequence[FrameType] | None) -> list[FrameType]:
-    """Return the given frames, or those of the current stack that aren't a library's, innermost first."""
     if frames is not None:
         return list(frames)
     return [frame for frame, _ in walk_stack(sys._getframe(1)) if not is_library(frame.f_code)]

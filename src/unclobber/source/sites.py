@@ -77,7 +77,6 @@ def is_library(code: CodeType) -> bool:
 
 
 def is_own(code: CodeType) -> bool:
-    """Return whether ``code`` is this package's own."""
     return code.co_filename.startswith(PACKAGE + os.sep)
 
 
@@ -97,7 +96,6 @@ def is_plumbing(code: CodeType) -> bool:
 
 
 def is_library_path(name: str) -> bool:
-    """Return whether code of this file is a library's."""
     if name.startswith("<"):
         return name.startswith(_GENERATED)
     path = os.path.normcase(os.path.abspath(name))
@@ -231,7 +229,6 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) 
 
 
 def _programs(frames: list[Instruction]) -> list[Instruction]:
-    """Return the frames without this package's own and without those of the command that runs the program."""
     command = next((i for i, frame in enumerate(frames) if starts_program(frame.code)), None)
     return [frame for frame in frames[:command] if not is_own(frame.code)]
 
@@ -257,9 +254,8 @@ def _frame(at: Instruction) -> Frame:
 
 
 def _line_text(at: Instruction) -> str:
-    """Return the text of the instruction's line; empty if it isn't certain."""
     lines, line = at.lines, at.line
-    return lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""
+    return lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""  # empty if it isn't certain
 
 
 def _site(at: Instruction, located: Located | None, span: Span | None) -> Site:
