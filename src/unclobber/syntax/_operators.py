@@ -18,8 +18,7 @@ class BinaryOperator(NamedTuple):
 
     @property
     def in_place(self) -> str:
-        """The augmented assignment's operation: ``add_``; ``matmul``, because ``a @= b`` rebinds ``a``."""
-        return self.operation if self.operation == "matmul" else f"{self.operation}_"
+        return self.operation if self.operation == "matmul" else f"{self.operation}_"  # `a @= b` rebinds `a`
 
 
 # `AST` is wider than needed, so that a caller may look up the operator of any node.
