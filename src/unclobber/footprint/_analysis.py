@@ -98,8 +98,7 @@ def _role(save: PackedSave) -> Role:
 
 
 def _counts(storage: KeptStorage) -> bool:
-    """Return whether a line and a module are charged for a storage."""
-    return storage.at_peak and storage.kind == "activation"
+    return storage.at_peak and storage.kind == "activation"  # a line and a module are charged for it
 
 
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:

@@ -34,8 +34,7 @@ class _Call:
         return _places.key(self.operation.stack)
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """A key that recognises the call in another run."""
+    def key(self) -> tuple[object, ...]:  # it recognises the call in another run
         return (*self.line, self.operation.module, self.operation.function, self.operand)
 
 
@@ -53,7 +52,6 @@ def gains(trace: Trace) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate,
 
 
 def _rise(calls: Iterable[_Call], line: BytesOverTime, sign: int) -> int:
-    """Return the bytes by which the peak rises with ``sign`` times the bytes of the calls."""
     return line.highest(line.totals, (call.span for call in calls), sign=sign) - max(line.totals)
 
 
@@ -208,15 +206,12 @@ def _is_in_place(operation: Operation) -> bool:
 
 
 def _own(save: PackedSave, operation: Operation) -> bool:
-    """Return whether this operation made the save: inputs are packed just before it runs, outputs just
-    after."""
+    # Inputs are packed just before it runs, outputs just after.
     near = save.tick in (operation.tick - 1, operation.tick)
     return near and _places.key(save.stack) == _places.key(operation.stack)
 
 
-def _rule(name: str, overload: str) -> Rule | None:
-    """Return the rule of a functional operation; that of ``Tensor_Scalar`` for ``Scalar`` if there is no
-    other."""
+def _rule(name: str, overload: str) -> Rule | None:  # `Tensor_Scalar`'s for `Scalar`, if there is no other
     rules = [rule for rule in by_operation(name) if rule.operation == name and rule.key == "Default"]
     for wanted in (overload, f"Tensor_{overload}"):
         for rule in rules:

@@ -52,7 +52,6 @@ def totals(trace: Trace, saves: Iterable[PackedSave]) -> tuple[ModuleTotal, ...]
 
 
 def _around(trace: Trace, number: int | None) -> list[Named]:
-    """Return the module of a call and those around it, innermost first."""
     around = []
     while number is not None:
         call = trace.calls[number]
@@ -104,7 +103,6 @@ def pattern(path: str) -> str:
 
 
 def _above(key: Named, shown: list[Named]) -> Named | None:
-    """Return the key of the nearest module above that has a row, or None."""
     tree, path = key
     while path:
         path = path.rpartition(".")[0]

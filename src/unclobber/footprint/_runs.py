@@ -164,7 +164,6 @@ def _explained(failure: str, failed: Operation | None, fake: bool) -> str:
 
 @contextlib.contextmanager
 def _tensors(fake: bool) -> Iterator[None]:
-    """Enter fake mode if `fake`, so that new tensors have no memory."""
     if not fake:
         yield
         return

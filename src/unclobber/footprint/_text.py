@@ -111,7 +111,6 @@ def _share(part: int, total: int) -> str:
 
 
 def _hanging(text: str, left: str, width: int) -> list[str]:
-    """Return a row whose text continues below itself if it is longer than the line."""
     room = max(width - len(left), 24)
     first, *others = textwrap.wrap(text, room, break_on_hyphens=False) or [""]
     return [f"{left}{first}".rstrip(), *(f"{' ' * len(left)}{line}" for line in others)]
@@ -157,7 +156,6 @@ def _savings(report: MemoryReport, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int, left: int = 2, hang: int | None = None) -> list[str]:
-    """Return a paragraph indented by `left` columns, and by `hang` from its second line on."""
     after = left if hang is None else hang
     return textwrap.wrap(
         text, width, initial_indent=" " * left, subsequent_indent=" " * after, break_long_words=False

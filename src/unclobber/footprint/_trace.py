@@ -36,7 +36,6 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 
 
 def modules_of(records: Iterable[Storage | Operation]) -> tuple[str, ...]:
-    """Return the names of the modules, each once, in order."""
     return tuple(dict.fromkeys(record.module for record in records if record.module is not None))
 
 
@@ -133,12 +132,10 @@ class Operation:
 
     @property
     def output(self) -> Operand | None:
-        """Its result, if it has one alone."""
         return self.results[0] if len(self.results) == 1 else None
 
     @property
     def operands(self) -> list[Operand]:
-        """The tensors among its positional arguments."""
         args, _ = self.arguments or ((), {})
         return [argument for argument in args if isinstance(argument, Operand)]
 
@@ -212,17 +209,14 @@ class Trace:
     """Names that hold tensors when the recorded backward begins, if the recorder notes names."""
 
     @property
-    def start(self) -> int:
-        """The tick before the first one of forward; what ran earlier made the model and its data."""
+    def start(self) -> int:  # what ran earlier made the model and its data
         return self.began if self.forward_began is None else max(self.began, self.forward_began)
 
     @property
-    def complete(self) -> bool:
-        """Return whether the recorded step went on to the end of a backward: what backward reads is known."""
+    def complete(self) -> bool:  # what backward reads is known then
         return self.ended_early is None and self.backward_began is not None
 
     def end(self, life: Storage | PackedSave) -> int:
-        """Return the last tick at which a storage or a save was alive."""
         return self.tick if life.died is None else life.died
 
     @cached_property
@@ -258,7 +252,6 @@ class Trace:
 
     @cached_property
     def saves_of(self) -> dict[int, list[PackedSave]]:
-        """The saves of each storage, by its number, in the order in which they were packed."""
         return grouped(self.saves, lambda save: save.storage)
 
     @cached_property
@@ -276,41 +269,33 @@ class Trace:
         return spans
 
     def calls_of_step(self) -> list[ModuleCall]:
-        """Return the calls of modules that ran in the step's forward, to their end."""
         return [c for c in self.calls if not c.again and c.end is not None and c.begin >= self.start]
 
     def inside(self, call: ModuleCall) -> list[Operation]:
-        """Return the operations that ran in a module's call."""
         return self.operations[call.begin : call.end]
 
     @cached_property
     def forward(self) -> list[Operation]:
-        """The operations of the step's forward."""
         return [op for op in self.operations if not op.backward and op.tick > self.start]
 
     @cached_property
     def maker(self) -> dict[int, Operation]:
-        """The operation of forward that made each storage, by the storage's number."""
         return {n: operation for operation in self._no_backward for n in operation.makes}
 
     @cached_property
     def last_reader(self) -> dict[int, Operation]:
-        """The last operation of forward that reads each storage, by the storage's number."""
         return {n: operation for operation in self._no_backward for n in operation.reads}
 
     @cached_property
     def written(self) -> set[int]:
-        """The storages that an operation writes."""
         return {number for operation in self.operations for number in operation.writes}
 
     def last_read(self, number: int) -> int:
-        """Return the last tick of forward at which a storage is read; 0 if it is never read."""
         reader = self.last_reader.get(number)
         return 0 if reader is None else reader.tick
 
     @cached_property
     def inside_function(self) -> dict[int, list[Operation]]:
-        """The operations of each call in ``functions``, by its index, in the order of the calls' start."""
         inside: dict[int, list[Operation]] = {}
         for operation in self._no_backward:
             if operation.outer is not None:
@@ -319,11 +304,9 @@ class Trace:
         return {number: inside[number] for number in sorted(inside) if number < len(self.functions)}
 
     def site(self, number: int) -> Site:
-        """Return the site of a call in ``functions`` that has operations."""
         return self._site_calls[number][0]
 
     def site_call(self, operation: Operation | None) -> SiteCall | None:
-        """Return the call of a torch function inside of which an operation ran, or None."""
         return None if operation is None else self._site_calls.get(operation.outer)
 
     @cached_property
@@ -339,5 +322,4 @@ class Trace:
 
     @property
     def _no_backward(self) -> Iterator[Operation]:
-        """The operations outside of any backward, of earlier steps, too."""
         return (operation for operation in self.operations if not operation.backward)

@@ -168,7 +168,6 @@ class KeepLess(SitesMode):
         return _Recipe(made.call, sources, *place)
 
     def _kept_once(self, tensor: Tensor, call: Any) -> Any:
-        """Return the save of the first result with these arguments; make it if this is the first."""
         place = (call, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), tensor._version)
         known = self._first.get(place)
         if known is None:

@@ -54,7 +54,6 @@ class SecondForward:
     """
 
     def __init__(self, trace: Trace) -> None:
-        """Estimate the work of each operation."""
         self.trace = trace
         # From shapes and not from the clock, because proposals must not depend on the machine's load.
         self._work = [arithmetic(operation) for operation in trace.operations]
@@ -134,8 +133,7 @@ class SecondForward:
                 yield number, call.end + 1, min(window, last), storage.bytes
 
     def _held(self, came_in: Iterable[int], window: int) -> Iterable[Span]:
-        """Yield the module's inputs that died before its backward: they must stay until the second
-        forward."""
+        # They must stay until the second forward.
         for number in came_in:
             storage = self.trace.storages[number]
             if storage.kind == "activation" and storage.died is not None and storage.died < window:

@@ -35,8 +35,7 @@ class _Chain:
 
     @property
     def gain(self) -> int:
-        """The bytes that are not kept, times the ticks."""
-        return sum(size * (until - since) for _, since, until, size in self.spans)
+        return sum(size * (until - since) for _, since, until, size in self.spans)  # bytes times ticks
 
 
 def copies(trace: Trace) -> Iterable[Option]:
@@ -81,7 +80,6 @@ def _words(chain: _Chain) -> tuple[Sort, str, str]:
 
 
 def _candidates(trace: Trace) -> Iterable[Storage]:
-    """Yield kept activations that die with their last save."""
     for number, spans in trace.kept_spans.items():
         storage = trace.storages[number]
         if storage.kind == "activation" and storage.died is not None and storage.died <= spans[-1][1] + 1:

@@ -94,7 +94,6 @@ def of_conversion(stack: Stack) -> Edits:
 
 
 def _expression(stack: Stack) -> _Expression | None:
-    """Return the expression that ran at the line to charge, or None."""
     instruction = _places.innermost(stack)
     located = None if instruction is None else Instruction(*instruction).located()
     if instruction is None or located is None or not isinstance(located.node, ast.expr):
@@ -112,18 +111,14 @@ class _Expression:
 
     @property
     def modules(self) -> set[str]:
-        """Names that imports bind at the top of the file."""
         imports = [n for n in self.located.source.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
         return {name for node in imports for name in imported_by(node)}
 
     @property
-    def call_with_torch(self) -> ast.Call | None:
-        """The expression, if it is a call in a file that imports torch: an edit adds no import."""
+    def call_with_torch(self) -> ast.Call | None:  # an edit adds no import
         return self.node if isinstance(self.node, ast.Call) and "torch" in self.modules else None
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
-        """Return the variables that nodes read, with attributes (``self.weight``); no modules and no
-        functions."""
         read = dict.fromkeys(name for node in nodes for name in _read(node))
         return [name for name in read if name.partition(".")[0] not in self.modules]
 
@@ -146,7 +141,6 @@ class _Expression:
         return dead
 
     def _block(self) -> list[ast.stmt]:
-        """Return the statements of the block that holds the expression."""
         for node in ast.walk(self.located.source.tree):
             for field in ("body", "orelse", "finalbody"):
                 block = getattr(node, field, None)
@@ -155,7 +149,6 @@ class _Expression:
         return []
 
     def replaced(self, text: str) -> SpanEdit:
-        """Return the edit that puts a text in the expression's place."""
         place = self.located.source.extent(self.node)
         assert place is not None
         return SpanEdit(self.code.co_filename, *place, text)
@@ -166,12 +159,10 @@ class _Expression:
         )
 
     def text_at(self, node: ast.expr) -> str:
-        """Return the source text of a node, over several lines if it spans them."""
         return Span.of(node).text(self.located.source.lines)
 
 
 def _targets(statement: ast.stmt) -> list[str]:
-    """Return the name that an assignment binds, in a list; empty if it binds anything else."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return [target.id for target in targets if isinstance(target, ast.Name)] if len(targets) == 1 else []
 

@@ -33,21 +33,18 @@ class Formula:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """Sites in the order of a run; the last one gives the result."""
-        return self.parts[0].sites
+        return self.parts[0].sites  # the last one gives the result
 
     @property
     def name(self) -> str:
         return self.call.partition("(")[0].rpartition(".")[2]
 
     @property
-    def in_pieces(self) -> bool:
-        """Return whether torch computes it in pieces on this device, too, and keeps as much."""
+    def in_pieces(self) -> bool:  # torch computes it in pieces on this device, too, and keeps as much
         return self.name == "rms_norm" and _fused.rms_norm_in_pieces(self.parts[0].result.device)
 
     @property
     def results(self) -> list[Operation]:
-        """The operation of each run that gives its result."""
         return [part.operations[-1] for part in self.parts]
 
 

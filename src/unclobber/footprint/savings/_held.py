@@ -35,8 +35,7 @@ class _Group:
     holders: dict[HeldName, None]
 
     @property
-    def variables(self) -> dict[str, bool]:
-        """The variables, each with whether it is a container."""
+    def variables(self) -> dict[str, bool]:  # each with whether it is a container
         return {name.variable: name.variable != name.name for name in self.holders}
 
 
@@ -130,7 +129,6 @@ def _without(variables: dict[str, bool]) -> str:
 
 
 def _release(trace: Trace, number: int, graph: bool) -> Release | None:
-    """Return how a run lets go of a tensor after its last read; None if no recorded call made it."""
     made = trace.site_call(trace.maker.get(number))
     reader = trace.last_reader.get(number)
     after = made if reader is None else trace.site_call(reader)

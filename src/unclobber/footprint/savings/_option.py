@@ -58,15 +58,12 @@ class Option:
     without_cache: bool = False
 
     @property
-    def runs(self) -> bool:
-        """A run can try it, because it changes calls, modules or saves."""
+    def runs(self) -> bool:  # a run can try what changes calls, modules or saves
         edited = self.formulas or self.rows or self.in_place
         kept = self.again or self.same or self.dropped or self.narrow or self.releases
         return bool(edited or kept or self.without_cache)
 
-    def excludes(self, other: Option) -> bool:
-        """Return whether two changes can't be made together: a module's checkpoint is inside of the
-        other's."""
+    def excludes(self, other: Option) -> bool:  # a module's checkpoint is inside of the other's
         mine, theirs = ([module for row in option.rows for module in row] for option in (self, other))
         return any(
             a[0] == b[0] and (a[1] == b[1] or a[1].startswith(f"{b[1]}.") or b[1].startswith(f"{a[1]}."))
@@ -78,7 +75,6 @@ class Option:
 def change_of(
     members: Sequence[Storage | Operation], sort: Sort, title: str, write: str, edits: Edits = ()
 ) -> Change:
-    """Return the change that concerns these records, at the line of the first."""
     place = _places.place(members[0].stack)
     return Change(sort, title, write, place, modules_of(members), len(members), edits=edits)
 

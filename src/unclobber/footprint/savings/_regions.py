@@ -57,9 +57,8 @@ class Section:
 
     @property
     def inner(self) -> set[int]:
-        """The storages that it makes besides its result's."""
         made = {number for operation in self.operations for number in operation.makes}
-        return made - {self.result.storage}
+        return made - {self.result.storage}  # besides its result's
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -101,7 +100,6 @@ class Flow:
         self._uncalled = {number for op in trace.forward if op.outer is None for number in op.reads}
 
     def maker(self, at: int, operand: Operand) -> int | None:
-        """Return the index of the operation that made an operand of another one, or None."""
         return self._maker.get((at, operand.value))
 
     def read_only_by(self, at: int, region: set[int]) -> bool:
@@ -196,5 +194,4 @@ class Flow:
 
 
 def operands(operation: Operation) -> list[Operand]:
-    """Return the tensors that an operation reads, in the order of its arguments."""
     return [leaf for leaf in compat.compilers.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]

@@ -71,8 +71,7 @@ class Replay:
             raise ValueError("the part has no single result")
         return out
 
-    def _size(self, size: int) -> int:
-        """Return the size here of a dimension of the recorded run: one of an input, or the product of two."""
+    def _size(self, size: int) -> int:  # one of an input, or the product of two
         if size not in self._sizes and size > 0:
             for factor, small in self._sizes.items():
                 if factor and size % factor == 0 and size // factor in self._sizes:
@@ -91,7 +90,6 @@ class Replay:
 
     @property
     def constants(self) -> list[float]:
-        """Numbers in the part's arguments, each once."""
         numbers = []
         for operation in self.part.operations:
             leaves = compat.compilers.tree_leaves(operation.arguments)

@@ -21,7 +21,6 @@ _STEPS = 5
 
 
 def predicted(trace: Trace, report: StepMemory) -> StepMemory:
-    """Return the report with the changes and their predicted savings."""
     chosen = _worth_reporting(options(trace, report))
     return _with(report, chosen, _curve(trace, chosen, None))
 
@@ -89,8 +88,7 @@ def _steps(
     # The empty set is the program as it is.
     sets.pop((), None)
 
-    def worth(members: tuple[Option, ...]) -> tuple[float, float]:
-        """Return the bytes that are saved together, and the work; of equal sets the smaller one is first."""
+    def worth(members: tuple[Option, ...]) -> tuple[float, float]:  # of equal sets the smaller one is first
         spans = [span for option in members for span in option.spans]
         return line.fall(spans), sum(option.change.recomputed for option in members)
 
@@ -98,7 +96,6 @@ def _steps(
 
 
 def _worth(option: Option) -> float:
-    """Return the bytes for each part of forward that is computed twice."""
     return option.change.predicted / max(option.change.recomputed, 1e-3)
 
 
