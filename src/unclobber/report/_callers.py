@@ -78,7 +78,6 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
 
 
 def _calls(path: str) -> Counter[str]:
-    """Return how often a file calls each name, as a function or as a method."""
     try:
         return _counted(path)
     except NotParsedError:

@@ -32,8 +32,7 @@ _encoding: ContextVar[str | None] = ContextVar("encoding of the stream that is w
 
 @contextmanager
 def shown_in(encoding: str | None) -> Iterator[None]:
-    """Lay texts out for a stream with this encoding, in which missing characters are escaped before cells are
-    counted."""
+    # Missing characters are escaped before cells are counted.
     token = _encoding.set(encoding)
     try:
         yield
@@ -66,7 +65,6 @@ def _safe(char: str) -> str:
 
 
 def _harmless(char: str) -> str:
-    """Return the replacement character for control characters and text direction, else ``char``."""
     category = unicodedata.category(char)
     if category in ("Cc", "Cs", "Zl", "Zp") or char in "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e":
         return _UNSEEN
@@ -76,7 +74,6 @@ def _harmless(char: str) -> str:
 
 
 def char_width(char: str) -> int:
-    """Return the cells that one character takes: 0, 1 or 2."""
     # Without rich, which a report of plain text never loads (test_importing_reports_is_cheap).
     if " " <= char <= "~":
         return 1
@@ -95,19 +92,16 @@ def width(text: str) -> int:
     return sum(map(char_width, text))
 
 
-def clean(text: str) -> str:
-    """Return the text with every control character replaced; tabs and newlines become spaces."""
+def clean(text: str) -> str:  # tabs and newlines become spaces
     return "".join(_safe(" " if char in "\t\n\r" else char) for char in text)
 
 
 def clean_line(text: str) -> str:
-    """Return the text as :func:`clean` does, with usual spaces, for formats that break no lines."""
-    return clean(text).replace(SOLID_SPACE, " ")
+    return clean(text).replace(SOLID_SPACE, " ")  # for formats that break no lines
 
 
 def clean_source(text: str) -> str:
-    """Return the text as :func:`clean` does, but keep tabs, because a page lays them out."""
-    return "\t".join(clean(part) for part in text.split("\t"))
+    return "\t".join(clean(part) for part in text.split("\t"))  # a page lays tabs out
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +118,6 @@ class Measured:
         return self.offsets[-1]
 
     def cell(self, column: int) -> int:
-        """Return the cell where a 1-based column of the source line begins, limited to the line."""
         return self.offsets[min(max(column - 1, 0), len(self.offsets) - 1)]
 
     def window(self, start: int, room: int) -> str:

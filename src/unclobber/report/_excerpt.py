@@ -66,12 +66,7 @@ class Excerpt:
 
 
 def excerpts(numbered: Sequence[tuple[int, FindingPlace]], sources: Sources) -> list[Excerpt]:
-    """Return one excerpt for each file, that of the first offending place first.
-
-    Args:
-        numbered: The places in the order of events, each with the number of its event.
-        sources: Source of the lines; only shown lines are read from it.
-    """
+    """Return one excerpt for each file, that of the first offending place first."""
     if not numbered:
         return []
     first = next((place for _, place in numbered if place.primary), numbered[-1][1])
@@ -122,8 +117,7 @@ def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> 
 
 
 def _lane(item: tuple[int, int, int, Kind, Mark], spans: list[tuple[int, int, int, Kind, Mark]]) -> int:
-    """Return how many narrower spans overlap this one, because each needs a line of its own below the
-    text."""
+    # Each needs a line of its own below the text.
     start, end = item[:2]
     later = spans[spans.index(item) + 1 :]
     return sum(other[0] < end and start < other[1] for other in later)

@@ -65,7 +65,6 @@ def to_html(report: Report, options: RenderOptions | None = None) -> str:
 
 
 def to_html_fragment(report: Report) -> str:
-    """Return the report as a part of another page, such as a notebook's cell."""
     return _rendered(
         "fragment.html",
         report=report,
@@ -99,8 +98,7 @@ def _story(finding: Finding, *, has_page: bool) -> _FindingPage:
     )
 
 
-def _summary(report: Report) -> str:
-    """Return the number of findings in words: ``2 errors and 1 warning``."""
+def _summary(report: Report) -> str:  # `2 errors and 1 warning`
     if not report.findings:
         if report.outcome == "script-error":
             return "No findings: the program failed for reasons of its own"
@@ -145,7 +143,6 @@ def _ticks(text: str) -> list[tuple[str, bool]]:
 
 
 def _diff(diff: str) -> list[tuple[str, str]]:
-    """Return the lines of a diff, each with its kind: file, hunk, added, removed or empty."""
     kinds = {"+": "added", "-": "removed", "@": "hunk"}
     lines = diff.rstrip("\n").split("\n")
     return [

@@ -49,7 +49,6 @@ def to_json(report: Report) -> Object:
 
 
 def to_json_text(report: Report, options: RenderOptions | None = None) -> str:
-    """Return :func:`to_json` as text, indented by two, with non-ASCII characters and no final newline."""
     return json.dumps(to_json(report), indent=2, ensure_ascii=False)
 
 
@@ -85,14 +84,12 @@ _STATEMENT = ("statement", "statement_line", "statement_end_line")
 
 
 def _location(site: Site | None) -> Object:
-    """Return the keys of a place; all None if it is not known."""
     # Of None, too: an unknown place has all keys (test_unknown_places_are_null).
     place = {name: getattr(site, name, None) for name in _LOCATION}
     return place if site is None else {**place, "path": file_and_cell(site.path)[0]}
 
 
 def _surroundings(site: Site | None) -> Object:
-    """Return further keys of a place, which follow at the end of each object."""
     return {
         **{name: getattr(site, name, None) for name in _STATEMENT},
         "below": _frames(site.below if site else ()),
@@ -100,7 +97,6 @@ def _surroundings(site: Site | None) -> Object:
 
 
 def _cell(site: Site | None) -> int | None:
-    """Return the number of the notebook's cell that the place is in; None for any other place."""
     return None if site is None else file_and_cell(site.path)[1]
 
 

@@ -52,8 +52,7 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def occurrences(finding: Finding) -> str:
-    """Return ``found 100 times, first by the 1st backward``."""
+def occurrences(finding: Finding) -> str:  # `found 100 times, first by the 1st backward`
     first = f", first by the {words.ordinal(finding.needed.nth)} backward" if finding.needed else ""
     by = f" by {words.plural(1 + len(finding.also), 'tensor')}" if finding.also else ""
     return f"found {words.plural(finding.times, 'time')}{by}{first}"
@@ -73,7 +72,6 @@ def _harmless(finding: Finding) -> str:
 
 
 def _silent(finding: Finding) -> list[str]:
-    """Return one note per write that torch's counter missed, with the reason."""
     return [
         f"torch does not see the write at {place(write.site)}: {why_unseen(write)}"
         for write in finding.writes
@@ -172,7 +170,6 @@ def helps(finding: Finding) -> list[Fix]:
 
 
 def _cost(finding: Finding) -> str:
-    """Return the memory that guard keeps, in brackets; empty if it isn't known."""
     if finding.kept_bytes:
         return " " + words.solid(f"(keeps {words.size(finding.kept_bytes)})")
     if finding.writes and not finding.overwriting:

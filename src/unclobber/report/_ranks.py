@@ -50,8 +50,6 @@ OWN_PROCESS = "MainProcess"
 
 
 def remarks(report: Report) -> list[str]:
-    """Return remarks on the run as a whole: its notices, abnormal ends, and the number of suppressed
-    findings."""
     stopped = [end.rank for end in report.ranks if _is_stopped(end)]
     said = [_remark(end, stopped) for end in report.ranks] + [_of_process(end) for end in report.processes]
     return [*report.notices, *filter(None, [*said, suppressed_line(report)])]
@@ -69,9 +67,7 @@ def _of_process(end: ProcessEnd) -> str:
     return ""
 
 
-def _is_stopped(end: RankEnd) -> bool:
-    """Return whether a finding ended a rank's program. Other ranks that wait for it then fail, or are
-    ended."""
+def _is_stopped(end: RankEnd) -> bool:  # other ranks that wait for it then fail, or are ended
     return end.state == "ended" and end.outcome == "refused" and bool(end.exit_code)
 
 

@@ -30,12 +30,10 @@ STYLES = {
 
 
 def plain(row: Row) -> str:
-    """Return the row's characters, without spaces at its end."""
     return "".join(text for text, _ in row).rstrip()
 
 
 def link_to(path: str) -> str:
-    """Return the style of a path: a link to the file if the path is absolute, else none."""
     return f"{_LINK}{path}" if os.path.isabs(path) else ""
 
 
@@ -73,8 +71,7 @@ def to_string(rows: Iterable[Row], *, colour: bool, links: bool = False) -> str:
 
 
 def _linked(text: str, path: str) -> str:
-    """Return the text with an OSC 8 link, built by hand, because rich's links carry a random id and equal
-    runs must print the same."""
+    # Rich's links carry a random id, and equal runs must print the same.
     from pathlib import PurePath  # here, because only a terminal that shows links needs it
 
     return f"\x1b]8;;{PurePath(path).as_uri()}\x1b\\{text}\x1b]8;;\x1b\\"

@@ -50,7 +50,6 @@ class Mark:
 
 
 def gutter_width(marks: Sequence[Mark]) -> int:
-    """Return the digits of the largest line number shown; at least 1."""
     return max([len(str(mark.span.end_line)) for mark in marks], default=1)
 
 
@@ -86,13 +85,11 @@ def snippet(
 
 
 def _header(mark: Mark, sources: Sources, width: int, gutter: int, *, arrow: str) -> Row:
-    """Return the row above a file's lines: arrow, path and line."""
     where = clip_left(heading(mark.span, sources), width - gutter - 4)
     return [(f"{'':{gutter}}{arrow} ", "gutter"), (where, link_to(mark.span.path))]
 
 
 def heading(span: SourceRange, sources: Sources) -> str:
-    """Return ``train.py:14``, with a remark if the source can't be read."""
     missing = " (source not available)" if sources.line(span.path, span.line) is None else ""
     return f"{words.path(span.path)}:{span.line}{missing}"
 

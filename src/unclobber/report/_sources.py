@@ -24,11 +24,7 @@ class SourceRange:
     end_column: int
 
 
-def read_lines(path: str) -> list[str] | None:
-    """Return the file's lines without line ends; None if it can't be read.
-
-    All reports read source here. ``linecache`` also knows the cells of notebooks.
-    """
+def read_lines(path: str) -> list[str] | None:  # all reports read source here
     text = text_of(path)
     return None if text is None else [line.rstrip("\r\n") for line in text.lines]
 
@@ -43,7 +39,6 @@ class Sources:
     """Files whose text was not available when the program ran, so their current text is another."""
 
     def line(self, path: str, number: int) -> str | None:
-        """Return the text of a 1-based line; None if it is not known."""
         if (path, number) in self.own:
             return self.own[path, number]
         if path in self.unknown:
@@ -125,8 +120,7 @@ def _narrow(span: SourceRange, site: Site, part: Extent) -> SourceRange:
 
 
 def _all_of(line: str) -> tuple[int, int]:
-    """Return the columns of everything but the indentation."""
-    return len(line) - len(line.lstrip()) + 1, len(line.rstrip()) + 1
+    return len(line) - len(line.lstrip()) + 1, len(line.rstrip()) + 1  # without the indentation
 
 
 def _find(line: str, site: Site) -> tuple[int, int] | None:

@@ -60,7 +60,6 @@ def to_text(
 
 
 def report_to_text(report: Report, options: RenderOptions) -> str:
-    """Return all findings of a run, then their number; the last line is the first one's summary."""
     with shown_in(options.encoding):
         return _report_to_text(report, options)
 
@@ -95,8 +94,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     return "\n\n".join([*stories, first])
 
 
-def _clean_sentence(checked: CheckedSources) -> str:
-    """Return a clean check's one sentence; that it proves nothing stands in the help and the docs."""
+def _clean_sentence(checked: CheckedSources) -> str:  # that it proves nothing stands in the help and the docs
     return f"no findings in {words.plural(checked.files, 'file')} ({words.plural(checked.lines, 'line')})"
 
 

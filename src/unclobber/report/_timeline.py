@@ -103,7 +103,6 @@ def _facts(finding: Finding) -> list[tuple[Kind, Save | Write | Need]]:
 
 
 def _state(finding: Finding, event: Event, before: State) -> State:
-    """Return the state of the memory after an event."""
     fact = event.fact
     if event.kind == "freed":
         return "freed"
@@ -136,8 +135,7 @@ def _caption(finding: Finding) -> str:
 
 
 def _main(finding: Finding, events: tuple[Event, ...]) -> int:
-    """Return the number of the event to explain first: the write that hit, or for a freed graph the freeing
-    backward."""
+    # The write that hit, or for a freed graph the freeing backward.
     writes = [event for event in events if isinstance(event.fact, Write)]
     overlapping = [e.number for e in writes if isinstance(e.fact, Write) and e.fact.overlaps_needed]
     freed = [event.number for event in events if event.kind == "freed"]
@@ -181,8 +179,7 @@ def _short(site: Site | None) -> str:
     return clip(clean(name), _LONGEST - len(line)) + line
 
 
-def _stack(site: Site | None) -> tuple[str, ...]:
-    """Return the callers of the line, innermost first; library frames only if there are no others."""
+def _stack(site: Site | None) -> tuple[str, ...]:  # library frames only if there are no others
     if site is None:
         return ()
     # Library frames explain nothing, unless there are no others.
