@@ -146,7 +146,6 @@ def _abs(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 
 @transfers("builtin", "sum max min")
 def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the join of all elements."""
     element = None
     for value in call.values:
         element = join(elements(run, value, state) if value.kind == "sequence" else value, element)

@@ -40,7 +40,6 @@ class FunctionRules:
         )
 
     def check(self) -> None:
-        """Suspect the mistakes of the method."""
         if self.node.name == "forward":
             self._forward()
         else:
@@ -79,7 +78,6 @@ class FunctionRules:
         return bool(values) and all(_itself(value) == tensor for value in values)
 
     def _on_ctx(self) -> None:
-        """Suspect an input that is kept as an attribute of ``ctx``."""
         for assignment in ast.walk(self.node):
             if isinstance(assignment, ast.Assign) and isinstance(assignment.targets[0], ast.Attribute):
                 target, value = assignment.targets[0], assignment.value

@@ -129,7 +129,6 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 # --- objects and modules -----------------------------------------------------------------------------
 @transfers("object class", f"{_KEEPS_MODULE} zero_grad state_dict")
 def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the result of a method that torch's modules have; None if the class has one of its own."""
     if method_of(call.receiver.data, call.name):
         return None
     return PLAIN if call.name in ("zero_grad", "state_dict") else call.receiver
@@ -171,7 +170,6 @@ def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
 
 @transfers("module", _KEEPS_MODULE)
 def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Return the module itself; ``requires_grad_(False)`` freezes it."""
     if call.name == "requires_grad_" and call.first.data == Constant(False):
         key = call.receiver.name or f"frozen {call.receiver.data.span}"
         run.frozen.add(key)
@@ -285,7 +283,6 @@ def _written(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 def _viewed(value: ast.expr) -> ast.expr:
-    """Return the base of a view expression; any other expression as it is."""
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.keywords:
         return value
     forms = torch_table().overloads(value.func.attr)

@@ -149,7 +149,6 @@ class _Applied:
                     yield self._save(value, role, grad, expressions.get(role))
 
     def _needed_grad(self, readers: list[Value]) -> Grad:
-        """Return whether one of the arguments whose gradients read a saved tensor needs one."""
         grad = max((reader.grad for reader in readers if reader.may_be_tensor), default=Grad.NO)
         if self.state.mode:
             return Grad.NO
@@ -176,7 +175,6 @@ class _Applied:
         return result, self._result(returns[0], result, grad)
 
     def _result(self, role: str, value: Value, grad: Grad) -> list[SaveEffect]:
-        """Return a result as saved if the operation saves it, certainly or perhaps."""
         if not any(role in overload.results or role in overload.may_results for overload in self.overloads):
             return []
         always = all(role in overload.results for overload in self.overloads)
@@ -211,7 +209,6 @@ def view_of(
 
 
 def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
-    """Return the nodes on which a result depends, those on which it may depend, and its uses."""
     nodes = may = 0
     uses = frozenset[Use]()
     for value in values:
@@ -255,12 +252,11 @@ def _view_of(overloads: tuple[Overload, ...]) -> str:
 
 
 def _by_name(overload: Overload, values: Sequence[Value], keywords: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the arguments by the overload's names for them; ``input=`` means the first."""
     by_name = dict(zip(overload.arguments, values, strict=False))
     by_name.update((name, value) for name, value in keywords.items() if name in overload.arguments)
     if "input" in keywords and overload.arguments:
         by_name[overload.arguments[0]] = keywords["input"]
-    return by_name
+    return by_name  # `input=` means the first
 
 
 def _fits(

@@ -45,7 +45,6 @@ class CheckedFile:
 
     @property
     def clean(self) -> CleanFile | None:
-        """The part that a cache keeps; None if there is a finding or a problem."""
         return None if self.findings or self.problem else CleanFile(self.lines, self.commented, self.read)
 
 
@@ -148,8 +147,7 @@ def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[lis
 
 
 @contextmanager
-def deep() -> Iterator[None]:
-    """Raise the recursion limit, because nested source needs a deep stack."""
+def deep() -> Iterator[None]:  # nested source needs a deep stack
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _DEEP))
     try:
