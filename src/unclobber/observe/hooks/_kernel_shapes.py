@@ -128,14 +128,10 @@ class NativeKernel(NamedTuple):
     """Whether it is registered over torch's own kernel instead."""
 
     def register(self, native: Any, name: str, override: Override | None = None) -> Any:
-        """Register this kernel for operation ``name`` (with overload).
-
-        Return its handle; ``handle.reset()`` unregisters it.
-        """
         base, _, overload = name.partition(".")
         arguments = (base, overload, self.op_name, self.written, self.plain, self.bumps)
         ran_dormant = () if override is None else (override.ran_dormant,)
-        return native.register_kernel(*arguments, *ran_dormant)
+        return native.register_kernel(*arguments, *ran_dormant)  # `handle.reset()` unregisters it
 
 
 AnyKernel = Callable[..., Any] | Override | NativeKernel
@@ -267,18 +263,12 @@ def notify_natively(
 
 
 def settle(marks: Sequence[Mark]) -> None:
-    """Count the moves of the counters after the operation has run."""
     for tensor, version, log, before in marks:
         log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
 
 
 def may_write(name: str, mutating: Container[str]) -> bool:
-    """Return whether one of torch's own operations may need a kernel.
-
-    Args:
-        name: The operation with namespace and overload.
-        mutating: The operations whose schemas declare a write.
-    """
+    """Return whether one of torch's own operations may need a kernel."""
     op_name = name.partition("::")[2].partition(".")[0]
     return name in mutating or name in _WORKING_IN_PRIVATE or op_name in UNDECLARED or op_name in COLLECTIVES
 

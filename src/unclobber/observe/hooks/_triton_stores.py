@@ -25,10 +25,9 @@ _NONE: _Parameters = frozenset()
 
 
 def function_of(kernel: Any) -> FunctionType:
-    """Return the function below a kernel's wrappers (``JITFunction``, ``Autotuner``, ``Heuristics``)."""
     while not isinstance(kernel, FunctionType):
         kernel = kernel.fn
-    return kernel
+    return kernel  # `JITFunction`, `Autotuner`, `Heuristics`
 
 
 class KernelSource:

@@ -29,7 +29,6 @@ _COMPUTES = compat.entries.own_batch_norm()
 
 
 def install(patches: Patches) -> None:
-    """Wrap the modules' ``forward``."""
     patches.stand_in(*compat.entries.BATCH_NORM, _looking_away)
 
 

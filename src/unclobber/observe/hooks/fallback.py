@@ -33,8 +33,7 @@ def why() -> str | None:
     )
 
 
-def listen(listener: Listener) -> None:
-    """Notify ``listener`` of writes: by the kernels, or else by the modes of the threads that ``enter``."""
+def listen(listener: Listener) -> None:  # or else by the modes of the threads that `enter`
     if selftest.why_kernels_fail() is None:
         kernels.listen(listener)
     else:

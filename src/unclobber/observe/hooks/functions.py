@@ -242,7 +242,6 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
 
 
 def _prepare(function: Any) -> bool:
-    """Override the methods of a Function that ``apply`` calls; return False for a compiler's."""
     if compat.compilers.is_compilers_function(function):
         return False
     _override(function, "forward")
@@ -314,7 +313,6 @@ def _set_attribute(context: Any) -> Callable[..., None]:
     ignored, atoms = _IGNORED, _nested.ATOMS
 
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
-        """Set the attribute as torch does, and note it for the innermost running ``forward``."""
         if own is None:  # looked up each time, because the program may replace it in a base meanwhile
             super(context, ctx).__setattr__(name, value)
         else:
@@ -373,7 +371,6 @@ def _run_compiled(original: Callable[..., Any], ctx: Any, gradients: tuple[Any, 
 
 
 def _stale(stashes: list[Stashed]) -> list[tuple[Stashed, SaveState]]:
-    """Return the stashed tensors that are known to have changed, each with its save state."""
     with compat.unseen.unseen_by_functions():
         return [
             (stashed, state)

@@ -182,10 +182,7 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
 
 
 def _is_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
-    """Return whether ``gradient`` is a view of a gradient that another consumer will still receive.
-
-    ``sum`` hands on an expanded one, for instance.
-    """
+    # `sum` hands on an expanded one, for instance.
     base, alone = gradient._base, unshared_counts().base
     if base is None or alone is None or base.dtype is not gradient.dtype:
         return False  # views of another type hold their base more than once
@@ -214,7 +211,6 @@ def _has_others(
 
 
 def _is_a_part(gradient: torch.Tensor) -> bool:
-    """Return whether ``gradient`` leaves out some elements of its base."""
     base = gradient._base
     part, whole = (None if t is None else region_of(t) for t in (gradient, base))
     return part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
@@ -261,8 +257,6 @@ def _run_shared(
 
 
 def _separated(result: Any, gradient: torch.Tensor) -> Any:
-    """Return ``result`` with each tensor that shares ``gradient``'s storage cloned; recurse into tuples and
-    lists."""
     if isinstance(result, (tuple, list)):
         return type(result)(_separated(part, gradient) for part in result)
     if not isinstance(result, torch.Tensor) or not compat.tensors.is_plain(result):
@@ -309,8 +303,7 @@ def unshared_counts() -> Counts:
     )
 
 
-def _learnt(probe: Callable[[bool], int]) -> int | None:
-    """Return the count without another consumer; None if a second consumer doesn't raise it by one."""
+def _learnt(probe: Callable[[bool], int]) -> int | None:  # None if a second consumer doesn't raise it by one
     try:
         with _plainly():
             alone, shared = probe(False), probe(True)

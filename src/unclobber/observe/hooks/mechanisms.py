@@ -55,8 +55,7 @@ class Off(NamedTuple):
 
     @property
     def ends_guard(self) -> bool:
-        """Return whether no value that ``guard`` would return is reliable."""
-        return self.name not in ("functions", "checkpoint")
+        return self.name not in ("functions", "checkpoint")  # no value that `guard` would return is reliable
 
 
 class _Mechanism(NamedTuple):
@@ -121,7 +120,6 @@ def _plain() -> Iterator[None]:
 
 
 def _tried(program: Callable[[StandInSession], str | None], probe: StandInSession) -> str | None:
-    """Return what is wrong after running ``program``, or None."""
     probe.changed_holders.clear()
     try:
         return program(probe)

@@ -95,7 +95,6 @@ class _LookAhead:
 
 
 def install(patches: Patches) -> None:
-    """Subscribe to backward calls while a client is notified."""
     patches.while_active(_begin)
 
 
@@ -168,8 +167,7 @@ def _base(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor._base is None else tensor._base
 
 
-def _is_computed(tensor: torch.Tensor) -> bool:
-    """Return whether an operation made the tensor's base, so that a node of its old values exists."""
+def _is_computed(tensor: torch.Tensor) -> bool:  # then a node of its old values exists
     base = _base(tensor)
     # By the base, because reading a written view's `grad_fn` makes a new node.
     return tensor.requires_grad and base.requires_grad and compat.graph.has_history(base)

@@ -85,7 +85,6 @@ class OncePerProcess(Generic[Result]):
         self._results: list[Result] = []
 
     def __call__(self) -> Result:
-        """Return the function's result."""
         if not self._results:
             with self._lock:
                 if not self._results:
@@ -141,7 +140,6 @@ def choose() -> WatchCore:
 
 
 def missed() -> str | None:
-    """Return a sentence if ``UNCLOBBER_NATIVE=1`` is set and the Python core runs all the same; else None."""
     why_not = loaded().why_not
     if not why_not or os.environ.get(SWITCH) != "1":
         return None

@@ -25,7 +25,6 @@ class SavesByAddress:
         self._saves: Extents[SavedTensor] = Extents()
 
     def add(self, saved: SavedTensor) -> None:
-        """Enter a save, whatever its memory."""
         reach = _reach(saved.alias)
         if reach is not None:
             self._saves.add(*reach, saved)

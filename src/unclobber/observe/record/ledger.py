@@ -70,13 +70,11 @@ class SaveState:
 
     @property
     def moved(self) -> bool:
-        """Return whether the version counter differs from that at the save."""
         return self.version != self.saved.version
 
     @property
     def refused(self) -> bool:
-        """Return whether torch's own check refuses. It never refuses a tensor that other hooks keep."""
-        return self.moved and not self.saved.unchecked
+        return self.moved and not self.saved.unchecked  # torch never refuses a tensor that other hooks keep
 
 
 class Ledger:
@@ -131,8 +129,7 @@ class Ledger:
 
     # --- fed by hooks ---------------------------------------------------------------------------
 
-    def prune(self) -> None:
-        """Forget queued saves that have died. Allow the queue to double before the next call."""
+    def prune(self) -> None:  # the queue may double before the next call
         with self._lock:
             self._saves_taken += self.pending.prune()
             self.pending_limit = 2 * len(self.pending) + _FIRST_PRUNE
@@ -475,7 +472,6 @@ class Ledger:
         return log
 
     def before_replay(self) -> None:
-        """Note where a CUDA graph is replayed for the first time."""
         if self.replay is None:
             self.replay = of_program()
 
@@ -496,8 +492,7 @@ class Ledger:
             self._not_recorded(tensor, error)
 
     def before_export(self) -> None:
-        """Track memory by address, because a DLPack export may give a tensor's memory a second storage."""
-        self.track_by_address()
+        self.track_by_address()  # a DLPack export may give a tensor's memory a second storage
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
         """Forget the values in memory that ``storage.resize_()`` is about to free without moving a counter.
@@ -664,7 +659,6 @@ class Ledger:
     # --- called by the session ------------------------------------------------------------------
 
     def state_of(self, saved: SavedTensor) -> SaveState:
-        """Return the save state of ``saved``, with its value rebuilt if it was overwritten."""
         with self._lock:
             return self._state_of(saved)
 
@@ -702,7 +696,6 @@ class Ledger:
         return SaveState(saved, version, unseen, value, changed, storage_swapped, now)
 
     def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
-        """Return the writes to other memory that moved the counter of ``saved`` since the save."""
         return [] if self.shared_counters is None else self.shared_counters.writes_elsewhere(saved)
 
     def _brought_others(self, saved: SavedTensor, swap: StorageSwap, value: torch.Tensor) -> bool:
@@ -771,16 +764,13 @@ class Ledger:
 
     @property
     def write_count(self) -> int:
-        """Return the number of writes so far to memory that live saves shared."""
         return self._write_count + self.pending.written
 
     @property
     def save_count(self) -> int:
-        """Return the number of tensors that were saved so far."""
         return self._saves_taken + len(self.pending) + self.pending.died
 
     def last_write(self, saved: SavedTensor) -> WriteEvent | None:
-        """Return the newest write to the storage of ``saved``, or None if none came after the save."""
         log = None if saved.entry is None else saved.entry.log
         if log is None or saved.entry is None or log.serial == saved.entry.since:
             return None
@@ -801,7 +791,6 @@ class Ledger:
             self.logs.clear()
 
     def live_saves(self) -> Iterator[SavedTensor]:
-        """Yield all live saves of written storages, oldest first within each storage."""
         self.pending.catch_up()
         for ref in list(self.logs.values()):
             log = ref()
@@ -839,7 +828,6 @@ class FingerprintedLedger(Ledger):
 
 
 def _may_share(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Return whether two tensors share a storage; True if that is unknown."""
     try:
         key = compat.tensors.storage_key_or_none(a)
         return key is None or key == compat.tensors.storage_key_or_none(b)
@@ -878,7 +866,6 @@ def _bumps(entry: LogEntry) -> int:
 
 
 def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
-    """Return the tensor that torch reads now for a save whose memory was exchanged."""
     origin = saved.origin()
     if origin is not None:
         return origin.detach()
@@ -886,11 +873,9 @@ def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
 
 
 def _keeps_memory(saved: SavedTensor, swap: StorageSwap) -> bool:
-    """Return whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
-    return swap.to is not None and same_memory(swap.to.alias, saved.alias)
+    return swap.to is not None and same_memory(swap.to.alias, saved.alias)  # as `w.data -= 1` does
 
 
 def _in_memory(tensor: torch.Tensor) -> bool:
-    """Return whether the tensor's storage is large enough to be read: not after ``storage.resize_(0)``."""
     region = region_of(tensor)
-    return region is None or region.hi <= tensor.untyped_storage().nbytes()
+    return region is None or region.hi <= tensor.untyped_storage().nbytes()  # not after `storage.resize_(0)`
