@@ -155,8 +155,7 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 
 
 def _shape(line: str, number: int) -> str:
-    """Return a line with ``#`` for each number in it. The line's own number stands before it if it has no
-    letters, because lines of numbers alone look alike."""
+    # Lines of numbers alone look alike, so that their own number counts, too.
     shape = _NUMBER.sub("#", line)
     return shape if any(map(str.isalpha, shape)) else f"{number}: {shape}"
 
@@ -238,7 +237,6 @@ def _without_times(text: str) -> tuple[str, bool]:
 
 
 def _content(path: str) -> tuple[str, bool]:
-    """Return a digest of a file, without the times of a text, and whether there were any."""
     if os.path.getsize(path) <= _MOST_TEXT:
         with contextlib.suppress(UnicodeDecodeError), open(path, encoding="utf-8", newline="") as stream:
             text, times = _without_times(stream.read())

@@ -38,7 +38,6 @@ class Hidden:
 
 
 def probes_of(finding: Finding) -> tuple[WriteStatement, ...]:
-    """Return the statements that wrote, as probes."""
     return tuple(dict.fromkeys(map(_probe, sites(*finding.writes))))
 
 

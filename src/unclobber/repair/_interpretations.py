@@ -28,7 +28,6 @@ Call = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def enter(interpretations: frozenset[str], stack: ExitStack) -> None:
-    """Enter the contexts of some interpretations; the recorder implements those about backward itself."""
     for interpretation in sorted(interpretations):
         if interpretation in _CONTEXTS:
             stack.enter_context(_CONTEXTS[interpretation]())
@@ -133,8 +132,7 @@ def _alone(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
     return whole.as_strided(part.size(), part.stride(), part.storage_offset())
 
 
-def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:
-    """Call an operation; take a view in normal mode, whatever the current mode is."""
+def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:  # in normal mode, whatever the current mode is
     if torch.is_grad_enabled() or getattr(func, "__name__", "") not in _views():
         return func(*args, **kwargs)
     with torch.inference_mode(False), torch.enable_grad():
@@ -142,9 +140,7 @@ def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @cache
-def _views() -> frozenset[str]:
-    """Return the functions and methods that return views, without ``detach``, which the program itself uses
-    to stop recording."""
+def _views() -> frozenset[str]:  # without `detach`, which the program itself uses to stop recording
     table = torch_table()
     single = table.returns_views | table.may_return_view | table.view_attributes | {"__getitem__"}
     return (single | table.returns_several_views) - {"detach", "numpy"}

@@ -102,7 +102,6 @@ def digest_of(path: str) -> str:
 
 
 def digest(path: str) -> str:
-    """Return a digest of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -134,14 +134,11 @@ def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
             return [], None
 
 
-def _keeps(method: str) -> bool:
-    """Return whether a method returns its own tensor or a view of it, so that the tensor is found further
-    left."""
+def _keeps(method: str) -> bool:  # the tensor is further left
     return _is_inplace(method) or method in torch_table().returns_views | {"flatten"}
 
 
-def _any(calls: Iterable[ast.expr]) -> ast.expr:
-    """Join calls by ``or``: the first one that returns True is the last one that runs."""
+def _any(calls: Iterable[ast.expr]) -> ast.expr:  # the first one that returns True is the last one that runs
     parts = list(calls)
     return parts[0] if len(parts) == 1 else ast.BoolOp(ast.Or(), parts)
 

@@ -178,7 +178,6 @@ def _key(leaf: torch.Tensor) -> Key:
 
 
 def _graph(outputs: Sequence[Any]) -> list[Any]:
-    """Return the nodes that backward may visit, each once."""
     return list(compat.graph.nodes_below(map(_node_of, outputs)))
 
 

@@ -70,7 +70,6 @@ class Walk:
     """
 
     def __init__(self, own: frozenset[str]) -> None:
-        """Start with an empty table."""
         self._own = own | {"__main__"}
         self._rows: list[Row] = []
         self._known: dict[int, int] = {}

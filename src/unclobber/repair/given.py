@@ -40,10 +40,8 @@ def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None
 
 
 def _change(edit: SpanEdit, starts: Sequence[int]) -> Splice:
-    """Return an edit as a change of a text whose lines start at some offsets; its last line may have no
-    end."""
     end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, starts[-1])
-    return Splice(starts[edit.line - 1] + edit.column - 1, end, edit.text)
+    return Splice(starts[edit.line - 1] + edit.column - 1, end, edit.text)  # the last line may have no end
 
 
 class Prover:

@@ -14,8 +14,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 
-def first_on_path(directory: str) -> None:
-    """Put the program's directory in place of unclobber's at the head of ``sys.path``."""
+def first_on_path(directory: str) -> None:  # in place of unclobber's
     if not sys.flags.safe_path:
         sys.path[0] = directory
 

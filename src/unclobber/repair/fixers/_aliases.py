@@ -162,8 +162,7 @@ def _reads_attribute(source: Source, attribute: ast.Attribute) -> bool | None:
 
 
 def _reads_values(source: Source, call: ast.Call) -> bool:
-    """Return whether a call only computes with an argument. A call whose value is dropped does something
-    else."""
+    # A call whose value is dropped does something else.
     is_method = isinstance(call.func, ast.Attribute)
     writes = last_name(call.func).endswith("_")
     if is_method and isinstance(source.parents[call], ast.Expr):
@@ -205,7 +204,6 @@ def _filled_with(scope: ast.AST, name: str) -> Iterator[ast.expr | None]:
 
 
 def _put(target: ast.expr, value: ast.expr | None, name: str) -> Iterator[ast.expr | None]:
-    """Yield the elements that an assignment puts into ``name``; None for an unknown one."""
     if is_name(target, name):
         yield from _content(value)
     elif isinstance(target, ast.Subscript) and is_name(target.value, name):

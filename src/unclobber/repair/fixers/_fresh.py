@@ -46,7 +46,6 @@ def is_fresh(value: ast.expr | None, source: Source) -> bool:
 
 
 def is_empty_container(value: ast.expr | None) -> bool:
-    """Return whether an expression is ``list()`` or ``dict()``."""
     return isinstance(value, ast.Call) and not value.args and is_name(value.func, "list", "dict")
 
 
@@ -96,7 +95,6 @@ def _is_fresh_module(module: ast.expr, source: Source) -> bool:
 
 
 def _name(node: ast.AST) -> str | None:
-    """Return the name that a node reads or binds; None if it does neither."""
     return next(
         (getattr(node, field) for field in ("id", "attr", "name", "arg") if hasattr(node, field)), None
     )

@@ -117,7 +117,6 @@ def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenStat
     names: set[str] = set()
 
     def state_in(place: ast.expr | None) -> HiddenState | None:
-        """Return the state that a place is; None if it is no attribute of the object."""
         if not is_attribute_of(place, owner):
             return None
         names.add(place.attr)

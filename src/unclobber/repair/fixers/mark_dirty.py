@@ -83,14 +83,12 @@ def marked(
     return None if first is None else source.edited(first)
 
 
-def _returns(forward: Function, name: str) -> bool:
-    """Return whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
+def _returns(forward: Function, name: str) -> bool:  # `x`, `x.mul_(2)`, `x, y`
     returned = (n.value for n in walk(forward) if isinstance(n, ast.Return) and n.value is not None)
     return any(_is_itself(value, name) for values in returned for value in flat(values))
 
 
 def _is_itself(value: ast.expr, name: str) -> bool:
-    """Return whether an expression is the name itself, perhaps through in-place methods."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         if not is_in_place(value.func.attr):
             return False

@@ -117,8 +117,6 @@ def _is_read_outside_call(source: Source, statement: ast.AST, call: ast.Call, na
 
 
 def _in_own_scope(source: Source, node: ast.AST, statement: ast.AST) -> bool:
-    """Return whether a lambda or comprehension of the statement holds a node, or a class body the
-    statement."""
     for above in source.all_above(node):
         if isinstance(above, ast.Lambda | Comprehension):
             return True

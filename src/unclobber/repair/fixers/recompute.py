@@ -63,8 +63,6 @@ def _makers(source: Source, backward: ast.AST) -> Iterator[ast.AST]:
 
 
 def repeated_after(source: Source, forward: ast.AST, step: ast.AST) -> str | None:
-    """Return the text with the forward's statements repeated after the step's; None if they share no
-    block."""
     line = source.own_line(step)
     block = None if line is None else in_order(source, forward, line.statements[0])
     again = None if block is None else forward_slice(*block)
@@ -90,7 +88,6 @@ def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str 
 def _moved(
     source: Source, statements: list[ast.stmt], indent: str, *, with_comments: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of some statements with another indentation."""
     for statement in statements:
         line = source.line(statement)
         yield source.moved(line.above if with_comments else line.start, line.end, indent)
