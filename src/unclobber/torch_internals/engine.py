@@ -33,31 +33,25 @@ class EngineCall:
 
     @property
     def gradients(self) -> tuple[Any, ...]:
-        """The gradients of the roots that backward was called with."""
         return tuple(self._argument(0, "grad_tensors") or ())
 
     @property
     def keeps_graph(self) -> bool:
-        """The program's ``retain_graph=``."""
         return bool(self._argument(1, "keep_graph"))
 
     @property
     def creates_graph(self) -> bool:
-        """Return whether backward itself is recorded (``create_graph=``)."""
         return bool(self._argument(2, "create_graph"))
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The tensors whose gradients are requested; empty if those of all leaves are."""
-        return tuple(self._argument(3, "inputs") or ())
+        return tuple(self._argument(3, "inputs") or ())  # empty if those of all leaves are requested
 
     @property
     def starts(self) -> list[Any]:
-        """The nodes of the roots that are no leaves."""
         return [node for node in map(compat.graph.node_of, self.roots) if node is not None]
 
     def graph(self) -> dict[int, Any] | None:
-        """Return all nodes that the call can come to, by id; None if the graph is too large to look at."""
         return compat.graph.reachable(self.starts)
 
     def runs_of(self, graph: Mapping[int, Any]) -> Collection[int]:
@@ -65,12 +59,10 @@ class EngineCall:
         one."""
         return compat.graph.on_a_way_to(self.inputs, graph) if self.inputs else graph.keys()
 
-    def _argument(self, position: int, name: str) -> Any:
-        """Return an argument by position or name; torch's own callers pass all by position."""
+    def _argument(self, position: int, name: str) -> Any:  # torch's own callers pass all by position
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     def keep_graph(self) -> None:
-        """Make the engine keep the graph, whatever the program passed as ``retain_graph``."""
         if len(self.args) > 1:
             self.args = (self.args[0], True, *self.args[2:])
         else:
@@ -104,15 +96,13 @@ class Engine:
         """Called before each engine call without a subscriber."""
         self._lock = threading.RLock()
 
-    def install(self, patches: Patches) -> None:
-        """Keep torch's function wrapped until ``patches`` are undone, even without a subscriber."""
+    def install(self, patches: Patches) -> None:  # it stays even without a subscriber
         with self._lock:
             self._wrap()
             self._stays += 1
         patches.at_undo(self._uninstall)
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Notify ``subscriber`` of every call from now on. The first subscriber wraps torch's function."""
+    def subscribe(self, subscriber: Subscriber) -> None:  # the first one wraps torch's function
         with self._lock:
             self._wrap()
             self._subscribers = (subscriber, *self._subscribers)
@@ -162,12 +152,10 @@ class Engine:
     """The code object of the frame that makes an engine call."""
 
     def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Subscribe, and return a function that unsubscribes."""
         self.subscribe(subscriber)
         return functools.partial(self.unsubscribe, subscriber)
 
     def states_in(self, frame: Any) -> list[Any]:
-        """Return the subscribers' states for the call that a frame makes; empty for other frames."""
         return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is self.CODE else []
 
     def ran_below(self, stack: tuple[Any, ...]) -> bool:

@@ -97,7 +97,6 @@ ignore_writes: Callable[[], None] = functools.partial(_set_included, _write_key,
 
 
 def sees_writes() -> bool:
-    """Return whether this thread's writes reach unclobber's kernels."""
     return bool(_is_included(_write_key))
 
 

@@ -157,7 +157,6 @@ MOST_NODES = 100_000
 
 
 def children(node: Any) -> list[Any]:
-    """Return the nodes that a node's edges lead to; leaves without a gradient have none."""
     return [child for child, _ in node.next_functions if child is not None]
 
 
