@@ -47,8 +47,7 @@ def not_python(error: SyntaxError, name: str) -> UsageError:
     return said
 
 
-_LONGEST = 100
-"""Longest line of source that an error shows, in characters."""
+_LONGEST = 100  # longest line of source that an error shows, in characters
 
 
 class ReportError(UsageError):

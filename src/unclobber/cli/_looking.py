@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from ..static import CheckedFile
 
-_SHOWN_AFTER = 1.0
-"""Seconds after which a progress bar appears."""
+_SHOWN_AFTER = 1.0  # seconds after which a progress bar appears
 _MOST_PROBLEMS = 5
 
 

@@ -17,23 +17,18 @@ from ._tracebacks import show
 
 _PROGRAMS = "the watched program was interrupted"
 
-_AFTER_A_FAILURE = 3.0
-"""Seconds to wait, after a program failed, for processes that it started."""
+_AFTER_A_FAILURE = 3.0  # seconds to wait, after a program failed, for processes that it started
 
 
 @dataclass(frozen=True)
 class ProgramEnd:
     """How a program's body ended."""
 
-    exit_code: int = 0
-    """Exit code of the process, 0 to 255."""
-    failed: bool = False
-    """Whether an exception of the program's own was uncaught."""
-    refused: bool = False
-    """Whether the uncaught exception is a finding."""
+    exit_code: int = 0  # exit code of the process, 0 to 255
+    failed: bool = False  # whether an exception of the program's own was uncaught
+    refused: bool = False  # whether the uncaught exception is a finding
     interrupted: bool = False
-    terminated: bool = False
-    """Whether SIGTERM is about to end the process, wherever the program is."""
+    terminated: bool = False  # whether SIGTERM is about to end the process, wherever the program is
 
 
 def run(

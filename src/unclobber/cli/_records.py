@@ -29,14 +29,11 @@ State = Literal["absent", "running", "ended", "died"]
 class ProcessRecord:
     """The record of one process, as far as it was written."""
 
-    number: int
-    """Number of the process in its run; for a rank, its rank."""
+    number: int  # number of the process in its run; for a rank, its rank
     state: State
-    report: Report | None = None
-    """The complete report; None unless the process has ended."""
+    report: Report | None = None  # the complete report; None unless the process has ended
     ending: ProgramEnd | None = None
-    so_far: tuple[Finding, ...] = ()
-    """Findings that the process wrote before its end."""
+    so_far: tuple[Finding, ...] = ()  # findings that the process wrote before its end
 
     @property
     def findings(self) -> tuple[Finding, ...]:

@@ -22,12 +22,9 @@ class RunSuppression(NamedTuple):
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    folder: str = ""
-    """The folder that the globs are relative to."""
-    baseline: str | None = None
-    """The file of known findings."""
-    written: str | None = None
-    """The file for a new baseline."""
+    folder: str = ""  # the folder that the globs are relative to
+    baseline: str | None = None  # the file of known findings
+    written: str | None = None  # the file for a new baseline
 
     @classmethod
     def of(

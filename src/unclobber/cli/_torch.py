@@ -13,8 +13,7 @@ from types import FrameType
 from ..model import require_installed_torch
 from ._errors import UsageError
 
-OLDEST = (2, 6)
-"""Oldest supported torch, as in ``pyproject.toml``."""
+OLDEST = (2, 6)  # oldest supported torch, as in `pyproject.toml`
 
 
 def require_torch() -> None:

@@ -16,8 +16,7 @@ from ._errors import UsageError
 from ._output import write_text
 from ._terminal import COMMAND
 
-_WIDEST = 100
-"""Widest line, in columns, because longer lines are harder to read."""
+_WIDEST = 100  # widest line, in columns, because longer lines are harder to read
 
 
 @click.command(context_settings=COMMAND)

@@ -51,8 +51,7 @@ class Child:
         self._session: Session | None = None
         self._entered = False
         self._records: Records | None = None
-        self._stopped = False
-        """Whether a finding has ended this child."""
+        self._stopped = False  # whether a finding has ended this child
 
     # --- begin ----------------------------------------------------------------------------------
 

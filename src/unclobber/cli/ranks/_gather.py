@@ -22,10 +22,8 @@ from ._world import World
 
 _AFTER_A_FAILURE = 3.0
 """Seconds that a failed rank waits for the other ranks, which meet the same error or hang."""
-_AFTER_SUCCESS = 30.0
-"""Seconds that the reporting rank waits for the other ranks after its program succeeded."""
-_AFTER_SIGTERM = 2.0
-"""Seconds that a rank waits after SIGTERM; ``torchrun`` kills after thirty."""
+_AFTER_SUCCESS = 30.0  # seconds that the reporting rank waits for the other ranks after its program succeeded
+_AFTER_SIGTERM = 2.0  # seconds that a rank waits after SIGTERM; `torchrun` kills after thirty
 _FOR_EVER = float("inf")
 # Polled: a killed process releases its lock and sends nothing, and waiting for one lock would miss the
 # others.

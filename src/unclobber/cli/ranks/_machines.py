@@ -21,8 +21,7 @@ from ...model.text import listing, plural
 from .._merge import Part, merge
 
 WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
-_MOST_FINDINGS = 100
-"""Limit of findings that a machine sends: thousands of machines may."""
+_MOST_FINDINGS = 100  # limit of findings that a machine sends: thousands of machines may
 _TO_CONNECT = timedelta(seconds=5)
 
 
@@ -32,12 +31,10 @@ class Machines:
 
     number: int
     count: int
-    local_ranks: int
-    """Number of ranks on each machine."""
+    local_ranks: int  # number of ranks on each machine
     host: str
     port: int
-    run: str
-    """Identifier of the run and its restart, the same on all machines."""
+    run: str  # identifier of the run and its restart, the same on all machines
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Machines | None:
