@@ -29,27 +29,20 @@ from .torch_table import by_node
 _REFUSED = ("modified by an inplace operation", "has been modified inplace")
 """torch's words in refusals of a saved tensor, and of one that is a view among several."""
 
-PARAMETERS = "parameters"
-"""The common name of all parameters of a module."""
+PARAMETERS = "parameters"  # the common name of all parameters of a module
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCall:
     """A call, the tensors that its backward saves, and those that may be overwritten before it."""
 
-    call: str
-    """The call as a user writes it: ``F.softmax(input, dim=-1)``."""
-    when: str
-    """The case in which this call runs; empty for the usual one."""
-    runs: tuple[str, ...]
-    """The operations of the derivative table that save something."""
-    keeps: tuple[str, ...]
-    """The names of its saved inputs and results."""
-    keeps_own: int
-    """Number of saved tensors that a program never sees."""
+    call: str  # the call as a user writes it: `F.softmax(input, dim=-1)`
+    when: str  # the case in which this call runs; empty for the usual one
+    runs: tuple[str, ...]  # the operations of the derivative table that save something
+    keeps: tuple[str, ...]  # the names of its saved inputs and results
+    keeps_own: int  # number of saved tensors that a program never sees
     overwrite: tuple[Overwrite, ...]
-    view: bool
-    """Whether a result shares memory with an input."""
+    view: bool  # whether a result shares memory with an input
 
 
 @lru_cache(maxsize=256)

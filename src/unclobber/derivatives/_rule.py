@@ -13,8 +13,7 @@ class Argument(NamedTuple):
     """An argument of an operation, as in its schema."""
 
     name: str
-    type: str
-    """``Tensor``, ``Tensor?``, ``Tensor[]``, ``Scalar``, ``int`` …"""
+    type: str  # `Tensor`, `Tensor?`, `Tensor[]`, `Scalar`, `int` …
     default: str | None = None
     keyword_only: bool = False
 
@@ -26,12 +25,9 @@ class Argument(NamedTuple):
 class GradientFormula(NamedTuple):
     """A derivative formula, with the saved tensors that it reads."""
 
-    of: tuple[str, ...]
-    """The arguments whose gradient it computes."""
-    formula: str
-    """torch's own C++ formula, one line."""
-    reads: tuple[str, ...]
-    """The saved tensors that it reads, inputs first."""
+    of: tuple[str, ...]  # the arguments whose gradient it computes
+    formula: str  # torch's own C++ formula, one line
+    reads: tuple[str, ...]  # the saved tensors that it reads, inputs first
 
 
 class SavedRole(NamedTuple):
@@ -52,18 +48,13 @@ class SavedRole(NamedTuple):
 class Rule:
     """An operation of the table with one backward node."""
 
-    node: str | None
-    """``MmBackward0``; None if no gradient exists."""
-    operation: str
-    """``mm``"""
-    overload: str
-    """``Tensor_Scalar``; empty for the default one."""
-    key: str
-    """The dispatch key of the row, mostly ``Default``."""
+    node: str | None  # `MmBackward0`; None if no gradient exists
+    operation: str  # `mm`
+    overload: str  # `Tensor_Scalar`; empty for the default one
+    key: str  # the dispatch key of the row, mostly `Default`
     schema: str
     arguments: tuple[Argument, ...]
-    returns: tuple[str, ...]
-    """Names of the outputs; ``result``, or ``result0``, ``result1`` if the schema has none."""
+    returns: tuple[str, ...]  # names of the outputs; `result`, or `result0`, `result1` if the schema has none
     gradients: tuple[GradientFormula, ...]
     kept: tuple[SavedRole, ...]
 

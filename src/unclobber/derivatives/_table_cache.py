@@ -21,8 +21,7 @@ from platformdirs import user_cache_path
 
 from ._rule import Argument, GradientFormula, Rule, SavedRole
 
-_CODE = ("torch_table.py", "_rule.py")
-"""unclobber's own files that make the table."""
+_CODE = ("torch_table.py", "_rule.py")  # unclobber's own files that make the table
 
 
 def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) -> tuple[Rule, ...]:

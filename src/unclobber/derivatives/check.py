@@ -30,11 +30,9 @@ from ._small_runs import PackedMemory, memory_of, nodes_of, packing
 from .rules import resolve
 from .torch_table import by_node, in_place_row
 
-SAMPLES = 6
-"""Inputs of the database that are tried per operation."""
+SAMPLES = 6  # inputs of the database that are tried per operation
 
-_MOST_LEAVES = 4
-"""Number of tensors above which they are only tried all together."""
+_MOST_LEAVES = 4  # number of tensors above which they are only tried all together
 
 _BY_HAND = {
     "torch::autograd::AccumulateGrad": "collects the gradient of a leaf",
@@ -49,8 +47,7 @@ _BY_HAND = {
 class Disagreement:
     """A difference between the table and a run."""
 
-    question: str
-    """``keeps``, ``runs``, ``overwrite`` or ``in place``."""
+    question: str  # `keeps`, `runs`, `overwrite` or `in place`
     node: str
     expected: str
     observed: str
@@ -156,8 +153,7 @@ class _SampleRun:
     args: Any
     kwargs: Any
     tensors: list[Tensor]
-    own: set[Any]
-    """Nodes of the copies, which are not the operation's."""
+    own: set[Any]  # nodes of the copies, which are not the operation's
 
 
 def _inputs(sample: Any, pick: Pick) -> _SampleRun:
