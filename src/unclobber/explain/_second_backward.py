@@ -66,8 +66,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
 class _Joined(NamedTuple):
     """The last node on the way to the freed one that the failed backward itself ran."""
 
-    save: Save
-    """The node's operation."""
+    save: Save  # the node's operation
     note: NodeNote
 
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from ..syntax import torch_table
 
-RESULT = "="
-"""The role of the call's return value."""
+RESULT = "="  # the role of the call's return value
 
 Roles = Mapping[str, str]
 

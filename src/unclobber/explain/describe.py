@@ -27,8 +27,7 @@ class SessionView(Protocol):
 
     active: bool
     ledger: Ledger
-    backwards_before: int
-    """Backward calls of the process before the session; numbers start after them."""
+    backwards_before: int  # backward calls of the process before the session; numbers start after them
 
     @property
     def policy(self) -> str:

@@ -26,8 +26,7 @@ from .makers import Accepts, is_library_class, multi_view, multi_view_name, view
 from .operands import bind_code
 from .places import COMPREHENSIONS, LiveValues, Place, instructions
 
-_DEEPEST = 12
-"""Limit of steps back, because a longer way has no certain end."""
+_DEEPEST = 12  # limit of steps back, because a longer way has no certain end
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,8 @@ class Origin:
 
     node: ast.expr
     place: Place
-    how: str
-    """The operation as the program writes it: ``chunk``, ``[]``, ``iteration``, ``Parameter``, a class."""
-    stack: Stack
-    """The expression's code and instruction, then the live frames around it."""
+    how: str  # the operation as the program writes it: `chunk`, `[]`, `iteration`, `Parameter`, a class
+    stack: Stack  # the expression's code and instruction, then the live frames around it
 
 
 @dataclass(frozen=True)

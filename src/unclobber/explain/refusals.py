@@ -23,12 +23,9 @@ from ._live import LiveFrame
 class Kind(NamedTuple):
     """A kind of torch's refusals."""
 
-    code: str
-    """The code that reports it."""
-    subject: Subject | None = None
-    """The kind of tensor that torch refuses."""
-    variant: Variant | None = None
-    """The variant of the code's sentence, if the code has several."""
+    code: str  # the code that reports it
+    subject: Subject | None = None  # the kind of tensor that torch refuses
+    variant: Variant | None = None  # the variant of the code's sentence, if the code has several
 
 
 _SENTENCES: list[tuple[str, Kind]] = sorted(

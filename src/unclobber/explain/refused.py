@@ -449,14 +449,11 @@ _THROUGH_VIEWS = frozenset(("one of several views", "view of a Function", "infer
 _WRITES_NOTHING = ("saved", "trained")
 """Variants in which torch refuses an operation that only reads, or a request for a gradient."""
 
-_CUT = ("detach", "item", "tolist", "no_grad")
-"""Calls through whose results no gradient flows."""
+_CUT = ("detach", "item", "tolist", "no_grad")  # calls through whose results no gradient flows
 
-_UNNAMED = "the operation"
-"""Name of an operation whose source isn't available."""
+_UNNAMED = "the operation"  # name of an operation whose source isn't available
 
-_LONGEST = 38
-"""Length limit, in characters, of a statement that still reads well behind a `with` on one line."""
+_LONGEST = 38  # length limit, in characters, of a statement that still reads well behind a `with` on one line
 
 _EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
 """Writes that torch allows even if elements share memory."""

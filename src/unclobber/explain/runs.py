@@ -17,8 +17,7 @@ from . import need, save
 from ._evidence import RunsEvidence
 from .refusals import live_frames_of
 
-_MOST = 3
-"""Changed values that are named."""
+_MOST = 3  # changed values that are named
 
 
 def evidence(error: BaseException, backwards_before: int) -> RunsEvidence | None:

@@ -18,10 +18,8 @@ from ..torch_internals import compat
 from . import freed, reads, spelling
 from ._live import user_frames
 
-_POSITION = re.compile(r"tensors\[(\d+)\]")
-"""Role of a tensor that a custom Function saved."""
-UNKNOWN = Save(None, (), "unknown", 0, 0)
-"""Placeholder for a tensor of which nothing is known."""
+_POSITION = re.compile(r"tensors\[(\d+)\]")  # role of a tensor that a custom Function saved
+UNKNOWN = Save(None, (), "unknown", 0, 0)  # placeholder for a tensor of which nothing is known
 
 
 def unplaced(tensor: torch.Tensor, version: int | None = None) -> Save:

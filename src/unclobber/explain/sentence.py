@@ -221,8 +221,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     return producer if forward_name(node) in _NOT_STRIDES_ALONE else _said_of(_STRIDED)
 
 
-_STRIDED = "AsStridedBackward0"
-"""The node of a view that torch rebuilds by its strides."""
+_STRIDED = "AsStridedBackward0"  # the node of a view that torch rebuilds by its strides
 
 _NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
 """Views that torch rebuilds by their own operation; it rebuilds all others by their strides."""

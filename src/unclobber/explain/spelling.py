@@ -21,8 +21,7 @@ from ._stacks import user_expression
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, imported, is_torch, operands, out_argument
 
-_LONGEST = 80
-"""Limit in characters, because the line itself is clearer than a longer expression."""
+_LONGEST = 80  # limit in characters, because the line itself is clearer than a longer expression
 
 
 class Spelling(NamedTuple):

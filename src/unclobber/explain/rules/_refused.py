@@ -11,8 +11,7 @@ from .._evidence import RefusalEvidence
 from ._wording import Names, Wording
 from ._words import quoted
 
-WRITTEN = {"write": "written in place here ({operation})"}
-"""The usual label of the refused line."""
+WRITTEN = {"write": "written in place here ({operation})"}  # the usual label of the refused line
 MADE_BY_HOOK = "a forward hook of {hook} makes a leaf of what the module returns"
 _USED = Wording(
     "{what}used after its memory was written in place",

@@ -14,8 +14,7 @@ from ._words import saver, tensor_name
 Names = Mapping[str, str | None]
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
-SPOILT = "{tensor} {how} after {saver} saved it {purpose}"
-"""Message on a saved tensor."""
+SPOILT = "{tensor} {how} after {saver} saved it {purpose}"  # message on a saved tensor
 SILENT = "torch reports nothing here: backward would go on with the changed values"
 """Note on a write that moved no version counter."""
 
