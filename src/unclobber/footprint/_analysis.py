@@ -14,8 +14,7 @@ from ._shown import StepMemory
 from ._timeline import LASTING, BytesOverTime
 from ._trace import PackedSave, Storage, Trace, grouped
 
-_POINTS = 600
-"""Moments in a report's timeline at most; each is the highest of its stretch of ticks."""
+_POINTS = 600  # moments in a report's timeline at most; each is the highest of its stretch of ticks
 
 
 def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> StepMemory:

@@ -19,8 +19,7 @@ _LAYERS = (
 )
 """Attributes of `LiveBytes` from the bottom of the chart to its top, with their labels."""
 
-_BARS = 48
-"""Kept tensors that are drawn; the report says how many are left out."""
+_BARS = 48  # kept tensors that are drawn; the report says how many are left out
 
 
 class Chart:

@@ -19,8 +19,7 @@ from ..syntax import torch_table
 OPERATORS = {"radd": "add", "rmul": "mul", "truediv": "div", "true_divide": "div", "divide": "div"}
 """Operators and aliases of functions that have an in-place form."""
 
-REVERSED = ("radd", "rmul")
-"""Operators whose receiver is the second operand."""
+REVERSED = ("radd", "rmul")  # operators whose receiver is the second operand
 
 _AUGMENTED = frozenset({"iadd", "isub", "imul", "itruediv", "idiv", "ipow", "imod", "iand", "ior", "ixor"})
 

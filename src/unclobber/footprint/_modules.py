@@ -18,8 +18,7 @@ OUTSIDE = "outside of any module"
 class ModuleRow:
     """A row of the table: a module, or modules that differ by their numbers alone."""
 
-    label: str
-    """Path below the row that it is indented under, with its class."""
+    label: str  # path below the row that it is indented under, with its class
     depth: int
     calls: int
     bytes: int

@@ -14,20 +14,16 @@ from torch import Tensor, nn
 from ..source import ProgramNames
 from ..torch_internals import compat
 
-Named = tuple[int, str]
-"""Tree and path of a module."""
+Named = tuple[int, str]  # tree and path of a module
 
 
 @dataclass(slots=True)
 class ModuleName:
     """A module, as reports name it."""
 
-    path: str
-    """Path from the module that was called first; empty for that one itself."""
-    kind: str
-    """The name of its class."""
-    tree: int
-    """Number of its outermost module, in the order of their calls."""
+    path: str  # path from the module that was called first; empty for that one itself
+    kind: str  # the name of its class
+    tree: int  # number of its outermost module, in the order of their calls
 
     @property
     def label(self) -> str:
@@ -70,12 +66,9 @@ class ModuleNames:
 class HeldName:
     """A tensor that a name leads to."""
 
-    name: str
-    """The name as the program would write it: ``outputs[2]``, ``out.logits``."""
-    storage: int
-    """Number of the tensor's storage."""
-    keeps: frozenset[int]
-    """Storages that only its graph keeps, which this backward doesn't free."""
+    name: str  # the name as the program would write it: `outputs[2]`, `out.logits`
+    storage: int  # number of the tensor's storage
+    keeps: frozenset[int]  # storages that only its graph keeps, which this backward doesn't free
 
     @property
     def variable(self) -> str:

@@ -19,8 +19,7 @@ from ._facts import (
     short,
 )
 
-_ADVICE = ("held", "unneeded", "twice", "dtype")
-"""Sorts of changes whose ``write`` is a sentence, not code."""
+_ADVICE = ("held", "unneeded", "twice", "dtype")  # sorts of changes whose `write` is a sentence, not code
 
 
 def at_peak(report: MemoryReport) -> str:
@@ -248,8 +247,7 @@ class CurveRow:
     """A row of the curve: the program as it is, or with some changes."""
 
     bytes: int
-    share: float
-    """Its peak over that of the program as it is."""
+    share: float  # its peak over that of the program as it is
     time: str
     what: str
 

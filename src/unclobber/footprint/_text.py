@@ -10,8 +10,7 @@ from ._facts import KeptStorage, MemoryReport, short
 
 _LINES = 12
 _REASONS = 3
-_FEW = 4
-"""Lines and changes in the short table."""
+_FEW = 4  # lines and changes in the short table
 
 
 def to_text(report: MemoryReport, width: int = 80) -> str:

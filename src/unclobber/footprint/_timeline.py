@@ -11,8 +11,7 @@ from ._facts import LiveBytes
 
 LASTING = ("parameter", "buffer", "input")
 
-Span = tuple[int, int, int, int]
-"""Storage, first tick, last tick, bytes."""
+Span = tuple[int, int, int, int]  # storage, first tick, last tick, bytes
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,7 @@ def modules_of(records: Iterable[Storage | Operation]) -> tuple[str, ...]:
 
 Site = tuple[tuple[object, ...], str]
 """A place in the source and the torch function that is called there: equal in another run of the program."""
-SiteCall = tuple[Site, int]
-"""A call at a site: the first one is 1."""
+SiteCall = tuple[Site, int]  # a call at a site: the first one is 1
 
 
 @dataclass(slots=True)
@@ -53,15 +52,13 @@ class Storage:
     bytes: int
     born: int
     kind: Kind
-    made: bool
-    """Whether a recorded operation made it; else it was there before."""
+    made: bool  # whether a recorded operation made it; else it was there before
     stack: Stack = ()
     module: str | None = None
     operation: str = ""
     died: int | None = None
     last_use: int = 0
-    name: str | None = None
-    """Module path of a parameter or buffer."""
+    name: str | None = None  # module path of a parameter or buffer
 
 
 @dataclass(slots=True)
@@ -70,12 +67,10 @@ class ModuleCall(ModuleName):
 
     number: int
     parent: int | None
-    begin: int
-    """The tick before its first operation."""
+    begin: int  # the tick before its first operation
     end: int | None = None
     stack: Stack = ()
-    again: bool = False
-    """Whether it ran during backward: a checkpoint computes it again."""
+    again: bool = False  # whether it ran during backward: a checkpoint computes it again
 
 
 @dataclass(slots=True)
@@ -86,8 +81,7 @@ class PackedSave:
     tick: int
     stack: Stack
     module: str | None
-    call: int | None
-    """Number of the module call that made it."""
+    call: int | None  # number of the module call that made it
     shape: tuple[int, ...]
     dtype: str
     died: int | None = None
@@ -95,8 +89,7 @@ class PackedSave:
     node: str | None = None
     role: str | None = None
     edges: tuple[bool, ...] | None = None
-    function: str | None = None
-    """The torch function whose call made it: ``linear`` for ``addmm``."""
+    function: str | None = None  # the torch function whose call made it: `linear` for `addmm`
 
 
 @dataclass(slots=True)
@@ -145,10 +138,8 @@ class FunctionCall:
     """An outermost call of a torch function."""
 
     name: str
-    tensors: tuple[Value, ...]
-    """The tensors among its arguments, in their order."""
-    result: int | None = None
-    """Number of its result's storage; None if it returned no single tensor."""
+    tensors: tuple[Value, ...]  # the tensors among its arguments, in their order
+    result: int | None = None  # number of its result's storage; None if it returned no single tensor
 
 
 Value = tuple[int, int, tuple[int, ...], tuple[int, ...]]
@@ -164,14 +155,11 @@ class Operand:
     strides: tuple[int, ...]
     dtype: str
     bytes: int
-    whole: bool
-    """Whether it covers all of its storage."""
-    leaf: bool
-    """Whether it is a leaf that needs a gradient; torch allows no write to it."""
+    whole: bool  # whether it covers all of its storage
+    leaf: bool  # whether it is a leaf that needs a gradient; torch allows no write to it
     requires_grad: bool
     offset: int = 0
-    device: str = "cpu"
-    """The device's type."""
+    device: str = "cpu"  # the device's type
 
     @property
     def value(self) -> Value:

@@ -28,8 +28,7 @@ from ._sites import SitesMode
 from ._substitute import FormulaMode
 from ._wide import NarrowMode
 
-_TIMED = 2
-"""Timed runs of a change; the quicker one counts."""
+_TIMED = 2  # timed runs of a change; the quicker one counts
 
 
 _Context = AbstractContextManager[InPlaceMode]

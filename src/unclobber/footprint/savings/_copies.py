@@ -18,16 +18,14 @@ from ._option import Option, change_of
 from ._regions import POINTWISE, VIEWS, operands
 
 _COPIES = frozenset({"_to_copy", "clone"})
-_MOST = 5
-"""Longest chain of calls from a kept tensor back to its source."""
+_MOST = 5  # longest chain of calls from a kept tensor back to its source
 
 
 @dataclass(frozen=True)
 class _Chain:
     """Calls from a smaller tensor to a kept one."""
 
-    calls: tuple[int, ...]
-    """Numbers in ``Trace.functions``, the last one first."""
+    calls: tuple[int, ...]  # numbers in `Trace.functions`, the last one first
     kept: Storage
     base: Operand
     result: Operand

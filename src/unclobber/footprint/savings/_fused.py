@@ -18,12 +18,9 @@ from ._replay import Replay
 class Fused:
     """A function of torch's that computes the same as a part of the program."""
 
-    call: str
-    """Source text; ``{0}``, ``{1}`` stand for its inputs."""
-    inputs: tuple[int, ...] = (0,)
-    """Indices of the part's inputs that it takes, in this order."""
-    exact: str | None = None
-    """Source text to compute with, if the text above rounds or leaves out a number."""
+    call: str  # source text; `{0}`, `{1}` stand for its inputs
+    inputs: tuple[int, ...] = (0,)  # indices of the part's inputs that it takes, in this order
+    exact: str | None = None  # source text to compute with, if the text above rounds or leaves out a number
 
     @cached_property
     def function(self) -> Callable[..., Tensor]:

@@ -29,8 +29,7 @@ from ._sites import SitesMode
 class _Group:
     """Memory that the same names hold."""
 
-    graph: bool
-    """Whether their graphs hold it, not their values."""
+    graph: bool  # whether their graphs hold it, not their values
     storages: list[Storage]
     holders: dict[HeldName, None]
 

@@ -16,12 +16,10 @@ from .._trace import Operation, Site, SiteCall, Storage, modules_of
 if TYPE_CHECKING:
     from ._formulas import Formula
 
-LEAST = 0.01
-"""Share of the step's peak; changes that save less are not reported."""
+LEAST = 0.01  # share of the step's peak; changes that save less are not reported
 
 
-SavesAt = tuple[tuple[object, ...], tuple[int, ...]]
-"""Line and shape of saves."""
+SavesAt = tuple[tuple[object, ...], tuple[int, ...]]  # line and shape of saves
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,8 @@ class Release:
     """A tensor whose name gives it up in a run."""
 
     made: SiteCall
-    after: SiteCall
-    """The last call that reads it."""
-    graph: bool
-    """Whether only its graph is given up, and the value stays."""
+    after: SiteCall  # the last call that reads it
+    graph: bool  # whether only its graph is given up, and the value stays
 
 
 @dataclass(eq=False)

@@ -14,8 +14,7 @@ from ...syntax import torch_table
 from ...torch_internals import compat
 from .._trace import FunctionCall, Operand, Operation, Site, Trace, Value
 
-_MOST = 30
-"""Operations of a part at most."""
+_MOST = 30  # operations of a part at most
 
 POINTWISE = torch_table().pointwise
 REDUCTIONS = torch_table().reductions

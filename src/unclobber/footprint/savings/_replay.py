@@ -18,12 +18,10 @@ from ...torch_internals import compat
 from .._trace import Operand
 from ._regions import Section
 
-_TOLERANCE = 1e-8
-"""Relative tolerance; the error of thirty operations in double precision is far below."""
+_TOLERANCE = 1e-8  # relative tolerance; the error of thirty operations in double precision is far below
 _SIZED = frozenset({"view", "_unsafe_view", "reshape", "expand"})
 """Operations whose second argument is a list of sizes."""
-_LARGEST = 2**19
-"""Elements of a tensor that is still computed with at its own size."""
+_LARGEST = 2**19  # elements of a tensor that is still computed with at its own size
 
 
 class Replay:

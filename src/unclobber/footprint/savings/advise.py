@@ -14,10 +14,8 @@ from ._option import Option, front, saved_for_work
 from ._options import options
 
 MOST_REPORTED = 12
-MOST_TRIED = 12
-"""Changes that are run; each takes three runs of the program."""
-_STEPS = 5
-"""Points of the curve at most, and checkpoints in the report."""
+MOST_TRIED = 12  # changes that are run; each takes three runs of the program
+_STEPS = 5  # points of the curve at most, and checkpoints in the report
 
 
 def predicted(trace: Trace, report: StepMemory) -> StepMemory:
