@@ -37,8 +37,7 @@ from ..session import Session
 from ._answers import rate, settings_in
 from ._every_cell import EveryCell
 
-Shell = Any
-"""An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
+Shell = Any  # an `InteractiveShell`. Its methods have no types, or those of their decorators.
 
 _HERE = PACKAGE + os.sep
 _USAGE = "%%unclobber [--guard] [--strict] [--fingerprint[=RATE]]"
@@ -69,8 +68,7 @@ def unload(shell: Shell) -> None:
             formats.pop(shown, None)
 
 
-_SHOWN = (Finding, Report, StepMemory)
-"""The types that display themselves."""
+_SHOWN = (Finding, Report, StepMemory)  # the types that display themselves
 
 # Weak, because a test or an embedding program makes a shell and drops it.
 _magics: weakref.WeakKeyDictionary[Shell, Magics] = weakref.WeakKeyDictionary()

@@ -22,8 +22,7 @@ class ReportsMemory:
         if step < 1:
             raise UnclobberError(f"step is {step}: steps are counted from 1")
         self.step = step
-        self.report: StepMemory | None = None
-        """The memory of that step; None until it has ended."""
+        self.report: StepMemory | None = None  # the memory of that step; None until it has ended
         self._recording: ExitStack | None = None
         self._taken: Callable[[], StepMemory] | None = None
         self._seen = 0
