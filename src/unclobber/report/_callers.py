@@ -13,8 +13,7 @@ from ..syntax import NotParsedError, parse
 from . import _words as words
 from ._sources import read_lines
 
-_HIGHEST = 4
-"""Limit of examined callers above the line."""
+_HIGHEST = 4  # limit of examined callers above the line
 _LONGEST = 50
 
 

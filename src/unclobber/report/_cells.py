@@ -15,10 +15,8 @@ from dataclasses import dataclass
 
 from ._words import SOLID_SPACE
 
-NARROWEST = 40
-"""Smallest width in columns, because an excerpt is unreadable in less."""
-_TAB = 4
-"""Cells between tab stops, as rustc shows them."""
+NARROWEST = 40  # smallest width in columns, because an excerpt is unreadable in less
+_TAB = 4  # cells between tab stops, as rustc shows them
 
 _UNSEEN = "\N{REPLACEMENT CHARACTER}"
 
@@ -108,10 +106,8 @@ def clean_source(text: str) -> str:
 class Measured:
     """A source line as displayed: tabs expanded, controls replaced, cells counted."""
 
-    glyphs: tuple[tuple[str, int, int], ...]
-    """Character, first cell, number of cells."""
-    offsets: tuple[int, ...]
-    """First cell of each character of the source line, then the total."""
+    glyphs: tuple[tuple[str, int, int], ...]  # character, first cell, number of cells
+    offsets: tuple[int, ...]  # first cell of each character of the source line, then the total
 
     @property
     def total(self) -> int:

@@ -19,12 +19,10 @@ from .story import FindingPlace, Kind
 class Underline:
     """The part of a mark that covers one line."""
 
-    event: int
-    """Number of the event in the timeline."""
+    event: int  # number of the event in the timeline
     kind: Kind
     primary: bool
-    lane: int
-    """Depth among overlapping marks: 0 for the innermost, which is drawn closest to the text."""
+    lane: int  # depth among overlapping marks: 0 for the innermost, which is drawn closest to the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,7 @@ class Label:
     event: int
     kind: Kind
     text: str
-    indent: int
-    """Characters before the mark."""
+    indent: int  # characters before the mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +57,7 @@ class Excerpt:
     """The shown lines of one file."""
 
     path: str
-    where: str
-    """``train.py:14``, with a remark if the source can't be read."""
+    where: str  # `train.py:14`, with a remark if the source can't be read
     lines: tuple[ExcerptLine, ...]
 
 

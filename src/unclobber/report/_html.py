@@ -30,8 +30,7 @@ MOST_EVENTS = 9
 """Limit of events that source and timeline link: saved, three writes and those of unknown lines, freed,
 needed. The page still shows events beyond it."""
 
-_PAGE = 76
-"""Columns of a code's page in the report."""
+_PAGE = 76  # columns of a code's page in the report
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,7 @@ class _FindingPage:
     excerpts: list[Excerpt]
     notes: list[str]
     fixes: list[Fix]
-    has_page: bool
-    """Whether the code's page is in this card: only the first one of the code has it."""
+    has_page: bool  # whether the code's page is in this card: only the first one of the code has it
 
 
 def to_html(report: Report, options: RenderOptions | None = None) -> str:

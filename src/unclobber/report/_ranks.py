@@ -45,8 +45,7 @@ def in_processes(names: Sequence[str]) -> str:
     return f"in {len(names)} processes: {words.listing(names)}"
 
 
-OWN_PROCESS = "MainProcess"
-"""``multiprocessing``'s name of the program's own process."""
+OWN_PROCESS = "MainProcess"  # `multiprocessing`'s name of the program's own process
 
 
 def remarks(report: Report) -> list[str]:

@@ -22,14 +22,10 @@ from ._cells import Measured, clean, clip_left, measure, width, wrap
 from ._rows import Row, link_to
 from ._sources import SourceRange, Sources
 
-_CONTEXT = 10
-"""Cells shown right of a mark in a shortened line, if there is room."""
-_INLINE = 36
-"""Cells right of the underline below which a label is moved to the next row."""
-_BELOW = 48
-"""Cells that a label below its underline may take; it moves left to get them."""
-_TALL = 5
-"""Lines of a marked range above which only the first and the last ones are shown."""
+_CONTEXT = 10  # cells shown right of a mark in a shortened line, if there is room
+_INLINE = 36  # cells right of the underline below which a label is moved to the next row
+_BELOW = 48  # cells that a label below its underline may take; it moves left to get them
+_TALL = 5  # lines of a marked range above which only the first and the last ones are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +34,7 @@ class Mark:
 
     span: SourceRange
     label: str
-    primary: bool = False
-    """Whether it is the offending place (``^^^^``) or one that explains it (``----``)."""
+    primary: bool = False  # whether it is the offending place (`^^^^`) or one that explains it (`----`)
 
     @property
     def tall(self) -> bool:
@@ -133,8 +128,7 @@ class _Block:
         self.marks = [visible(mark, sources) for mark in marks]
         self.lanes = _lanes(self.marks)
         self.lane_cells = 2 * (max(self.lanes.values()) + 1) if self.lanes else 0
-        self.open: set[int] = set()
-        """Marks (by index) whose bracket is open at the row being written."""
+        self.open: set[int] = set()  # marks (by index) whose bracket is open at the row being written
         self.room = width - gutter - 3 - self.lane_cells
 
     def rows(self) -> list[Row]:

@@ -35,13 +35,10 @@ class Event:
     number: int
     kind: Kind
     fact: Save | Write | Need
-    at: float
-    """Position in percent from the left."""
+    at: float  # position in percent from the left
     title: str
-    where: str
-    """File name and line, short enough for a label."""
-    place: str
-    """Path and line."""
+    where: str  # file name and line, short enough for a label
+    place: str  # path and line
     details: tuple[Detail, ...]
     stack: tuple[str, ...]
 
@@ -62,11 +59,9 @@ class Timeline:
 
     events: tuple[Event, ...]
     spans: tuple[StateSpan, ...]
-    kept: StateSpan | None
-    """The values that guard kept outside the memory, from the first overwrite on."""
+    kept: StateSpan | None  # the values that guard kept outside the memory, from the first overwrite on
     caption: str
-    main: int
-    """Number of the event to explain first."""
+    main: int  # number of the event to explain first
 
 
 def timeline(finding: Finding) -> Timeline:

@@ -23,11 +23,9 @@ class FindingPlace:
     kind: Kind
     fact: Save | Write | Need
     site: Site
-    span: SourceRange
-    """The range to underline; often narrower or wider than the site."""
+    span: SourceRange  # the range to underline; often narrower or wider than the site
     label: str
-    primary: bool = False
-    """Whether it is an offending place or one that explains it."""
+    primary: bool = False  # whether it is an offending place or one that explains it
 
 
 def offending_write(finding: Finding) -> Write | None:
