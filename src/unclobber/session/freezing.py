@@ -22,8 +22,7 @@ from ..report import error_of
 from ..source import Stack, of_program
 from ..torch_internals import compat
 
-_STORAGE_SWAPS = frozenset(("set_", "set_data"))
-"""Operations that give the tensor itself other memory."""
+_STORAGE_SWAPS = frozenset(("set_", "set_data"))  # operations that give the tensor itself other memory
 
 
 class Frozen:

@@ -68,15 +68,12 @@ T = TypeVar("T")
 _FINDING_ATTRIBUTE = "_unclobber_finding"
 """Attribute of a torch exception that carries the exception's finding."""
 
-_MOST_FINDINGS = 1000
-"""Distinct findings that one session keeps; more are counted only."""
+_MOST_FINDINGS = 1000  # distinct findings that one session keeps; more are counted only
 
 
-_MOST_TENSORS = 20
-"""Tensors that are described as spoilt by the writes of one finding; more are counted only."""
+_MOST_TENSORS = 20  # tensors that are described as spoilt by the writes of one finding; more are counted only
 
-_MOST_AHEAD = 20
-"""Findings that are reported besides the one for which backward is refused."""
+_MOST_AHEAD = 20  # findings that are reported besides the one for which backward is refused
 
 
 class Session:
