@@ -21,14 +21,10 @@ class IgnoreComment(NamedTuple):
     """A comment that suppresses findings."""
 
     path: str
-    line: int
-    """1-based."""
-    text: str
-    """The comment as written, without the text after it."""
-    codes: tuple[str, ...] | None
-    """Codes, or beginnings of codes; None for all."""
-    problem: str = ""
-    """The mistake in it; no full stop; empty if there is none."""
+    line: int  # 1-based
+    text: str  # the comment as written, without the text after it
+    codes: tuple[str, ...] | None  # codes, or beginnings of codes; None for all
+    problem: str = ""  # the mistake in it; no full stop; empty if there is none
 
     def covers(self, code: str) -> bool:
         return self.codes is None or covers(self.codes, code)

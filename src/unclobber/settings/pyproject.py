@@ -91,8 +91,7 @@ def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
     return ProjectSettings(**values, folder=folder, given=tuple(table))
 
 
-Reader = Callable[[Any, str], Any]
-"""Checks and converts a value; its second argument says where that stands."""
+Reader = Callable[[Any, str], Any]  # checks and converts a value; its second argument says where that stands
 
 
 def _reader(
@@ -144,12 +143,9 @@ class Setting(NamedTuple):
 
     read: Reader
     schema: dict[str, Any]
-    example: str
-    """A value as TOML."""
-    about: str
-    """The effect of the key, as one sentence."""
-    commands: str
-    """The commands that read it."""
+    example: str  # a value as TOML
+    about: str  # the effect of the key, as one sentence
+    commands: str  # the commands that read it
 
 
 _CODES: dict[str, Any] = {
