@@ -32,13 +32,11 @@ _QUIET = re.compile(
 )
 """Instructions that run no Python code except, at most, that of a property."""
 
-_RUNS = re.compile("POP_JUMP_.*(TRUE|FALSE)")
-"""Quiet-looking instructions that call ``__bool__`` of an object."""
+_RUNS = re.compile("POP_JUMP_.*(TRUE|FALSE)")  # quiet-looking instructions that call `__bool__` of an object
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
 _ALWAYS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
-_MOST = 5000
-"""Size limit of an examined function, in instructions."""
+_MOST = 5000  # size limit of an examined function, in instructions
 
 
 def statement_between(first: Stack, first_name: str, second: Stack, second_name: str) -> Stack | None:

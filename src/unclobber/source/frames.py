@@ -18,8 +18,7 @@ from ..model import PACKAGE
 from .sites import Stack as Stack
 from .sites import is_library
 
-_OURS = PACKAGE + os.sep
-"""The path prefix of this package's files."""
+_OURS = PACKAGE + os.sep  # the path prefix of this package's files
 
 
 class _Native:

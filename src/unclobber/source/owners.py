@@ -28,10 +28,8 @@ from ..torch_internals import compat
 from .sites import is_library
 from .values import contents, is_a
 
-_DEEPEST = 3
-"""Limit of steps from a variable to a module: ``agents["a"].critic`` is two."""
-_MOST = 20_000
-"""Limit of visited objects, because a program with more has no short names anyway."""
+_DEEPEST = 3  # limit of steps from a variable to a module: `agents["a"].critic` is two
+_MOST = 20_000  # limit of visited objects, because a program with more has no short names anyway
 
 _WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module"})
 """Names under which a wrapper (data parallel, compile) keeps the user's module."""
@@ -275,10 +273,8 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 class _Path(NamedTuple):
     """A path that names an object: from a variable, or from a class, down to it."""
 
-    start: str | None
-    """The user's name for the path's outermost module; None if no variable leads to it."""
-    root: str
-    """The class name of the outermost module."""
+    start: str | None  # the user's name for the path's outermost module; None if no variable leads to it
+    root: str  # the class name of the outermost module
     steps: tuple[str, ...]
 
     @property

@@ -27,8 +27,7 @@ from ..syntax import Span
 from ..torch_internals import compat
 from .syntax import Instruction, Located, header
 
-Stack = tuple[Any, ...]
-"""Alternating code objects and instruction offsets, innermost frame first."""
+Stack = tuple[Any, ...]  # alternating code objects and instruction offsets, innermost frame first
 
 # Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this path shape too. A plain
 # folder called site-packages does not make a user's project a library: tests/unit/source/test_sites.py.

@@ -31,8 +31,7 @@ class _Unknown:
 
 
 # Not None, because None is a value that a name may have.
-UNKNOWN: Final = _Unknown()
-"""The value of an expression that can't be known without running code."""
+UNKNOWN: Final = _Unknown()  # the value of an expression that can't be known without running code
 
 _FIELDS = (types.MemberDescriptorType, type(vars(namedtuple("_", "field"))["field"]))
 """Types of the descriptors of named-tuple fields and slots: reading one runs no Python."""
