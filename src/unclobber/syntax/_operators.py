@@ -9,12 +9,9 @@ from typing import NamedTuple
 class BinaryOperator(NamedTuple):
     """A binary operator on tensors."""
 
-    symbol: str
-    """``+``; the augmented assignment is ``+=``."""
-    operation: str
-    """torch's name of the operation that it runs: ``add``."""
-    second: str = "other"
-    """The operation's name of its second operand."""
+    symbol: str  # `+`; the augmented assignment is `+=`
+    operation: str  # torch's name of the operation that it runs: `add`
+    second: str = "other"  # the operation's name of its second operand
 
     @property
     def in_place(self) -> str:

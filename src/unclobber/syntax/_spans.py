@@ -13,8 +13,7 @@ class Span(NamedTuple):
     line: int
     end_line: int
     column: int
-    end_column: int
-    """-1 for the end of the line."""
+    end_column: int  # -1 for the end of the line
 
     @classmethod
     def of(cls, node: ast.AST) -> Span:
