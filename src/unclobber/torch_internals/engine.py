@@ -148,8 +148,7 @@ class Engine:
         finally:
             _end(call, started)
 
-    CODE = _run.__code__
-    """The code object of the frame that makes an engine call."""
+    CODE = _run.__code__  # the code object of the frame that makes an engine call
 
     def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
         self.subscribe(subscriber)

@@ -14,8 +14,7 @@ from ..model import PACKAGE, UnclobberError
 _OURS = PACKAGE + os.sep
 _RAISES = opmap["RAISE_VARARGS"], opmap["RERAISE"]
 
-_INHERITED: Any = object()
-"""Stand-in for an original that the home only inherits from a class above it."""
+_INHERITED: Any = object()  # stand-in for an original that the home only inherits from a class above it
 
 _lock = threading.RLock()
 
@@ -147,13 +146,10 @@ def _is_own(entry: TracebackType) -> bool:
 class Patch(NamedTuple):
     """A replaced attribute of a module or class."""
 
-    home: Any
-    """The module or class."""
+    home: Any  # the module or class
     name: str
-    original: Any
-    """The former value in the home's own ``__dict__``, or ``_INHERITED``."""
-    wrapper: Any
-    """The present value there."""
+    original: Any  # the former value in the home's own `__dict__`, or `_INHERITED`
+    wrapper: Any  # the present value there
 
     def intact(self) -> bool:
         return vars(self.home).get(self.name) is self.wrapper  # the program may have replaced it in turn

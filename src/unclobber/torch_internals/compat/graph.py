@@ -152,8 +152,7 @@ def trains(node: Any) -> bool:
     return any(getattr(node, flag, False) for flag in _TRAINS) or any(kind in name for kind in _TRAINS_ALWAYS)
 
 
-MOST_NODES = 100_000
-"""Number of nodes looked at; a larger graph is left out of the explanation."""
+MOST_NODES = 100_000  # number of nodes looked at; a larger graph is left out of the explanation
 
 
 def children(node: Any) -> list[Any]:

@@ -259,12 +259,9 @@ def node_of(results: Any) -> Any:
 class OverwrittenSave(NamedTuple):
     """A saved tensor of a graph that was overwritten in it before the backward."""
 
-    by: Any
-    """The node that saved it."""
-    tensor: torch.Tensor
-    """A fake tensor, without memory."""
-    writes: list[tuple[str, Any]]
-    """Operation and node of each call that moved its version counter, in order."""
+    by: Any  # the node that saved it
+    tensor: torch.Tensor  # a fake tensor, without memory
+    writes: list[tuple[str, Any]]  # operation and node of each call that moved its version counter, in order
 
 
 def replayed(module: Any) -> tuple[OverwrittenSave, Any, str | None] | None:

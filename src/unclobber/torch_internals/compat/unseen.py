@@ -29,8 +29,7 @@ def is_usual(tensor: torch.Tensor) -> bool:
     return type(tensor) in USUAL and not function_modes() and not dispatch_modes()
 
 
-_ACCUMULATES = 2**64 - 1
-"""Sequence number of every ``AccumulateGrad``."""
+_ACCUMULATES = 2**64 - 1  # sequence number of every `AccumulateGrad`
 
 
 def kept_itself(tensor: torch.Tensor, number: int, named: bool = False) -> bool:
