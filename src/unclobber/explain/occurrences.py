@@ -56,63 +56,65 @@ class Occurrence:
     def finding(self) -> Finding | None:
         return finding_or_fallback(self.make, self.known_facts)
 
+    @staticmethod
+    def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrence | None:
+        return _MAKERS[type(conflict)](conflict, session)
 
-def of_unpack(
-    state: SaveState, session: SessionView, *, repaired: bool, again: bool = False, node: Any = None
-) -> Occurrence:
-    """Return the occurrence of a tensor that autograd saved and the program overwrote.
+    @staticmethod
+    def of_unpack(
+        state: SaveState, session: SessionView, *, repaired: bool, again: bool = False, node: Any = None
+    ) -> Occurrence:
+        """Return the occurrence of a tensor that autograd saved and the program overwrote.
 
-    One line may save two tensors, of which torch sees only one overwritten: these are two findings.
+        One line may save two tensors, of which torch sees only one overwritten: these are two findings.
 
-    Args:
-        state: The save state of the tensor.
-        session: The session in which it was saved.
-        repaired: Whether backward gets the value as it was saved.
-        again: Make a new finding even for known places, for an error that is about to be raised.
-        node: The node that would have unpacked the tensor, if backward was refused before it came there.
-    """
-    # Part of the key, so it must be known without an explanation.
-    refused = state.refused or (state.moved and not state.changed)
+        Args:
+            state: The save state of the tensor.
+            session: The session in which it was saved.
+            repaired: Whether backward gets the value as it was saved.
+            again: Make a new finding even for known places, for an error that is about to be raised.
+            node: The node that would have unpacked the tensor, if backward was refused before it came there.
+        """
+        # Part of the key, so it must be known without an explanation.
+        refused = state.refused or (state.moved and not state.changed)
 
-    def key() -> Any:
-        """Return the kind of check, the line that saved (None for a step) and the line that wrote last."""
-        # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
-        last = session.ledger.last_write(state.saved)
-        # One step is one cause, however many lines have read its parameters
-        # (test_one_step_is_one_finding in tests/unit/session/test_one_cause.py).
-        actor = None if last is None or last.actor is None else last.actor()
-        stepped = isinstance(actor, torch.optim.Optimizer)
-        saved = None if stepped else user_place(state.saved.stack)
-        return refused, saved, user_place(() if last is None else last.stack)
+        def key() -> Any:
+            """Return the kind of check, the line that saved (None for a step) and the one that wrote last."""
+            # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
+            last = session.ledger.last_write(state.saved)
+            # One step is one cause, however many lines have read its parameters
+            # (test_one_step_is_one_finding in tests/unit/session/test_one_cause.py).
+            actor = None if last is None or last.actor is None else last.actor()
+            stepped = isinstance(actor, torch.optim.Optimizer)
+            saved = None if stepped else user_place(state.saved.stack)
+            return refused, saved, user_place(() if last is None else last.stack)
 
-    def tensor() -> Any:  # the line that saved it, its shape and, for a leaf, its memory
-        saved = state.saved
-        whole = (saved.base or saved.origin)()
-        lasts = whole is not None and not compat.graph.has_history(whole)
-        return user_place(saved.stack), saved.alias.shape, saved.alias.data_ptr() if lasts else None
+        def tensor() -> Any:  # the line that saved it, its shape and, for a leaf, its memory
+            saved = state.saved
+            whole = (saved.base or saved.origin)()
+            lasts = whole is not None and not compat.graph.has_history(whole)
+            return user_place(saved.stack), saved.alias.shape, saved.alias.data_ptr() if lasts else None
 
-    def make() -> Finding | None:
-        finding = judge(describe.evidence(state, session, repaired=repaired, goes_on=not again, node=node))
-        if finding is None and again:
-            raise AssertionError("what is refused is always a finding")
-        return finding if finding is None or node is None else replace(finding, ahead=True)
+        def make() -> Finding | None:
+            finding = judge(
+                describe.evidence(state, session, repaired=repaired, goes_on=not again, node=node)
+            )
+            if finding is None and again:
+                raise AssertionError("what is refused is always a finding")
+            return finding if finding is None or node is None else replace(finding, ahead=True)
 
-    def known_facts() -> Finding:
-        """Return the facts that the ledger alone knows."""
-        seen = refused or (not repaired and reads.is_detached(state.saved))
-        torch_message = sentence.in_any_case(state, goes_on=not again)
-        return bare_finding(
-            "UC101" if seen else "UC102",
-            torch_message=torch_message,
-            saved=_unplaced(state.saved),
-            repaired=repaired,
-        )
+        def known_facts() -> Finding:
+            """Return the facts that the ledger alone knows."""
+            seen = refused or (not repaired and reads.is_detached(state.saved))
+            torch_message = sentence.in_any_case(state, goes_on=not again)
+            return bare_finding(
+                "UC101" if seen else "UC102",
+                torch_message=torch_message,
+                saved=_unplaced(state.saved),
+                repaired=repaired,
+            )
 
-    return Occurrence(key, make, known_facts, tensor=tensor, again=again, reached=node is None)
-
-
-def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrence | None:
-    return _MAKERS[type(conflict)](conflict, session)
+        return Occurrence(key, make, known_facts, tensor=tensor, again=again, reached=node is None)
 
 
 def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:

@@ -20,7 +20,6 @@ from ._sarif import to_sarif_text
 from ._suppressed import notice_lines
 from ._terminal import options_for
 from ._text import report_to_text
-from .story import offending
 
 __all__ = [
     "FORMATS",
@@ -30,7 +29,6 @@ __all__ = [
     "guard_lines",
     "line_of",
     "notice_lines",
-    "offending",
     "options_for",
     "rendered",
     "text_of",

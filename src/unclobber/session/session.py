@@ -26,9 +26,7 @@ from ..explain import (
     bare_finding,
     is_unpacking,
     notices,
-    of_conflict,
     of_refusal,
-    of_unpack,
     refused_too,
 )
 from ..model import (
@@ -289,7 +287,7 @@ class Session:
         if verdict.refused:
             raise self._refusal(verdict.state)
         if verdict.reported:
-            finding = self.keep(of_unpack(verdict.state, self, repaired=self.policy == "guard"))
+            finding = self.keep(Occurrence.of_unpack(verdict.state, self, repaired=self.policy == "guard"))
             if self.policy == "watch":
                 self.warn_or_raise(finding)
         return verdict.value
@@ -322,7 +320,7 @@ class Session:
 
     def _refusal(self, state: SaveState) -> InplaceError:
         """Return the error that refuses a tensor, with the findings that backward would have raised next."""
-        occurrence = of_unpack(state, self, repaired=False, again=True)
+        occurrence = Occurrence.of_unpack(state, self, repaired=False, again=True)
         finding = self.keep(occurrence)
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
@@ -339,7 +337,9 @@ class Session:
             return ()
         refused: dict[int, Finding] = {}
         for saved, node in refused_too(state.saved, self.ledger):
-            finding = self.keep(of_unpack(self.ledger.state_of(saved), self, repaired=False, node=node))
+            finding = self.keep(
+                Occurrence.of_unpack(self.ledger.state_of(saved), self, repaired=False, node=node)
+            )
             if finding is not None and finding.ahead:
                 refused[id(finding)] = finding
             if len(refused) >= _MOST_AHEAD:
@@ -385,7 +385,7 @@ class Session:
 
     def on(self, conflict: conflicts.Conflict) -> None:
         """Keep the finding for a conflict that the hooks saw, and report it."""
-        occurrence = of_conflict(conflict, self)
+        occurrence = Occurrence.of_conflict(conflict, self)
         if occurrence is None:
             return
         # Decided before `keep`, which calls `on_finding`: code of the caller, which may end the session.
