@@ -165,9 +165,7 @@ def _look(
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
-    """Yield a function to call after each checked file. On a terminal it draws a progress bar after
-    `_SHOWN_AFTER` seconds.
-    """
+    """Yield a function to call after each checked file; it draws a progress bar on a terminal."""
     started = time.monotonic()
     # `2>&-` leaves no stderr: sys.stderr is None.
     if sys.stderr is None or not sys.stderr.isatty():
@@ -244,9 +242,7 @@ class _Projects:
 def _judged(
     findings: Sequence[Finding], projects: _Projects, files: Sequence[str], written: OutputFile | None
 ) -> Report:
-    """Split the findings by the settings, comments and baselines that suppress them. Write a new baseline
-    to `written`.
-    """
+    """Split the findings by what suppresses them. Write a new baseline to `written`."""
     reported: list[Finding] = []
     suppressed: list[Suppressed] = []
     for finding in findings:

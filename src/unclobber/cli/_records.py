@@ -156,9 +156,7 @@ class Records(Folder):
     """
 
     def __init__(self, path: str, number: int | None = None) -> None:
-        """Create the directory, take a number and its lock, and delete an earlier process's files of that
-        number.
-        """
+        """Create the directory, take a number and its lock, and delete an earlier process's files."""
         super().__init__(path)
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.path, 0o700)

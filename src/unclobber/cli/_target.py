@@ -224,9 +224,7 @@ def _compiled(compiled: Any, name: str) -> CodeType:
 
 
 def _warn_if_imported(name: str, package: str) -> None:
-    """Warn, as the interpreter does, that the module was imported and is about to run again as
-    ``__main__``.
-    """
+    """Warn, as the interpreter does, that the module was imported and is about to run as ``__main__``."""
     existing = sys.modules.get(name)
     if existing is not None and not hasattr(existing, "__path__"):
         warnings.warn(

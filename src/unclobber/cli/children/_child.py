@@ -138,9 +138,7 @@ class Child:
     # --- end ------------------------------------------------------------------------------------
 
     def is_stopped_by(self, error: BaseException) -> bool:
-        """Return whether a finding ends this child and a line on stderr said so in place of the error's
-        traceback.
-        """
+        """Return whether a finding ends this child, and a line on stderr replaced its traceback."""
         finding = None if self._session is None else self._session.finding_for(error)
         self._stopped = finding is not None
         if finding is None or self._records is None or not self._settings.text_on_stderr:

@@ -42,9 +42,7 @@ class Ranks:
 
     @classmethod
     def join(cls) -> Ranks | None:
-        """Return the ranks of this run. None if this process has no other ranks or can't meet them; it
-        then reports by itself.
-        """
+        """Return the ranks of this run; None if this process has no others, or can't meet them."""
         world = World.of(os.environ)
         if world is None:
             return None
