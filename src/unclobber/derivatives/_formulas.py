@@ -75,8 +75,7 @@ def readable(formula: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _readable(formula: str) -> str | None:
-    """Translate the formula and check that nothing opaque is left; parse failures of the moment are
-    raised."""
+    """Translate the formula; check that nothing opaque is left. Parse failures of the moment are raised."""
     text = formula
     for pattern, replacement in _CLEAN:
         text = pattern.sub(replacement, text)

@@ -44,8 +44,7 @@ def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) 
 
 
 def _path(sources: Iterable[Path]) -> Path | None:
-    """Return the cache file, named by torch's files and the code that reads them; None if a file can't be
-    read."""
+    """Return the cache file, named by torch's files and the code that reads them; None if unreadable."""
     digest = hashlib.sha256()
     for code in _CODE:
         digest.update(Path(__file__).with_name(code).read_bytes())

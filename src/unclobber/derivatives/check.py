@@ -302,8 +302,7 @@ def _refused(op: Any, sample: Any, pick: Pick, *, output: bool, outputs_of: Rule
 
 # --- in place ----------------------------------------------------------------------------------------
 def _in_place_memory(nodes: list[Any], run: _SampleRun, outputs: list[Tensor]) -> Iterator[Disagreement]:
-    """Yield a disagreement unless an old ``self`` is a private copy and a result is the written tensor
-    itself."""
+    """Yield a disagreement unless an old ``self`` is a private copy and a result is the written tensor."""
     if len(nodes) != 1 or len(outputs) != 1 or memory_of(outputs[0]) is None:
         return
     rule = by_node(nodes[0].name())
