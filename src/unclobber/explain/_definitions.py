@@ -36,8 +36,7 @@ _Binding = Definition | Literal["ambiguous"] | None
 
 
 def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
-    """Return the function (or module) that a code object was compiled from; None for lambdas and
-    comprehensions."""
+    """Return the function (or module) that a code object was compiled from; None for lambdas and the like."""
     if code.co_name == "<module>":
         return tree
     matching = [
@@ -107,8 +106,7 @@ _Step = tuple[ast.AST, Sequence[ast.stmt], int]
 
 
 def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
-    """Return the way from the scope down to ``at`` as (owner of the block, block, index in it); None if
-    ``at`` isn't inside."""
+    """Return the way from the scope down to ``at`` as (owner of the block, block, index in it), or None."""
     for block in _blocks(scope):
         for index, statement in enumerate(block):
             if statement is at:
@@ -136,8 +134,7 @@ def _last_bound(block: Sequence[ast.stmt], name: str) -> _Binding:
 
 
 def _bound_by(statement: ast.stmt, name: str) -> _Binding:
-    """Return the definition that ``statement`` gives ``name``: `_AMBIGUOUS` if several may hold, None if it
-    binds it nowhere."""
+    """Return the definition that ``statement`` gives ``name``: `_AMBIGUOUS` if several may hold, or None."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
             position = _position(target, name)
@@ -152,8 +149,7 @@ def _bound_by(statement: ast.stmt, name: str) -> _Binding:
 
 
 def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
-    """Return what is known of ``name`` when ``block`` of ``owner`` begins: a definition, `_AMBIGUOUS`, or
-    None if unbound."""
+    """Return what is known of ``name`` when ``block`` begins: a definition, `_AMBIGUOUS`, or None."""
     if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)) and block is owner.body:
         if isinstance(owner, (ast.For, ast.AsyncFor)):
             position = _position(owner.target, name)
@@ -182,8 +178,7 @@ def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Binding:
 
 
 def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
-    """Return the indices at which an assignment's target holds the name; None if it doesn't, or not
-    certainly."""
+    """Return the indices at which an assignment's target holds the name; None if not certainly."""
     if isinstance(target, ast.Name):
         return () if target.id == name else None
     if isinstance(target, (ast.Tuple, ast.List)):

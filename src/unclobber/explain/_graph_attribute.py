@@ -106,8 +106,7 @@ def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
 
 
 def _detached(owner: Any, name: str, alone: bool) -> tuple[str | None, Frame | None]:
-    """Return the one statement that sets the attribute, with ``.detach()``, and its location; (None, None) if
-    it isn't that simple."""
+    """Return the one statement that sets the attribute, with ``.detach()``, and its location, or two None."""
     ways = list(assignments(type(owner), name))
     if len(ways) != 1 or not alone:
         return None, None

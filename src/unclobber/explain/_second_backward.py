@@ -88,8 +88,7 @@ class _SecondBackward:
         self.joined = self._joined()
 
     def _halted(self) -> FreedNode | None:
-        """Return the node at which the engine stopped, or the custom Function whose ``ctx`` could not be
-        read."""
+        """Return the node at which the engine stopped, or the Function whose ``ctx`` could not be read."""
         reader = _reader(self.live_frames)
         if reader is not None:
             return freed.freed_function(reader, () if self.call is None else self.call.of_engine.starts)
@@ -125,8 +124,7 @@ class _SecondBackward:
         return self.again if mark is None or mark.keeps_graph or is_call else mark
 
     def _went_through(self) -> BackwardMark | None:
-        """Return the mark of the last backward that ran the freed node, by its note or by the nodes around
-        it."""
+        """Return the mark of the last backward that ran the freed node, by its note or its neighbours'."""
         if self.note is not None:
             return self.note.mark
         if self.freed is None or self.call is None:
@@ -156,8 +154,7 @@ class _SecondBackward:
         return None if stack is None else of_node(freed_node.node, stack, noted=False)
 
     def attribute(self) -> _graph_attribute.GraphAttribute | None:
-        """Return the one attribute of an object that holds a tensor of the graph; None if the roots are the
-        same."""
+        """Return the one attribute that holds a tensor of the graph; None if the roots are the same."""
         if self.call is None or self.again is not None:
             return None
         return _graph_attribute.find(self.call, self.frames)
@@ -309,8 +306,7 @@ tests/programs/UC301/tied_one_of_two_the_other_is_cut_already.py."""
 
 
 def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
-    """Return the variables and attributes that an assignment both reads and sets, in the order of its
-    targets."""
+    """Return the variables and attributes that an assignment both reads and sets, in its order."""
     stored = _set(statement)
     if not isinstance(statement, ast.Assign):
         return tuple(stored)
@@ -343,8 +339,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 
 def _root(call: BackwardCall | None) -> str | None:
-    """Return the expression of the root: ``loss`` in ``loss.backward()``. None if there are several roots or
-    another call."""
+    """Return the expression of the root: ``loss`` in ``loss.backward()``; None if there are several."""
     if call is None or len(call.of_engine.roots) != 1:
         return None
     expression = user_expression(call.stack)

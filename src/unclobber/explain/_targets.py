@@ -107,8 +107,7 @@ def _written(located: Located, live_frame: LiveFrame) -> WriteTarget:
 
 
 def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTarget:
-    """Return the target of a call: its ``out=``, the receiver of an in-place method, or the first
-    argument."""
+    """Return the target of a call: its ``out=``, an in-place method's receiver, or the first argument."""
     out = out_argument(node)
     name = last_name(node.func)
     if out is not None:
@@ -123,8 +122,7 @@ def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTar
 
 
 def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation: str | None) -> WriteTarget:
-    """Return the target with its tensor; if the line itself makes a view, with the tensor that it is a view
-    of."""
+    """Return the target with its tensor; if the line makes a view, with the tensor that it views."""
     text = located.source.text(node)
     value = _value(node, located, live_frame)
     if isinstance(value, torch.Tensor):

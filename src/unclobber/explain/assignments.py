@@ -18,8 +18,7 @@ from ._definitions import scope_of
 
 
 def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, CodeType, ParsedSource]]:
-    """Yield every ``self.name = value`` in the program's classes that ``kind`` is made of, except ``=
-    None``."""
+    """Yield every ``self.name = value`` in the program's classes that make ``kind``, except ``= None``."""
     for base in kind.__mro__:
         for member in list(vars(base).values()):
             function = function_of(
@@ -36,8 +35,7 @@ def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, Cod
 
 
 def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, ast.stmt]]:
-    """Yield the values that ``scope`` sets on ``owner.name``, each with its statement; registered parameters
-    and buffers too."""
+    """Yield the values that ``scope`` sets or registers on ``owner.name``, each with its statement."""
 
     def is_it(target: ast.expr) -> bool:
         return (
@@ -116,8 +114,7 @@ def _may_be_it(name: str, node: ast.AST) -> bool:
 
 
 def _by_methods(name: str, tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the attribute nodes that can't replace a tensor from outside: ``self.name`` in methods, and
-    targets of ``+=``."""
+    """Yield the attribute nodes that can't replace a tensor from outside: ``self.name``, and ``+=``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.AugAssign):
             yield node.target

@@ -101,8 +101,7 @@ def _evidence(
     kind: Literal["saved", "ctx", "recompute", "cache"] = "saved",
     **facts: Any,
 ) -> Evidence:
-    """Build the evidence from the save's state, its writes and the running backward; ``facts`` are further
-    attributes of it."""
+    """Build the evidence from the save's state, its writes and the running backward, and ``facts``."""
     saved, ledger = state.saved, session.ledger
     written = write.writes(state, ledger, frames)
     by_backward = state.unseen or any(write.by == "backward" for write in written)
@@ -157,8 +156,7 @@ def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | Non
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
-    """Return the save sites of the other tensors that have changed and that the running backward has yet to
-    read."""
+    """Return the save sites of other changed tensors that the running backward has yet to read."""
     call = backward_calls.current()
     graph = None if call is None else call.of_engine.graph()
     return tuple(

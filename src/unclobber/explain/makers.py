@@ -20,8 +20,7 @@ Accepts = Callable[[ast.expr, LiveValues, Place], str | None]
 
 
 def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Return the name of a view operation: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``. None for other
-    expressions."""
+    """Return the name of a view operation: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``; else None."""
     if isinstance(node, ast.Subscript):
         if values.is_tensor(node.value, place) or _only_tensors_take(node.slice):
             return "[]"
@@ -97,8 +96,7 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``. None for
-    others."""
+    """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``, or None."""
     if (
         not isinstance(node, ast.Call)
         or not isinstance(node.func, ast.Attribute)

@@ -196,8 +196,7 @@ def _in_order(rule: Rule, right: ast.expr, edges: Edges | None) -> bool:
 
 # --- calls -------------------------------------------------------------------------------------
 def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None) -> Operands:
-    """Match a call of a torch function or tensor method that ran the operation without a Python frame in
-    between."""
+    """Match a call of a torch function or tensor method that ran the operation without a Python frame."""
     name = last_name(node.func)
     bare = out_of_place(name)
     in_place = bare != name

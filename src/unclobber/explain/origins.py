@@ -139,8 +139,7 @@ class Finder(LiveValues):
 
 # --- variables --------------------------------------------------------------------------------------
 def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the step before a variable: a comprehension, closure, global, parameter or assignment gave it
-    its value."""
+    """Return the step before a variable: a comprehension, closure, global, parameter or assignment."""
     if element and not _keeps_elements(finder, name, place):
         return None
     # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
@@ -196,8 +195,7 @@ def _of_definition(finder: Finder, definition: Definition, place: Place, element
 def _same_element(
     finder: Finder, iterated: ast.expr, definition: Definition, place: Place
 ) -> ast.expr | None:
-    """Return the one element of a written-out list that the loop variable is now: ``b`` in ``for p in [a,
-    b]``."""
+    """Return the element of a written-out list that the loop variable is now: ``b`` in ``[a, b]``."""
     assert isinstance(definition.statement, (ast.For, ast.AsyncFor))
     if place.depth is None or not isinstance(definition.statement.target, ast.Name):
         return None
@@ -216,8 +214,7 @@ def _same_element(
 def _comprehension(
     finder: Finder, node: ast.expr, place: Place, *kinds: type[_Comprehension]
 ) -> _Comprehension | None:
-    """Return the comprehension, one of ``kinds``, that made all elements of a container; None if it isn't
-    certain."""
+    """Return the comprehension, one of ``kinds``, that made all elements of a container, or None."""
     # The list may have changed since, even under another name: nograd_comprehension_grown_later.py and
     # nograd_comprehension_changed_under_another_name.py in tests/programs/UC204.
     if isinstance(node, ast.Name) and node.id not in place.inner and only_read(node.id, place):
@@ -352,8 +349,7 @@ def _of_attribute(finder: Finder, node: ast.Attribute, place: Place) -> Step:
 
 
 def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
-    """Return the step before an element: of several views, a tuple, a ``Sequential`` or a comprehension's
-    container."""
+    """Return the step before an element: of views, a tuple, a ``Sequential`` or a comprehension."""
     # `h.chunk(2)[0]`; an index of a variable that holds the chunks is a tuple's, below.
     if multi_view_name(node.value) is not None:
         return At(node.value, place, (0,))
@@ -373,8 +369,7 @@ def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
 
 # --- calls ------------------------------------------------------------------------------------------
 def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the only ``return`` expression of the program's function that the call runs; None if it has
-    several."""
+    """Return the only ``return`` expression of the program's function that the call runs, or None."""
     # An in-place method returns its receiver, so the tensor was made before.
     if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
         return At(node.func.value, place, element)

@@ -60,8 +60,7 @@ class LiveValues:
         return value_of(node, self.live_frames[place.depth].frame)
 
     def is_tensor(self, node: ast.expr, place: Place) -> bool:
-        """Return whether the expression is known to be a tensor, by its value or by the argument passed for
-        it."""
+        """Return whether the expression is known to be a tensor, by its value or by its argument's."""
         if place.depth is not None:
             return isinstance(self.value(node, place), torch.Tensor)
         if place.called is None or not isinstance(node, ast.Name) or node.id in place.inner:
@@ -86,8 +85,7 @@ class LiveValues:
         return reaching(name, scope, place.at) == reaching(name, scope, now.at)
 
     def named(self, node: ast.expr, place: Place) -> Any:
-        """Return the expression's value, also of a global name in a function that has returned; else
-        ``UNKNOWN``."""
+        """Return the expression's value, also of a global of a function that returned; else ``UNKNOWN``."""
         value = self.value(node, place)
         if value is not UNKNOWN or place.depth is not None or not isinstance(node, ast.Name):
             return value

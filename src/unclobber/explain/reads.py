@@ -139,8 +139,7 @@ def is_unpacking() -> bool:
 
 
 def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
-    """Return the saved tensor as the node would get it, with its history; None if the node or role isn't
-    known."""
+    """Return the saved tensor as the node would get it, with its history; None if that isn't known."""
     if node is None or role is None:
         return None
     before, _unpacking.now = _unpacking.now, True

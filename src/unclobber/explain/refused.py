@@ -85,8 +85,7 @@ class _Refused:
         self.view_writes = view_writes
 
     def evidence(self) -> RefusalEvidence:
-        """Return the evidence: the refused operation, the tensor's origin, and statements that torch would
-        allow."""
+        """Return the evidence: the operation, the tensor's origin, and statements that torch would allow."""
         # The line only reads a view: tests/programs/UC203/views_used_after_a_write_to_another.py.
         if _WRITTEN_BEFORE in str(self.error):
             return self._use()

@@ -70,8 +70,7 @@ def shortest(saved: SavedTensor, version: int) -> str | None:
 
 
 def _of_version(state: SaveState, node: Any, role: str | None, goes_on: bool) -> str:
-    """Return the sentence about the version counter, with the tensor and the producer that torch
-    would show."""
+    """Return the sentence about the version counter, with the tensor and producer that torch would show."""
     saved = state.saved
     unpacked = reads.unpacked(node, role)
     saved = _first_save(saved, unpacked)

@@ -121,8 +121,7 @@ def _custom_operation(node_name: str | None) -> str | None:  # `MyExp` of a cust
 
 
 def result_at(stack: Stack) -> str | None:
-    """Return the program's text for the result of the operation of the stack's line; None inside of a
-    library."""
+    """Return the program's text for the result of the stack's operation; None inside of a library."""
     place = user_expression(stack)
     return None if place is None or place[1] else _result_text(place[0])
 
@@ -187,8 +186,7 @@ def _expression(rule: Rule, role: str, names: _Names) -> str | None:
 
 
 def _result_texts(rule: Rule, matched: Operands, located: Located) -> dict[str, str]:
-    """Return the texts of the operation's results: the written target, the assigned variables, or the
-    expression."""
+    """Return the texts of the operation's results: the written target, the variables, or the expression."""
     texts: dict[str, str] = {}
     # `x.div_(2).tanh_()` wrote `x.div_(2)`, but that is no name for the tensor
     # (tests/unit/explain/test_spelling.py).
@@ -214,8 +212,7 @@ def _result_text(located: Located) -> str | None:
 
 
 def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
-    """Return the variable or attribute that ``statement`` assigns the value of ``node`` to; None if there is
-    none."""
+    """Return the variable or attribute that ``statement`` assigns the value of ``node`` to, or None."""
     targets: list[tuple[ast.expr, ast.expr | None]] = []
     if isinstance(statement, ast.Assign):
         targets = [(target, statement.value) for target in statement.targets]
@@ -248,8 +245,7 @@ def _text(node: ast.AST, source: ParsedSource) -> str | None:
 
 
 def mention(stack: Stack, expression: str | None) -> Extent | None:
-    """Return where a name stands in the user's expression at ``stack``; None unless it does so
-    exactly once."""
+    """Return where a name is in the user's expression at ``stack``; None unless it is there just once."""
     place = None if expression is None else user_expression(stack)
     if place is None:
         return None
@@ -294,8 +290,7 @@ def spell_argument(stack: Stack, position: int) -> str | None:  # `h` of `f(h)`
 
 
 def _written(located: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
-    """Return the expression that the located instruction writes, as a node or as text; None if it isn't
-    certain."""
+    """Return the expression that the located instruction writes, as a node or text; None if not certain."""
     node = located.node
     if not between and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
         return node
@@ -312,8 +307,7 @@ def _written(located: Located, between: Sequence[CodeType], operation: str) -> a
 
 
 def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> ast.expr | None:
-    """Return the tensor expression of an in-place call without a Python frame in between: ``x`` of
-    ``x.add_(1)``."""
+    """Return the tensor of an in-place call without a Python frame in between: ``x`` of ``x.add_(1)``."""
     if not is_in_place(last_name(node.func)) or not operation.endswith("_"):
         return None
     if isinstance(node.func, ast.Name):
@@ -329,8 +323,7 @@ def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> a
 def _written_through(
     node: ast.Call, between: Sequence[CodeType], source: ParsedSource, operation: str
 ) -> ast.expr | str | None:
-    """Return the tensor that a Python function or module of torch's wrote for the call; None if it isn't
-    certain."""
+    """Return the tensor that a Python function or module of torch's wrote for the call, or None."""
     outer = between[0]
     if not all(is_torch(code) for code in between):
         return None

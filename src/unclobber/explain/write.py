@@ -21,8 +21,7 @@ _LAUNCHES = "/triton/runtime/"
 
 
 def at(site: Site | None, operation: str, expression: str | None = None) -> Write:
-    """Return a write that torch can see and that touches the needed elements; the caller replaces what it
-    knows better."""
+    """Return a write that torch can see and that touches the needed elements, for the caller to refine."""
     if site is not None and isinstance(operation, KernelName):
         # In place of the frames in Triton, which are those of every launch.
         led = [frame for frame in site.below if _LAUNCHES not in frame.path]
@@ -140,8 +139,7 @@ def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> t
 
 
 def _by_itself(event: WriteEvent, below: Sequence[Frame]) -> Literal["backward", "buffer broadcast"] | None:
-    """Return the part of torch that wrote by itself, judged by the frames below the user's line; None for the
-    program's writes."""
+    """Return the part of torch that wrote by itself, by the frames below the user's line; else None."""
     # Only the innermost frame below the line: deeper code in backward is a hook's, whose write is its own.
     if _ran(below[-1:], "torch/autograd/graph.py", "_engine_run_backward"):
         return "backward"

@@ -63,8 +63,7 @@ def finding(
 
 
 def judge_use(evidence: RefusalEvidence) -> Finding:
-    """Return the finding for a view that is used after its memory was written: torch refuses late, at the
-    line that reads it."""
+    """Return the finding for a view that is used after its memory was written, which torch refuses late."""
     view = subject(evidence)
     kind = CODES[evidence.code].used or "a view"
     if evidence.code == "UC203" and evidence.made is None:
