@@ -101,8 +101,7 @@ def _counts(storage: KeptStorage) -> bool:
 
 
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
-    """Return the bytes kept at the peak by line, largest first. A storage is charged to the line of its
-    first save."""
+    """Return the bytes kept at the peak, largest first, by the line of the storage's first save."""
 
     def line_of(member: tuple[int, KeptStorage]) -> tuple[str, int] | None:
         """Return the line of a storage's first save; saves without a known line share one row."""

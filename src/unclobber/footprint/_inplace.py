@@ -39,8 +39,7 @@ class _Call:
 
 
 def gains(trace: Trace) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
-    """Return the program's in-place operations, the possible ones, and the drop of the peak with all of
-    these at once."""
+    """Return the program's in-place operations, the possible ones, and their joint drop of the peak."""
     search = _InPlaceCalls(trace)
     chances = search.chances()
     used = grouped(search.used(), lambda call: (call.line, call.operation.name))
@@ -191,8 +190,7 @@ class _InPlaceCalls:
 
 
 def _is_in_place(operation: Operation) -> bool:
-    """Return whether the program requested this write of the first operand, and an out-of-place form
-    exists."""
+    """Return whether the program requested this write, and an out-of-place form exists."""
     name = operation.name
     return (
         operation.in_place_requested

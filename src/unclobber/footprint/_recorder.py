@@ -159,8 +159,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     # --- operations -----------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation and record it: what it reads, writes and makes, at which line and in which
-        module."""
+        """Run an operation and record it: what it reads, writes and makes, at which line and module."""
         kwargs = kwargs or {}
         if compat.dispatcher.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
@@ -261,8 +260,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     # --- storages ---------------------------------------------------------------------------------------
     def _seen(self, tensor: Tensor) -> Storage | None:
-        """Return the record of a tensor's storage. A storage that is new here was there before the
-        recording."""
+        """Return the record of a tensor's storage; one that is new here is older than the recording."""
         key = compat.tensors.storage_key_or_none(tensor)
         if key is None or is_lazy(tensor):  # a LazyLinear's weight has no shape before the first forward
             return None
@@ -391,8 +389,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     # --- backward ---------------------------------------------------------------------------------------
     def begin(self, call: EngineCall) -> list[Tensor] | None:
-        """Record that a backward is about to run. Return the leaves that it reaches; None if it runs
-        inside of another one."""
+        """Record that a backward begins. Return the leaves that it reaches; None inside of another one."""
         if self._done or self._depth:  # a backward inside of backward is part of the outer one
             return None
         trace = self.trace

@@ -60,8 +60,7 @@ class Attempts:
         return self._seconds(())  # timed as the changes are: without a recorder's work
 
     def run(self, options: tuple[Option, ...]) -> Tried:
-        """Run the program once recorded and twice timed with these changes, unless that is done; return the
-        comparison."""
+        """Run the program once recorded and twice timed with these changes, unless done; compare."""
         if options not in self._known:
             before = self.seconds_before
             recorder = MemoryRecorder(self._step, keep_results=True)

@@ -94,8 +94,7 @@ class SecondForward:
             yield Option(change, tuple(spans), rows=tuple(rows))
 
     def _without(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
-        """Return the bytes that would not be alive, with their ticks, and the part of forward's work done
-        again, 0 to 1."""
+        """Return the bytes that would not be alive, with ticks, and the share of forward that is redone."""
         spans: list[Span] = []
         again = 0.0
         for call in calls:
@@ -141,8 +140,7 @@ class SecondForward:
 
 
 def arithmetic(operation: Operation) -> float:
-    """Return an operation's estimated work by shapes: multiply-adds of products, 8 for each element of
-    others."""
+    """Return an operation's work by shapes: multiply-adds of products, 8 for each element of others."""
     tensors = operands(operation)
     made = max((prod(result.shape) for result in operation.results), default=0)
     if operation.name in ("mm", "bmm") and len(tensors) == 2:

@@ -103,8 +103,7 @@ def _chain(trace: Trace, kept: Storage) -> _Chain | None:
 
 
 def _step(trace: Trace, number: int) -> tuple[int, Operand, Operand] | None:
-    """Return the call that made a storage from one other tensor, a copy or elementwise; with both
-    operands. None if none did."""
+    """Return the call that made a storage from one other tensor, with both operands, or None."""
     maker = trace.maker.get(number)
     # A written tensor can't be made again from its source, nor can the source be used once it is written.
     if maker is None or maker.outer not in trace.inside_function or number in trace.written:

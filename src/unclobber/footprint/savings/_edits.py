@@ -22,8 +22,7 @@ _MOST = 12
 
 
 def of_formula(formula: Formula) -> Edits:
-    """Return each way to write torch's function for a formula, the likeliest first; empty if the source
-    can't be read."""
+    """Return each way to write torch's function for a formula, the likeliest first."""
     places = [_expression(operation.stack) for operation in formula.parts[0].operations]
     inside = [place for place in places if place is not None]
     # In one function, because the edit removes statements next to the result.
@@ -44,8 +43,7 @@ def of_formula(formula: Formula) -> Edits:
 
 
 def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> Edits:
-    """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call of the line is to be
-    checkpointed."""
+    """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call is to be checkpointed."""
     numbers = {call.number for call in calls}
     edits: dict[tuple[object, ...], SpanEdit] = {}
     for key, call in {_places.key(call.stack): call for call in calls}.items():

@@ -72,8 +72,7 @@ def formulas(trace: Trace) -> list[Formula]:
 
 
 def _candidates(flow: Flow) -> Iterator[Section]:
-    """Yield the parts of forward that could be a formula: elementwise and reduced, or two products around
-    a softmax."""
+    """Yield the parts of forward that could be a formula: elementwise, or two products around a softmax."""
     simple = POINTWISE | REDUCTIONS | VIEWS
     for at, operation in enumerate(flow.operations):
         if operation.name in simple and operation.output is not None:
@@ -87,8 +86,7 @@ def _candidates(flow: Flow) -> Iterator[Section]:
 
 
 def _product_after(flow: Flow, softmax: int) -> int | None:
-    """Return the index of the last operation in the call that multiplies with the softmax's result, or
-    None."""
+    """Return the index of the call's last operation that multiplies with the softmax's result, or None."""
     # Dropout, views and a copy may come between softmax and product.
     for at in range(softmax + 1, min(softmax + 12, len(flow.operations))):
         if flow.operations[at].name in PRODUCTS:

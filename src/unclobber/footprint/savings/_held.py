@@ -39,8 +39,7 @@ class _Group:
 
 
 def held(trace: Trace) -> Iterable[Option]:
-    """Yield a change for each variable; for memory without a known variable, one for the line that made
-    it."""
+    """Yield a change for each variable; without a known variable, one for the line that made the memory."""
     groups: list[_Group] = []
     unnamed: dict[tuple[object, ...], list[Storage]] = {}
     for storage in _idle(trace):
@@ -67,8 +66,7 @@ def held(trace: Trace) -> Iterable[Option]:
 
 
 def _idle(trace: Trace) -> Iterable[Storage]:
-    """Yield activations that are alive at the peak, though neither this backward nor an operation reads
-    them later."""
+    """Yield activations alive at the peak that neither this backward nor an operation reads later."""
     peak = trace.bytes.peak()
     kept = trace.kept_spans
     # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.

@@ -102,8 +102,7 @@ class Flow:
         return self._maker.get((at, operand.value))
 
     def read_only_by(self, at: int, region: set[int]) -> bool:
-        """Return whether only the region reads an operation's results in forward, or other operations
-        after its end."""
+        """Return whether only the region reads an operation's results in forward, or what follows its end."""
         last = max(region)
         result = self.operations[last].output
         for number in self.operations[at].makes:
@@ -173,8 +172,7 @@ class Flow:
         return Section(tuple(inside), activations, others, calls, tuple(map(self.trace.site, numbers)))
 
     def _steady(self, region: set[int]) -> bool:
-        """Return whether each value that the region reads stays the same: it is neither written nor
-        detached."""
+        """Return whether each value that the region reads stays the same: neither written nor detached."""
         differentiable: dict[Value, bool] = {}
         first, last = min(region), max(region)
         for at in region:

@@ -34,8 +34,7 @@ class Replay:
     """
 
     def __init__(self, part: Section) -> None:
-        """Compute the part and its gradients on small inputs, or on inputs of their own size if small ones
-        fail."""
+        """Compute the part and its gradients on small inputs, or on the real sizes if small ones fail."""
         self.part = part
         # A generator of its own: the program's must not be advanced.
         generator = torch.Generator().manual_seed(7)
@@ -111,8 +110,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
-    """Return the value for a recorded argument: the known tensor, and float64 on the CPU for dtypes and
-    devices."""
+    """Return the value for a recorded argument: a known tensor; float64 and the CPU for types and devices."""
     if isinstance(leaf, Operand):
         if leaf.value not in known:
             raise ValueError("the part reads what it doesn't know")

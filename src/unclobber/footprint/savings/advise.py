@@ -51,8 +51,7 @@ def _worth_reporting(candidates: Sequence[Option]) -> list[Option]:
 
 
 def _curve(trace: Trace, chosen: Sequence[Option], attempts: Attempts | None) -> tuple[CurvePoint, ...]:
-    """Return up to five points, from changes that cost no time to those that cost some, each with a lower
-    peak."""
+    """Return up to five points, each with a lower peak: changes that cost no time come first."""
     points: list[CurvePoint] = []
     free = tuple(option for option in chosen if option.runs and not _computes_again(option) and _good(option))
     # If changes spoil each other, the curve begins with the one that saves most, which was tried alone.
