@@ -58,9 +58,7 @@ class EveryCell:
             self.show(replace(self.session.report(), findings=new))
 
     def _failed(self, shell: Any, kind: Any, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
-        """Show the explanation in place of the traceback if a cell's error is a finding; else as the shell
-        would.
-        """
+        """Show the explanation in place of the traceback if a cell's error is a finding."""
         finding = self.session.finding_for(error)
         if finding is not None:
             self._show_new(finding)

@@ -206,9 +206,7 @@ class Magics:
             every_cell.end()
 
     def _run_cell(self, options: dict[str, Any], statements: Any, last: Any) -> None:
-        """Run compiled statements in a session, and display its report. Raise a one-line error if a
-        finding ends them.
-        """
+        """Run compiled statements in a session and display its report. Raise a short error for a finding."""
         session = _session(options)
         finding = None
         try:
