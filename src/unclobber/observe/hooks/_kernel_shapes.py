@@ -82,8 +82,7 @@ class Listener(Protocol):
     in ``watched``: the native core notifies it of no others."""
 
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
-        """Take the saves that the running operation itself just made of ``tensors`` from ``pending``; return
-        them."""
+        """Take the saves that the running operation just made of ``tensors`` from ``pending``."""
         return []
 
     def unverified(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Any:
@@ -102,8 +101,7 @@ class Listener(Protocol):
 
 
 class Listeners:
-    """Present listeners, as an immutable tuple, so that a kernel in another thread never sees half a
-    change."""
+    """Present listeners, immutable, so that a kernel in another thread never sees half a change."""
 
     __slots__ = ("caught", "now")
 

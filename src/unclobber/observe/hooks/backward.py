@@ -220,8 +220,7 @@ class BackwardCalls:
 
     # --- queries --------------------------------------------------------------------------------
     def current(self) -> BackwardCall | None:
-        """Return the backward call that this thread works for; None if there is none, or several could
-        be."""
+        """Return the backward call that this thread works for; None if none, or several could be."""
         if _thread.calls:
             return _thread.calls[-1]
         # A device's thread of the engine makes no calls itself: a single running call must be the one that
@@ -236,8 +235,7 @@ class BackwardCalls:
         return _thread.recent  # the running one among them, oldest first
 
     def only_earlier(self, call: BackwardCall) -> BackwardMark | None:
-        """Return the mark of the call before ``call``; None if another came since the nodes of its graph
-        were made."""
+        """Return the mark of the call before ``call``; None if another came since its graph was made."""
         graph, first = call.of_engine.graph(), _thread.first_node
         calls = [self.before + 1, self.before + 2]
         if not graph or [mark.nth for mark in _thread.recent] != calls or call.nth != calls[1]:

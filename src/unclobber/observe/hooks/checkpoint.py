@@ -157,8 +157,7 @@ class Recomputed:
         return stale
 
     def changed(self) -> tuple[list[tuple[str, Any, Any]], list[str]]:
-        """Return which values differ from those when the first run began, and the names of tensors that were
-        written since."""
+        """Return the values that differ from the first run's, and the names of tensors written since."""
         now = {**Reached(self._function).values, ("default dtype", None): torch.get_default_dtype()}
         if ("torch", None) in self.values:
             now["torch", None] = _random_state(torch)

@@ -238,8 +238,7 @@ def _stashing(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _notify(tensor: Any, names: Sequence[str]) -> Iterator[tuple[Any, Mark]]:
-    """Notify the listeners of the writes of one run to ``tensor``. Yield each that notes them, with the mark
-    of ``settle``."""
+    """Notify the listeners of one run's writes to ``tensor``. Yield each with its mark for ``settle``."""
     if not compat.tensors.is_plain(tensor) or not kernels.concerns_a_listener((tensor,)):
         return
     for listener in kernels.listeners.now:

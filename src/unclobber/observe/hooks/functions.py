@@ -185,8 +185,7 @@ _thread = _RunningForwards()
 
 
 class _NativeStandIn(StandIn):
-    """Stand-in for torch's call of a ``backward``, of which the native core makes and calls the bound
-    method."""
+    """Stand-in for torch's call of a ``backward``; the native core makes and calls the bound method."""
 
     __slots__ = ()
 
@@ -251,8 +250,7 @@ def _prepare(function: Any) -> bool:
 
 
 class _Method(staticmethod):  # type: ignore[type-arg]
-    """Descriptor in a Function's class in place of a method of the program's; torch's own call gets a wrapped
-    one."""
+    """Descriptor in place of a method of the program's Function; torch's own call gets a wrapped one."""
 
     def __init__(self, name: str, own: Any) -> None:
         """Take the place of ``own``, the class's attribute ``name``."""

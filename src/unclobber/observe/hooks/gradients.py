@@ -28,8 +28,7 @@ from .write_log import WriteLog
 
 
 def install(patches: Patches) -> None:
-    """Wrap each hook that a tensor is given while a client is notified, and those of each module called
-    then."""
+    """Wrap each hook of tensors, and of modules called, while a client is notified."""
 
     def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
         def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
@@ -41,8 +40,7 @@ def install(patches: Patches) -> None:
 
     # torch makes a `BackwardHook` in each call of a module, so earlier hooks are wrapped, too.
     def of_module(bring: Callable[..., None]) -> Callable[..., None]:
-        """Return a replacement for the ``__init__`` of ``BackwardHook``, which wraps the hooks that it
-        gets."""
+        """Return a replacement for ``BackwardHook.__init__``, which wraps the hooks that it gets."""
 
         def __init__(  # noqa: N807
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
@@ -61,8 +59,7 @@ def install(patches: Patches) -> None:
 
 
 class _WatchedHook(Likeness):
-    """Entry of a tensor's hooks in place of the program's hook, which it is like when the program looks
-    there."""
+    """Entry of a tensor's hooks in place of the program's hook, which it resembles for the program."""
 
     __slots__ = ("__weakref__", "_stands_for")
 
@@ -111,8 +108,7 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
-    """Run a custom Function's backward, and report its writes to a gradient that another consumer waits
-    for."""
+    """Run a custom Function's backward, and report its writes to a gradient that another one waits for."""
     shared = _shared(gradients, unshared_counts().function)
     handed = _thread.handed
     handed.append(gradients)

@@ -217,8 +217,7 @@ _bound: tuple[Any, ...] = (_Scale.apply, _ScaleInTwo.apply)
 
 
 def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]:
-    """Return a program that overwrites a tensor on ``ctx``, for ``apply`` as looked up and as bound
-    before."""
+    """Return a program that overwrites a tensor on ``ctx``, for ``apply`` looked up now or before."""
 
     def program(probe: StandInSession) -> str | None:
         """Run both, and return the first problem."""

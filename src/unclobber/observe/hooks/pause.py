@@ -33,8 +33,7 @@ from .clients import Clients
 
 
 class PauseInBackward:
-    """Subscriber that pauses observation in a backward that runs no Python of the program's and adds to no
-    save."""
+    """Subscriber that pauses observation in a backward that runs no Python and adds to no save."""
 
     def __init__(self, clients: Clients) -> None:  # leaves' hooks may be older than these
         self._clients = clients

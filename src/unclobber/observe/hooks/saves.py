@@ -46,8 +46,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 class _NoFrame:
-    """Stand-in for the caller's frame in threads of torch's engine, which run no Python below the pack
-    hook."""
+    """Stand-in for the caller's frame in threads of torch's engine, with no Python below the hook."""
 
     f_code = None
     f_lasti = -1
@@ -127,8 +126,7 @@ class SavedTensorHooks:
             self._calls.__enter__()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
-        """Pop the hooks. Stop observing this thread's writes unless other hooks or a frozen tensor need
-        them."""
+        """Pop the hooks. Stop observing this thread's writes unless others need them."""
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
@@ -179,8 +177,7 @@ class SavedTensorHooks:
 
     @contextlib.contextmanager
     def reporting_saves(self) -> Iterator[None]:
-        """Report every save of this thread to ``_stale_reads``; those that inner hooks pack are reported
-        anyway."""
+        """Report every save of this thread to ``_stale_reads``; those that inner hooks pack are anyway."""
         pack = self.pack
 
         def pack_reported(tensor: torch.Tensor) -> SavedTensor:
@@ -484,8 +481,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
 
 
 def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[SavedTensor], torch.Tensor]:
-    """Return a hook that unpacks by the program's own hooks if it registered some for the save, else by
-    ``need``."""
+    """Return a hook that unpacks by hooks that the program registered for the save, else by ``need``."""
 
     def needed(saved: SavedTensor) -> torch.Tensor:
         if type(saved.entry) is RegisteredHooks:

@@ -66,8 +66,7 @@ class Unmarked:
         """
 
     def arrived(self, gradient: torch.Tensor | None) -> None:
-        """Report the conflict if the gradient of the input, from a later reader, is not zero for a changed
-        element."""
+        """Report the conflict if a later reader's gradient of the input is not zero for a changed element."""
         if self.reported or gradient is None or gradient.shape != self.where.shape:
             return
         if not compat.tensors.is_plain(gradient):

@@ -128,8 +128,7 @@ class StorageLog:
         self.bumps = bumps
 
     def lose(self, size: int) -> None:
-        """Forget the values of saves that exist only beyond the first ``size`` bytes: these are about to be
-        freed."""
+        """Forget values of saves beyond the first ``size`` bytes, which are about to be freed."""
         for saved in self.saves():
             entry = saved.entry
             if entry is None or entry.undo_log is None or entry.position is None:
