@@ -148,8 +148,7 @@ class Filler:
                     stream.write(text)
 
     def _refresh(self, folder: str, copy: str) -> None:
-        """Make a copy equal to its folder: replace only what differs from the last time, and remove what is
-        gone."""
+        """Make a copy equal to its folder: replace only what differs, and remove what is gone."""
         os.makedirs(copy, exist_ok=True)
         with os.scandir(copy) as entries:
             left = {entry.name: entry for entry in entries}

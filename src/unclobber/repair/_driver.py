@@ -26,8 +26,7 @@ from ._job import INTERRUPTED, Job
 
 
 def main(argv: list[str]) -> int:
-    """Run the jobs from standard input, or the one job of the command line. Return the exit code; 2 if torch
-    can't be imported."""
+    """Run the jobs from standard input, or one of the command line. Return 2 if torch can't be imported."""
     if len(argv) > 1:
         _be_the_child(_decode(argv[1]))
         return 0
@@ -60,8 +59,7 @@ def main(argv: list[str]) -> int:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end this process without an exception, because an import of NumPy's prints one and
-    continues."""
+    """Let Ctrl-C end this process without an exception, which an import of NumPy's would print only."""
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))

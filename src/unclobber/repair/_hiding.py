@@ -105,8 +105,7 @@ def _is_read_after_call(project: Project, file: str, line: int, name: str) -> bo
 
 
 def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str]]:
-    """Return whether the new text changes the statement, or binds one of ``names`` just before it, and the
-    names bound there."""
+    """Return whether the text changes the statement or binds a name before it, and the bound ``names``."""
     first, last = statement.lineno - 1, statement.end_lineno
     old_lines = [line.strip() for line in lines_in(source.text)]
     full = [line.rstrip() for line in lines_in(new)]

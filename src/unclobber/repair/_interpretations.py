@@ -189,8 +189,7 @@ def _clone(argument: Any) -> Any:
 
 @contextmanager
 def _applied(apply: Call) -> Iterator[Patches]:
-    """Let a function apply every custom Function. Its arguments are those of ``Function.apply``, after the
-    bound original."""
+    """Let a function apply every custom Function. It gets ``Function.apply``'s arguments after it."""
     function: Any = torch.autograd.Function
     # From the class's dict, because the attribute would be bound to Function itself.
     original = function.__dict__["apply"]
@@ -286,8 +285,7 @@ def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
 
 
 def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) -> Any:
-    """Return the answer with the input in place of its copy, after the copy's new content was written to the
-    input."""
+    """Return the answer with the input in place of its copy, whose new content it was given."""
     if same_bits(copy, arg):
         return compat.compilers.tree_map(lambda item: arg if item is copy else item, answer)
     parts = answer if isinstance(answer, tuple) else (answer,)

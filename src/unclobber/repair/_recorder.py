@@ -193,8 +193,7 @@ def _node_of(root: Any) -> Any:
 
 
 def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Comparison:
-    """Compare backward calls: all up to ``until``, which both must have reached, and later ones that both
-    have."""
+    """Compare backward calls: all up to ``until``, which both must have reached, and later common ones."""
     if len(reference) < until or len(candidate) < until:
         return Comparison(Why.NOT_REACHED, f"backward call {until} was not reached")
     total = Comparison()

@@ -167,8 +167,7 @@ class Search:
     def _explore(
         self, start: _SearchState, finding: Finding, began: float
     ) -> tuple[list[Repair], list[Repair], str]:
-        """Try states from a queue, best first. Return proved and unproved repairs, and the reason if the
-        search stopped early."""
+        """Try states, best first. Return proved and unproved repairs, and why the search stopped early."""
         proved: list[tuple[Repair, _SearchState]] = []
         unproved: list[Repair] = []
         stopped = ""
@@ -410,8 +409,7 @@ def _rank(repair: Repair) -> tuple[float, ...]:
 
 
 def _finding_key(finding: Finding) -> Any:
-    """Return a key that still matches the finding after edits of other lines and after `.clone()`/`.detach()`
-    in its own."""
+    """Return a key that still matches the finding after edits of other lines and `.clone()` in its own."""
     saved = finding.saved
     return (
         # Without the backward calls, whose lines an edit may change, too.

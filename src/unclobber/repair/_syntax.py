@@ -321,8 +321,7 @@ class Source:
             yield self.edited(Splice(line.start, line.end, (left and f"{left}{newline}") + block))
 
     def moved(self, start: int, end: int, indent: str) -> str:
-        """Return the whole lines between two offsets with another indentation; the inside of strings
-        stays."""
+        """Return the whole lines between two offsets, re-indented; the inside of strings stays."""
         first, last = self._starts.index(start), self._starts.index(end)
         numbers = range(first, last)
         codes = [self._lines[n] for n in numbers if self._lines[n].strip()]
@@ -402,8 +401,7 @@ def is_small(node: ast.AST) -> TypeGuard[ast.stmt]:
 
 
 def is_place(node: ast.AST) -> bool:
-    """Return whether ``node`` is a name or a dotted path of names, which can be assigned, and read without
-    effect."""
+    """Return whether ``node`` is a dotted path of names, which can be assigned, and read without effect."""
     while isinstance(node, ast.Attribute):
         # These give a view, or a tensor other than their owner's, so the path is no place to bind a result
         # to.
@@ -414,8 +412,7 @@ def is_place(node: ast.AST) -> bool:
 
 
 def root_place(node: ast.expr) -> ast.expr | None:
-    """Return the name or path that holds the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``.
-    None if there is none."""
+    """Return the path of the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``, or None."""
     while not is_place(node):
         if isinstance(node, ast.Subscript | ast.Attribute):
             node = node.value

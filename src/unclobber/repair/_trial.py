@@ -134,8 +134,7 @@ class Trial:
         return self.runner.run(replace(job, against=against, to_end=not reference.ran.too_long))
 
     def _look_at_ends(self, first: Ran, again: Ran) -> None:
-        """Note whether two runs of the program as it is have equal end states, and in which entries they
-        differ."""
+        """Note whether two runs of the program as it is have equal end states, or which entries differ."""
         numbers = [entry for entry in again.at_end or () if entry.slots]
         others = [entry for entry in again.at_end or () if not entry.slots]
         unequal = [entry for entry in others if not entry.plain]

@@ -21,8 +21,7 @@ from .proof import Runner
 
 
 def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None:
-    """Return whole new texts of the files, by their real paths; None if a file isn't the project's, or two
-    edits overlap."""
+    """Return whole new texts of files, by real paths; None if one isn't the project's, or edits overlap."""
     by_path: dict[str, set[SpanEdit]] = {}
     for edit in edits:
         by_path.setdefault(os.path.realpath(edit.path), set()).add(edit)

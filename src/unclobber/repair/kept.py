@@ -83,8 +83,7 @@ def _age(path: str) -> int:
 
 
 class _Facts(pickle.Unpickler):
-    """An unpickler that makes plain data and unclobber's own facts alone, because a project may bring its
-    cache along."""
+    """An unpickler that makes plain data and unclobber's facts alone: a project may bring its cache."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class that a fact may have; raise an ``UnpicklingError`` for anything else."""

@@ -59,8 +59,7 @@ def run_as_main(
 
 
 def is_default_hook(hook: Any) -> bool:
-    """Return whether a ``sys.excepthook`` is the interpreter's, or torch's wrapper of it that prefixes the
-    rank."""
+    """Return whether a ``sys.excepthook`` is the interpreter's, or torch's wrapper with the rank."""
     if hook is sys.__excepthook__:
         return True
     # `init_process_group` replaces the hook by a closure over the one before.

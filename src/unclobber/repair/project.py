@@ -19,8 +19,7 @@ _OURS = os.path.realpath(PACKAGE)
 
 
 def root_of(script: str) -> str:
-    """Return the folder below which files may be edited: the nearest one that looks like a project's, else
-    the script's own."""
+    """Return the folder below which files may be edited: the nearest project's, else the script's."""
     folder = start = os.path.dirname(os.path.realpath(script))
     while True:
         if any(os.path.exists(os.path.join(folder, marker)) for marker in _MARKERS):

@@ -181,8 +181,7 @@ def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[list[Splice],
 def after_backward(
     source: Source, statement: ast.AST, hidden: Iterable[HiddenState]
 ) -> Iterator[tuple[str, str]]:
-    """Yield new texts that detach, directly after a backward, the states of the objects called in its loop
-    or function."""
+    """Yield texts that detach, right after a backward, the states of objects called in its loop."""
     loop = source.loop_round(statement)
     home = loop or source.function(statement)
     if home is None:

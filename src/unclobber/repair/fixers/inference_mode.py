@@ -18,8 +18,7 @@ from ._sites import saved_statements, sites
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of its mode
-    (UC204)."""
+    """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of it (UC204)."""
     if finding.code == "UC206":
         for path, user in project.sources(_files(finding), "inference_mode"):
             for node in uses(user):
@@ -89,8 +88,7 @@ def recorded(source: Source, function: Function, statement: ast.AST) -> Iterator
 
 
 def out_of_block(source: Source, statement: ast.AST) -> str | None:
-    """Return the text with one statement taken out of the ``with torch.no_grad():`` that it is directly
-    in, or None."""
+    """Return the text with one statement taken out of its ``with torch.no_grad():``, or None."""
     block = source.above(statement, ast.With, ast.AsyncWith)
     if block is None or len(block.items) != 1 or statement not in block.body or not is_small(statement):
         return None

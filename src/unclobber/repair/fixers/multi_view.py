@@ -130,8 +130,7 @@ def _numbers(value: ast.expr) -> int | list[int] | None:
 
 
 def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str]]:
-    """Yield new texts for one statement that makes several views, a title, and the code that no longer
-    sees writes to them."""
+    """Yield texts for a statement that makes several views, a title, and code that its writes miss."""
     for node in calls(statement, torch_table().returns_several_views):
         if not isinstance(node.func, ast.Attribute):
             continue

@@ -65,8 +65,7 @@ def rewrites(
 
 
 def _inside(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, bool]]:
-    """Yield in-place calls inside a statement out of place: each chain, ``inplace=True`` and ``out=`` on
-    its own."""
+    """Yield in-place calls in a statement out of place: each chain, ``inplace=True`` and ``out=``."""
     done: set[ast.AST] = set()
     for node in walk(statement):
         if isinstance(node, ast.Call) and node not in done and (written := in_place(node, source)):

@@ -31,8 +31,7 @@ from ._sites import write_statements
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield the writing statements with a new tensor in the element, or a copy before a part of it is
-    written."""
+    """Yield the writing statements with a new tensor in the element, or a copy before the write."""
     if finding.code == "UC301":
         return
     for _, (path, source, statement) in write_statements(finding, project):

@@ -21,8 +21,7 @@ _Edit = Callable[[Source, ast.AST, ast.AST], str | None]
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield the statements that computed the overwritten or freed tensors once more, where they would be
-    new."""
+    """Yield the statements that computed the overwritten or freed tensors once more, where they are new."""
     forwards = list(callers(finding.saved, project))
     if finding.code == "UC301":
         for path, source, backward in callers(finding.needed, project):
@@ -72,8 +71,7 @@ def repeated_after(source: Source, forward: ast.AST, step: ast.AST) -> str | Non
 
 
 def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str | None:
-    """Return the text with the forward's statements at the start of the loop that the backward is in, or
-    None."""
+    """Return the text with the forward's statements at the start of the backward's loop, or None."""
     loop = source.loop_round(backward)
     block = in_order(source, forward, loop)
     lines = None if block is None else forward_slice(*block)
