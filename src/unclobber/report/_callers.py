@@ -49,8 +49,7 @@ def _place(frame: Frame) -> str:
 
 
 def _call(site: Site | None) -> tuple[str, Frame] | None:
-    """Return the innermost function around a site that is called in several places, and the frame that called
-    it."""
+    """Return the innermost function that is called in several places around a site, and its caller."""
     if site is None or site.library:
         return None
     frames = list(site.stack)

@@ -54,8 +54,7 @@ def _lacks(char: str) -> bool:
 
 
 def _safe(char: str) -> str:
-    """Return a replacement for a character that acts on the terminal (escapes, newlines, text direction) or
-    can't be shown."""
+    """Return a replacement for a character that acts on the terminal or can't be shown."""
     safe = _harmless(char)
     if not _lacks(safe):
         return safe

@@ -55,8 +55,7 @@ def remarks(report: Report) -> list[str]:
 
 
 def _of_process(end: ProcessEnd) -> str:
-    """Return a remark on a process that did not end by itself. A daemon gets none, because all daemons end
-    so."""
+    """Return a remark on a process that did not end by itself, but for daemons, which all end so."""
     if end.state == "running" and not end.daemon:
         return f"process {end.name} had not ended: what it had found until then is here"
     if end.state == "died" and not end.daemon:

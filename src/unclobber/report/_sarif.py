@@ -183,8 +183,7 @@ def _fix(fix: Fix, root: str) -> Object:
 
 
 def _replacement(edit: Edit) -> Object:
-    """Return the SARIF replacement for ``edit``. Neither the region nor the text includes the last
-    newline."""
+    """Return the SARIF replacement for ``edit``, without the last newline on either side."""
     return {
         "deletedRegion": {
             "startLine": edit.line,

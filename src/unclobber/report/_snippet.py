@@ -143,8 +143,7 @@ class _Block:
         return rows
 
     def _line(self, number: int) -> list[Row]:
-        """Return the rows of one source line: the line itself, in windows if it is long, and its underlines
-        and labels."""
+        """Return the rows of one source line, in windows if it is long, with underlines and labels."""
         text = self.sources.line(self.path, number)
         line = measure("…" if text is None else text.rstrip())
         here = [

@@ -62,8 +62,7 @@ class Sources:
         return span if part is None else _narrow(span, site, part)
 
     def _expression(self, site: Site) -> SourceRange:
-        """Return the range of the site's expression; of the whole recorded line if the expression isn't found
-        in it."""
+        """Return the range of the site's expression, or of the whole recorded line."""
         # Nothing could be read when the program ran, so a file that is there now is another one.
         if not site.source and not site.statement:
             self.unknown.add(site.path)
@@ -124,8 +123,7 @@ def _all_of(line: str) -> tuple[int, int]:
 
 
 def _find(line: str, site: Site) -> tuple[int, int] | None:
-    """Return the columns of the site's expression in a line: as recorded, or its only occurrence; None if the
-    line changed."""
+    """Return the columns of the site's expression: as recorded, or its only occurrence, or None."""
     statement = site.statement.split("\n")
     index = site.line - site.statement_line
     # A short expression may stand at the recorded column of another statement by chance

@@ -130,8 +130,7 @@ class _FindingText:
         return [first, *([("    " + line, "title")] for line in lines[1:])]
 
     def _item(self, kind: str, text: str, mark: str = "", column: int = 0) -> list[Row]:
-        """Return ``= note: text``, with later lines indented under the first, and ``mark`` from ``column`` of
-        the text."""
+        """Return ``= note: text``, later lines indented under the first, and ``mark`` from ``column`` on."""
         head: Row = [(" " * (self.gutter + 1), ""), ("= ", "gutter"), (f"{kind}:", "strong"), (" ", "")]
         indent = self.gutter + 1 + len(f"= {kind}: ")
         lines = wrap(text, self.width - indent)

@@ -47,14 +47,12 @@ def place(site: Site | None) -> str:
 
 
 def refused_at(finding: Finding) -> Site | None:
-    """Return the line at which torch refused an inference tensor without any write; None for all other
-    findings."""
+    """Return the line at which torch refused an inference tensor without any write, or None."""
     return offending(finding) if finding.variant in ("saved", "trained") else None
 
 
 def made_at(finding: Finding) -> Site | None:
-    """Return where the leaf, the view or the inference tensor was made; for other codes, where it was
-    saved."""
+    """Return where the leaf, view or inference tensor was made; for other codes, where it was saved."""
     site = None if finding.saved is None else finding.saved.site
     if site is not None and site is refused_at(finding):
         return None if finding.made is None else finding.made.site
