@@ -20,8 +20,7 @@ def unused(paths: Iterable[str], findings: Iterable[Finding], where: str = "in t
 
 
 def _wrong_with(comment: IgnoreComment, occurred: set[str], where: str) -> str:
-    """Return the mistake in a comment, given the codes that were found at its statement; empty if there is
-    none."""
+    """Return the mistake in a comment, given its statement's codes; empty if there is none."""
     if comment.problem:
         return f"is not understood: {comment.problem}"
     if comment.codes is None:
