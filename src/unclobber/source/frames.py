@@ -95,8 +95,7 @@ def of_program() -> Stack:
 
 
 def go_deeper(frame: FrameType | None, out: list[Any]) -> None:
-    """Extend ``out`` to the program's innermost frame if all its frames are a library's; ``frame`` comes
-    next."""
+    """Extend ``out`` to the program's innermost frame if it has only a library's; ``frame`` is next."""
     if any(not is_library(code) for code in out[::2]):
         return
     room = _DEEPEST

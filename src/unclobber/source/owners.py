@@ -130,8 +130,7 @@ class ProgramNames:
         return None
 
     def module(self, module: torch.nn.Module) -> str:
-        """Return the name of a module for a report: path and class, ``trunk.2 (Dropout)``; the class alone if
-        no path is found."""
+        """Return a module's name for a report: path and class, ``trunk.2 (Dropout)``, or the class alone."""
         kind = type(module).__name__
         modules = _live_modules()
         try:
@@ -158,8 +157,7 @@ class ProgramNames:
 
 # --- modules -----------------------------------------------------------------------------------
 class _Settled(NamedTuple):
-    """The modules of the collector's oldest generation, and its counts of collections when they were
-    listed."""
+    """The modules of the collector's oldest generation, and its counts when they were listed."""
 
     collections: tuple[int, int]
     modules: tuple[weakref.ref[torch.nn.Module], ...]
@@ -240,8 +238,7 @@ def _module_classes() -> set[type]:
 
 
 def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list[tuple[torch.nn.Module, str]]:
-    """Return (module, attribute) of each tensor with extent ``place``; else of all in its storage if they
-    have one extent."""
+    """Return (module, attribute) of each tensor with extent ``place``; else of all if extents agree."""
     sharing = [
         (module, name, there)
         for module in modules.values()
@@ -354,8 +351,7 @@ def _reachable(frames: Sequence[FrameType] | None, deepest: int) -> Iterator[tup
 
 
 def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dict[int, str]:
-    """Return the best name that leads to each wanted object, by id; objects that no variable leads to are
-    missing."""
+    """Return the best name that leads to each wanted object, by id; unnamed ones are missing."""
     ids = {id(target) for target in wanted}
     best_names: dict[int, str] = {}
     for name, value in _reachable(frames, _DEEPEST):

@@ -185,8 +185,7 @@ def user_frame(stack: Stack) -> Instruction | None:
 
 
 def _passes_on(code: CodeType, lasti: int) -> bool:
-    """Return whether the instruction of a relay calls the function that the relay was given, or the relay of
-    its superclass."""
+    """Return whether the instruction of a relay calls the function that it was given."""
     located = Instruction(code, lasti).located()
     if located is None or not isinstance(located.node, ast.Call):
         return False

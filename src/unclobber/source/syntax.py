@@ -203,8 +203,7 @@ def source_of(code: CodeType) -> ParsedSource | None:
 
 
 def tree_of(filename: str, word: str) -> ast.Module | None:
-    """Return a file's syntax tree; None if the file doesn't contain the word, can't be read or isn't
-    Python."""
+    """Return a file's syntax tree; None if it lacks the word, can't be read or isn't Python."""
     entry = _entry(filename)
     if entry is None or not any(word in line for line in entry[0]):
         return None
@@ -295,8 +294,7 @@ def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr 
 
 
 def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
-    """Return whether the node covers the span, or is a method call over several lines that Python
-    placed so."""
+    """Return whether the node covers the span, or is a method call that Python placed so."""
     if (node.end_lineno, node.end_col_offset) != (span.end_line, span.end_column):
         return False
     if (node.lineno, node.col_offset) == (span.line, span.column):
