@@ -21,8 +21,7 @@ _NUMBERS = frozenset(_PLAIN.split())
 
 
 def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
-    """Return the value of an attribute: an object's, a module's parameter, ``.data``, ``.grad``, a view, or
-    unknown."""
+    """Return the value of an attribute: an object's, a parameter, ``.data``, ``.grad``, a view."""
     if value.kind in ("object", "class"):
         return _of_object(run, value, name, state)
     if name in ("weight", "bias"):

@@ -105,8 +105,7 @@ class FunctionRules:
                 self._suspect(CheckRule.GRADIENT, HIGH - 1, statement, name, how)
 
     def _writes(self) -> Iterator[tuple[ast.stmt, str, str, bool]]:
-        """Yield each write: the statement, the written name, the operation, whether only a tensor can be
-        written so."""
+        """Yield each write: statement, written name, operation, whether only a tensor can be written so."""
         for statement in ast.walk(self.node):
             how, surely = "", False
             match statement:
@@ -144,8 +143,7 @@ def _is_returned(node: ast.Return, names: set[str]) -> bool:
 
 
 def _itself(node: ast.expr | None) -> str | None:
-    """Return the variable whose tensor an expression is; in-place methods return the tensor that they write
-    to."""
+    """Return the variable whose tensor an expression is, through in-place methods."""
     while (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

@@ -158,8 +158,7 @@ class FileRun:
             self.suspicions[key] = replace(suspicion, confidence=confidence)
 
     def _quiet(self, suspicion: Suspicion) -> int:
-        """Return the steps of confidence that a suspicion loses because its function or folder is mostly not
-        trained."""
+        """Return the steps of confidence that a suspicion loses in code that is mostly not trained."""
         rule = suspicion.rule.value
         # A write is reported where the function returns that called the writing function.
         functions = [function.name for function in self.stack]

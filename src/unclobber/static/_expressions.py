@@ -57,8 +57,7 @@ def _lambda(run: FileRun, node: ast.Lambda, state: FlowState) -> Value:
 
 @follows(ast.Name)
 def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
-    """Return the value of a name: a variable, a global, a definition of the file, an import, or a new
-    unknown."""
+    """Return the value of a name: variable, global, the file's definition, import, or unknown."""
     name, index = node.id, run.index
     known = state.names.get(name) or (run.globals.get(name) if index is run.own else None)
     if known is not None:

@@ -203,8 +203,7 @@ def is_off(expressions: list[ast.expr]) -> bool:
 
 
 def mode_of(node: ast.expr) -> int | None:
-    """Return the mode that a decorator or context turns on: 1 no_grad, 2 inference mode, 0 gradients; None if
-    it changes none."""
+    """Return the mode that a decorator or context sets: 1 no_grad, 2 inference mode, 0 gradients, or None."""
     call = node if isinstance(node, ast.Call) else None
     name = dotted(call.func if call is not None else node).rpartition(".")[2]
     switch = True

@@ -40,8 +40,7 @@ _FILLS_FROM_LAST = frozenset(
 
 
 def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Return the result of a method call: by the receiver's kind and the method, by the method alone, or by
-    the kind alone."""
+    """Return the result of a method call: by kind and method, by the method, or by the kind alone."""
     kind = call.receiver.kind
     for key in ((kind, call.name), ("any", call.name), (kind, "")):
         known = transferred(run, *key, call, state)
@@ -145,8 +144,7 @@ def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("class", "apply")
 def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the result of a custom Function. If ``forward`` returns an input, it is a view that must not be
-    written."""
+    """Return the result of a custom Function; an input among its results is a view not to be written."""
     cls: ast.ClassDef = call.receiver.data
     if not is_a(cls, frozenset({"Function"})):
         return None

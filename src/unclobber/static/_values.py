@@ -252,8 +252,7 @@ def _join_tensors(a: Value, b: Value) -> Value:
 
 
 def any_of(values: tuple[Value, ...]) -> Value | None:
-    """Return the facts that hold for any one of unlike things, such as a dictionary's values; None if there
-    are none."""
+    """Return the facts that hold for any one of unlike things, such as a dictionary's values."""
     value = shared(values)
     if value is None:
         return None

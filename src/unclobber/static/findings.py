@@ -42,8 +42,7 @@ def finding_of(suspicion: Suspicion, parts: Sequence[SourcePart], text: str) -> 
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Return each mistake once: of a chain of modules at its call, and without consequences of a freed
-    graph."""
+    """Return each mistake once: a chain of modules' at its call, no consequences of a freed graph."""
     called = {each.how for each in suspicions if each.rule is CheckRule.SAVED and each.write == each.saved}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
     return [
