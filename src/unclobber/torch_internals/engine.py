@@ -55,8 +55,7 @@ class EngineCall:
         return compat.graph.reachable(self.starts)
 
     def runs_of(self, graph: Mapping[int, Any]) -> Collection[int]:
-        """Return the ids of the nodes of ``graph`` that the engine runs: with inputs, those on a way to
-        one."""
+        """Return the ids of the nodes of ``graph`` that the engine runs, on a way to the inputs if given."""
         return compat.graph.on_a_way_to(self.inputs, graph) if self.inputs else graph.keys()
 
     def _argument(self, position: int, name: str) -> Any:  # torch's own callers pass all by position
@@ -158,8 +157,7 @@ class Engine:
         return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is self.CODE else []
 
     def ran_below(self, stack: tuple[Any, ...]) -> bool:
-        """Return whether a backward was running when ``stack`` was taken: its saves belong to
-        ``create_graph``."""
+        """Return whether a backward ran when ``stack`` was taken: its saves belong to ``create_graph``."""
         return any(code is self.CODE for code in stack[::2])
 
 

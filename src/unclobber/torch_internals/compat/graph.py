@@ -177,8 +177,7 @@ def node_of(root: Any) -> Any:
 
 
 def reachable(starts: Iterable[Any]) -> dict[int, Any] | None:
-    """Return all nodes that a backward can come to from ``starts``, by id; None if they are more than
-    ``MOST_NODES``."""
+    """Return all nodes that a backward can come to, by id; None if more than ``MOST_NODES``."""
     every = {id(node): node for node in islice(nodes_below(starts), MOST_NODES + 1)}
     return every if len(every) <= MOST_NODES else None
 

@@ -229,8 +229,7 @@ def noted_name(node: Any) -> str:
 
 
 def graph_number(node: Any) -> int | None:
-    """Return the number of the compiled graph that a backward node belongs to (``aot_id``); None for other
-    nodes."""
+    """Return the number of a backward node's compiled graph (``aot_id``); None for other nodes."""
     number: int | None = getattr(getattr(type(node), "_forward_cls", None), "_aot_id", None)
     return number
 
