@@ -32,7 +32,6 @@ class Delivery:
         """Write the report to its file or stream.
 
         Args:
-            report: Complete, with its exit code.
             guarded: Whether a text report starts with the lines on what guard did.
             fallback_code: The program's own exit code, kept by a `ReportError`.
 
@@ -62,8 +61,7 @@ class Delivery:
 
     def _text(self, report: Report, stream: TextIO | None, guarded: bool) -> str:
         """Render the report. A text among the program's messages has the findings that guard did not repair,
-        after the lines on guard; for a run without such findings, it has the notices.
-        """
+        after the lines on guard; for a run without such findings, it has the notices."""
         if not self.on_stderr:
             return self._rendered(report, stream)
         left = unrepaired(report)

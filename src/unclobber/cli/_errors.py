@@ -24,12 +24,7 @@ class UsageError(UnclobberError):
 
 
 def not_python(error: SyntaxError, name: str) -> UsageError:
-    """Return the error for a file that Python can't compile.
-
-    Args:
-        error: What ``compile`` raised.
-        name: The file as the user named it.
-    """
+    """Return the error for a file that Python can't compile."""
     place = "".join(
         f", {word} {number}" for word, number in (("line", error.lineno), ("column", error.offset)) if number
     )

@@ -57,10 +57,6 @@ class CheckOptions:
 def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Report:
     """Check files and folders; return the report without its exit code.
 
-    Args:
-        paths: Files and folders, as the user named them.
-        options: The command's options.
-
     Raises:
         UsageError: A path isn't there, a file that is named isn't Python, or a comment in a checked file
             can't be understood.

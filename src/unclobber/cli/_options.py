@@ -27,12 +27,7 @@ def output_file(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def format_of(formats: Collection[str], more: str = "") -> Callable[..., Any]:
-    """Return the option ``--format`` of a command; any other format is a `UsageError`.
-
-    Args:
-        formats: The formats that the command writes.
-        more: A further sentence for the help.
-    """
+    """Return the option ``--format`` of a command; any other format is a `UsageError`."""
 
     def checked(context: click.Context, parameter: click.Parameter, given: str) -> str:
         if given not in formats:

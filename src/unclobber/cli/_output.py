@@ -22,10 +22,6 @@ class OutputFile:
     def at(cls, given: str, option: str = "--output") -> OutputFile:
         """Check that `given` can be written, before the program has cost any time.
 
-        Args:
-            given: The path that the user gave.
-            option: The option that named it, for the message.
-
         Raises:
             UsageError: The path is a directory or can't be written.
         """

@@ -27,8 +27,6 @@ def explain(file: str, paths: Sequence[str], format_: str) -> int:
 
     Args:
         file: The file with the pasted text; ``-`` for standard input.
-        paths: Files and folders of the program's sources.
-        format_: ``text`` or ``json``.
     """
     from ..static import python_files
     from ..static.traceback import causes_of

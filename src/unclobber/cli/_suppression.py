@@ -60,13 +60,7 @@ class RunSuppression(NamedTuple):
         return Suppression(rules, baseline=self._known(), all_known=self.written is not None)
 
     def without_known(self, report: Report, stopped_by: Collection[Finding], *, failed: bool) -> Report:
-        """Return one process's report with the findings of the baseline suppressed.
-
-        Args:
-            report: The process's report, without its exit code.
-            stopped_by: The findings that ended the program.
-            failed: Whether the program failed for reasons of its own.
-        """
+        """Return one process's report with the findings of the baseline suppressed."""
         if self.baseline is None and self.written is None:
             return report
         could_be = [f for f in report.findings if f.is_silent and f not in stopped_by]
@@ -85,8 +79,6 @@ class RunSuppression(NamedTuple):
         new baseline if one was requested.
 
         Args:
-            report: The merged report, about to be delivered.
-            files: The files whose code ran.
             ending: How the program ended. After a failure no comment is called unused.
 
         Raises:

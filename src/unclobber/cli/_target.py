@@ -97,8 +97,7 @@ class Module:
 
     def _find(self, name: str) -> tuple[ModuleSpec, CodeType]:
         """Return the spec and code of the module that ``python -m name`` runs, importing the packages
-        above it.
-        """
+        above it."""
         package = name.rpartition(".")[0]
         if package:
             try:
@@ -147,11 +146,6 @@ Target = Script | Module
 def target_of(words: tuple[str, ...], as_module: bool, command: str) -> Target:
     """Return the program and its arguments, without one ``--`` between them.
 
-    Args:
-        words: The words after the options of ``unclobber COMMAND``.
-        as_module: Whether the first word is a module's name.
-        command: The command's name, for the message.
-
     Raises:
         UsageError: There are no words.
     """
@@ -173,8 +167,7 @@ def program_and_arguments(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
 
 def file_of_module(name: str) -> str | None:
     """Return the file that ``python -m name`` runs, without importing the packages above it; None if they
-    would have to be imported to find it.
-    """
+    would have to be imported to find it."""
     top, *inner = name.split(".")
     spec = importlib.util.find_spec(top)
     for part in inner:

@@ -124,8 +124,7 @@ class Child:
 
     def _look_at_tasks(self, module: Any, name: str) -> None:
         """Match the exceptions of a pool's tasks with findings. A task's exception is sent to the pool's
-        owner and the child goes on.
-        """
+        owner and the child goes on."""
         wrap: Callable[..., Any] = getattr(module, name)
 
         def wrap_seen(error: BaseException, trace: TracebackType | None) -> Any:

@@ -33,8 +33,7 @@ class Children:
 
     def __init__(self, session: Session, suppression: RunSuppression, *, text_on_stderr: bool) -> None:
         """Choose the run's directory and the settings for children; nothing is followed before the context
-        is entered.
-        """
+        is entered."""
         self._session = session
         # A random part, because a process id alone may be taken again while an earlier run's child still
         # lives.
@@ -74,12 +73,7 @@ class Children:
         return cause is not None and merge_key(cause) in reported
 
     def gather(self, own: Report, *, failed: bool) -> Report:
-        """Return this process's report merged with its children's records, and delete the records.
-
-        Args:
-            own: The report of this process.
-            failed: Whether the program failed for reasons of its own.
-        """
+        """Return this process's report merged with its children's records, and delete the records."""
         children = self._read()
         # Removed at once, because a child that ends later finds that the run is over.
         self._folder.remove()

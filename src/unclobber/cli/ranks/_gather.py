@@ -85,12 +85,7 @@ class Ranks:
             write_to_stderr(f"[rank{self.world.rank}]: stopped by {line}\n")
 
     def gather(self, report: Report, ending: ProgramEnd) -> Report | None:
-        """Return the report of all ranks if this rank is to report, else None.
-
-        Args:
-            report: The complete report of this rank.
-            ending: How this rank's program ended.
-        """
+        """Return the report of all ranks if this rank is to report, else None."""
         records = self._records
         try:
             with records.door():
@@ -148,8 +143,7 @@ class Ranks:
 
     def _is_mine(self) -> bool:
         """Return whether this rank reports: it is the lowest one, or that one is gone and this one is the
-        last or knows more findings.
-        """
+        last or knows more findings."""
         reporter, reported = self._reporter(), self._records.reported()
         if reporter == self.world.rank:
             return True

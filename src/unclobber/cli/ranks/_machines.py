@@ -54,12 +54,7 @@ class Machines:
         )
 
     def meet(self, report: Report, seconds: float) -> Report | None:
-        """Return the report of all machines on the first one; None on another one whose report has arrived.
-
-        Args:
-            report: The report of this machine's ranks.
-            seconds: Limit of the wait for the other machines.
-        """
+        """Return the report of all machines on the first one; None on others whose report has arrived."""
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_available():
             return report
@@ -107,13 +102,7 @@ def _bounded(report: Report) -> Report:
 
 
 def merge_machines(reports: Mapping[int, Report], machines: Sequence[int], local_ranks: int) -> Report:
-    """Return one report of all machines; a machine without a report has only absent ranks.
-
-    Args:
-        reports: The merged report of each machine's ranks, by the machine's number.
-        machines: The numbers of all machines.
-        local_ranks: Number of ranks on each.
-    """
+    """Return one report of all machines; a machine without a report has only absent ranks."""
     present = [reports[number] for number in machines if number in reports]
     outcomes = {report.outcome for report in present}
     ends: list[RankEnd] = []
