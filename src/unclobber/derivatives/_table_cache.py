@@ -25,12 +25,7 @@ _CODE = ("torch_table.py", "_rule.py")  # unclobber's own files that make the ta
 
 
 def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) -> tuple[Rule, ...]:
-    """Return the result of ``make``, from the file if it was made from these ``sources`` before.
-
-    Args:
-        sources: The files of torch that ``make`` reads.
-        make: Reads them.
-    """
+    """Return the result of ``make``, from the file if it was made from these ``sources`` before."""
     path = _path(sources)
     if path is None:
         return make()

@@ -17,7 +17,6 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
     """Return the condition on the arguments of one overload; empty if there is only one.
 
     Args:
-        rule: The overload.
         others: All overloads of the operation that have a derivative.
     Example:
         >>> from unclobber.derivatives.torch_table import by_operation
