@@ -38,10 +38,6 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
 
     Either the attribute holds a tensor of that earlier graph. Or the program read it for the new graph, and
     then set it to a tensor of the new one.
-
-    Args:
-        call: The backward that failed.
-        frames: The user's live frames, innermost first.
     """
     graph = call.of_engine.graph()
     fresh = call.fresh_from

@@ -35,13 +35,7 @@ from .save import of_node
 
 
 def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_before: int) -> FreedEvidence:
-    """Return the evidence for a backward that reached a freed node.
-
-    Args:
-        error: torch's error.
-        live_frames: Its frames, innermost first.
-        backwards_before: Backward calls of the process before the session.
-    """
+    """Return the evidence for a backward that reached a freed node."""
     failure = _SecondBackward(live_frames)
     halted, mark = failure.halted, failure.freed_by()
     joined = failure.joined

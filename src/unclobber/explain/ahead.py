@@ -20,12 +20,7 @@ from ..torch_internals import compat
 
 def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[tuple[SavedTensor, Any]]:
     """Yield the other saves that the running backward would refuse, each with the node that has yet to unpack
-    it, in the order in which it would unpack them.
-
-    Args:
-        first: The save that it has refused.
-        ledger: The ledger with that save.
-    """
+    it, in the order in which it would unpack them."""
     moved = {id(kept) for kept in ledger.saves() if kept is not first and _is_refused(kept)}
     call = backward_calls.current()
     if not moved or call is None:

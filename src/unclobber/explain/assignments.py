@@ -70,7 +70,6 @@ def may_set(name: str, home: str, files: Iterable[str]) -> bool:
     """Return whether the program sets an attribute of this name on anything but a method's own object.
 
     Args:
-        name: The attribute.
         home: The file of the class. Loaded modules of its project are looked at, too.
         files: Further files of the program.
     """

@@ -81,9 +81,7 @@ def held_elsewhere(
 
     Args:
         kind: Which of both holds it.
-        repaired: Whether the code gets the right value.
         read: The stack of the recomputation that reads it.
-        torch_message: torch's refusal of it.
         held: The holder, as ``save.of_held`` takes it.
     """
     frames, node = user_frames(), compat.graph.current_node()

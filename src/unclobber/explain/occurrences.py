@@ -69,8 +69,6 @@ class Occurrence:
         One line may save two tensors, of which torch sees only one overwritten: these are two findings.
 
         Args:
-            state: The save state of the tensor.
-            session: The session in which it was saved.
             repaired: Whether backward gets the value as it was saved.
             again: Make a new finding even for known places, for an error that is about to be raised.
             node: The node that would have unpacked the tensor, if backward was refused before it came there.
@@ -152,9 +150,6 @@ def _held(
     """Return the occurrence of a changed tensor that autograd did not save.
 
     Args:
-        code: The code that reports it.
-        state: The state of the tensor's record.
-        session: The session.
         held: The holder, as ``describe.held_elsewhere`` takes it.
         can_be_repaired: Whether guard can hand the old values to the holder.
     """
@@ -340,13 +335,7 @@ _MAKERS: dict[type[conflicts.Conflict], Callable[[Any, SessionView], Occurrence 
 
 
 def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding:
-    """Return the finding for an operation of the program's current line that writes to a frozen tensor.
-
-    Args:
-        tensor: The frozen tensor.
-        frozen_at: The stack of the ``freeze`` call.
-        operation: The ATen operation.
-    """
+    """Return the finding for an operation of the program's current line that writes to a frozen tensor."""
     stack = of_program()
     # Outside of `make`, because the finding without an explanation shows these facts, too.
     facts = replace(save.unplaced(tensor), operation="freeze")
@@ -366,13 +355,7 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
 
 
 def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWrites) -> Finding | None:
-    """Return the finding for an error that torch raised; None if the error isn't torch's refusal.
-
-    Args:
-        error: The exception that left the watched code, with its traceback.
-        backwards_before: Backward calls of the process before the session; numbers start after them.
-        view_writes: The last writes to the memory of views.
-    """
+    """Return the finding for an error that torch raised; None if the error isn't torch's refusal."""
     # If the query fails, the error stays as it is
     # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
     if (graph := compiled.refusal_of(error)) is not None:

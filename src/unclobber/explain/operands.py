@@ -63,10 +63,8 @@ def operands(located: Located, between: Sequence[CodeType], rule: Rule, edges: E
     """Match the expression at a site with the operation that it ran.
 
     Args:
-        located: The user's expression.
         between: Library frames from the user's line to the operation, outermost first, without
             plumbing.
-        rule: The operation.
         edges: Names of the node's ``next_functions``; None where unknown.
     """
     node = located.node

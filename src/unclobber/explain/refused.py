@@ -30,14 +30,7 @@ from .refusals import Kind, live_frames_of
 def evidence(
     error: BaseException, kind: Kind, backwards_before: int, view_writes: ViewWrites
 ) -> RefusalEvidence | FreedEvidence | StaleEvidence:
-    """Return the evidence for a refusal.
-
-    Args:
-        error: torch's error that left the watched code, with its traceback.
-        kind: The kind of the refusal.
-        backwards_before: Backward calls of the process before the session; numbers start after them.
-        view_writes: The last writes to the memory of views.
-    """
+    """Return the evidence for a refusal."""
     live_frames = live_frames_of(error)
     stage = CODES[kind.code].stage
     if kind.variant == "donated":

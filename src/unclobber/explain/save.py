@@ -91,9 +91,6 @@ def of_held(
     """Return the facts of a tensor that autograd did not save.
 
     Args:
-        saved: The record of the tensor.
-        frames: The user's frames, innermost first.
-        operation: The custom Function's name, or ``checkpoint``.
         role: The attribute that holds it: ``ctx.x``.
         node: The node of the custom Function.
         cached: Whether it is the operation's result, of which no variable is known any more.
@@ -119,8 +116,6 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     """Return the facts of an operation whose saved tensors are freed; shape and dtype are its result's.
 
     Args:
-        node: Its node.
-        stack: The stack of the operation.
         noted: Whether a hook was called for its saved tensor; False if it saved a Python number.
     """
     name = reads.node_name(node)

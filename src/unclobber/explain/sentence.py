@@ -38,9 +38,6 @@ def of(state: SaveState, node: Any, role: str | None, *, goes_on: bool) -> str |
     nothing.
 
     Args:
-        state: The save state of the tensor.
-        node: The node that unpacks it.
-        role: The node's name for it.
         goes_on: Whether backward goes on after all, so that no view may be given a new history.
     """
     if reads.detached(state.saved) is not None:

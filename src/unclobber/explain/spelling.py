@@ -50,9 +50,6 @@ def spell(
 
     Args:
         node_name: The backward node, such as ``MmBackward0``.
-        role: The node's name for the tensor.
-        stack: The stack of the save.
-        shape: The saved tensor's shape.
         edges: Names of the node's ``next_functions``, None for missing ones. If left out, they are taken from
             the node that runs in this thread, if it has this name.
         name: The tensor's name in ``why_words`` if the line shows none: a module path.
@@ -260,12 +257,7 @@ def mention(stack: Stack, expression: str | None) -> Extent | None:
 
 # --- written -------------------------------------------------------------------------------------
 def spell_write(operation: str, stack: Stack) -> str | None:
-    """Return the user's expression for the tensor that an operation wrote: ``d[:]`` in ``d[:] = 0``.
-
-    Args:
-        operation: The ATen operation, such as ``copy_``.
-        stack: The stack of the write.
-    """
+    """Return the user's expression for the tensor that an operation wrote: ``d[:]`` in ``d[:] = 0``."""
     place = user_expression(stack)
     if place is None:
         return None

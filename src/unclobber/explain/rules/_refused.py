@@ -49,7 +49,6 @@ def finding(
     """Return a finding at the refused line.
 
     Args:
-        evidence: The facts.
         texts: The sentences; ``view``, ``operation`` and ``hook`` are known to each.
         fixes: Fixes, most useful first.
         names: The other fields of the sentences.

@@ -47,12 +47,10 @@ class Wording(NamedTuple):
         """Return the finding.
 
         Args:
-            code: The code.
             names: The fields of the sentences.
             fixes: Fixes in place of the table's helps, if they depend on more than names.
             lines: The one line to write, by help.
             notes: Notes before the table's.
-            facts: Other attributes of the finding.
         """
         if fixes is None:
             words = {name: str(text) for name, text in names.items()}

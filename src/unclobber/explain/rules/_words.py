@@ -40,8 +40,7 @@ def with_a_copy(save: Save) -> Fix:
 
 def _clone_of_result(site: Site | None) -> str:
     """Return the text ``w.exp().clone()`` for the expression ``w.exp()``; empty if its value isn't used, or
-    if the text is too long.
-    """
+    if the text is too long."""
     if site is None or len(site.source) > _LONGEST_QUOTE or site.source == site.statement.strip():
         return ""
     try:

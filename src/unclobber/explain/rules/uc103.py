@@ -83,8 +83,6 @@ def judge_unmarked(
 
     Args:
         save: The input: where the Function was applied to it, and its name there; no role.
-        writes: The writes to it during ``forward``.
-        need: The backward call.
         returned: Whether ``forward`` returned the input, as ``mark_dirty`` wants.
         is_operator: Whether it is a ``torch.library.custom_op``, for which torch lets the program write
             neither a ``forward`` with a ``ctx`` nor, because it writes to its input, a backward.
