@@ -28,7 +28,6 @@ def totals(trace: Trace, saves: Iterable[PackedSave]) -> tuple[ModuleTotal, ...]
     """Return every module that ran, in the order of its first call, then the bytes saved outside of any.
 
     Args:
-        trace: The recording.
         saves: The first save of each storage to count. It is charged to its module, and to all around
             that one.
     """
@@ -64,7 +63,6 @@ def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]
     """Return the tree of modules as rows; those that differ by their numbers alone share one (``h.*``).
 
     Args:
-        modules: The modules of a report.
         least: Share of the whole; rows that keep less are left out.
     """
     merged = grouped(modules, lambda module: (module.tree, pattern(module.path)))

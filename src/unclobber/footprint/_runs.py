@@ -121,9 +121,7 @@ def record_program(
     Args:
         run: Runs the program. Returns the reason why it failed, or None. Called again for each change that
             is tried.
-        command: The program's command line, for the report.
         step: Number of the backward at whose end the program is stopped, 1-based.
-        fake: Whether to run it on fake tensors.
         try_changes: Whether to run it again with each change that could save memory.
         progress: Called with the number of operations now and then, with 0 at the end.
     """

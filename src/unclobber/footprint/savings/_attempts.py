@@ -122,7 +122,6 @@ def _made(
     """Return a context in which the program runs with changes; it gives the mode of the in-place calls.
 
     Args:
-        options: The changes.
         recorder: Names the modules; a ``MemoryRecorder`` must not see what the changes themselves compute.
         in_place: Further calls that run in place, as keys.
     """

@@ -69,7 +69,6 @@ class SecondForward:
         """Yield the change that computes modules again, if it lowers the peak enough to be reported.
 
         Args:
-            title: The modules, in words.
             write: Code or advice for the report.
             pieces: Calls of modules that run one after the other, each piece to be computed again as a whole.
             edits: Returns the edits of the source that make the change.

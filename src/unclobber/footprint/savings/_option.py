@@ -87,8 +87,6 @@ def front(items: Iterable[Found], worth: Callable[[Found], tuple[float, float]],
     """Return the items that no other beats in both gain and cost, largest gain first.
 
     Args:
-        items: Anything.
-        worth: Returns the gain and the cost of an item.
         most: Items to return at most. Of two neighbours that gain nearly as much, the second goes; the
             first and the last stay, because they are the ends of the choice.
     """
