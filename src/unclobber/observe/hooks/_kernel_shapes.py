@@ -225,8 +225,6 @@ def _native_kernel(name: str, op_name: str, schema: Any, has: bool) -> NativeKer
     None if it needs the one in Python, which is registered over torch's or knows more than the schema.
 
     Args:
-        name: The operation with namespace and overload.
-        op_name: Its name without both.
         schema: Its schema; None if that declares no write.
         has: Whether torch has a kernel that moves version counters.
     """
@@ -383,9 +381,6 @@ def _general_kernel(
     These are foreach, fused and custom operations, too.
 
     Args:
-        op: The operation.
-        op_name: Its name without namespace and overload.
-        listeners: The listeners to notify.
         written: The arguments that it writes.
         bumps: Whether each counter moves by one afterwards. False: the kernel compares the counters.
         original: The kernel that this one replaces; None if there is none at this key.

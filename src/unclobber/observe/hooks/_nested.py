@@ -70,12 +70,7 @@ def may_hold(value: Any) -> bool:  # a tuple of sizes and flags can't ever
 
 
 def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
-    """Return the tensors in some attributes of ``ctx``, each once, nearest first.
-
-    Args:
-        ctx: The context of a custom Function.
-        names: Its attributes to look into.
-    """
+    """Return the tensors in some attributes of ``ctx``, each once, nearest first."""
     own = contents(ctx)
     tensors: dict[int, Found] = {}
     seen: set[int] = {id(ctx)}

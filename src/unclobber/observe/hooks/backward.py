@@ -27,13 +27,7 @@ class BackwardCall:
     __slots__ = ("fresh_from", "nth", "of_engine", "outer", "paused", "stack", "written")
 
     def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
-        """Describe a call that is about to start.
-
-        Args:
-            nth: Its position among all calls.
-            stack: Stack of the program's call.
-            call: The engine's call.
-        """
+        """Describe a call that is about to start."""
         self.nth = nth
         """Position among all backward calls of the process while any session was active, from 1."""
         self.written = nth

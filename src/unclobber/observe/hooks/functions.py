@@ -67,9 +67,6 @@ def stash(
     """Observe the tensors in some attributes of ``ctx`` until its ``backward``.
 
     Args:
-        conflicts: The receiver of what happens to them.
-        ctx: The context.
-        names: The attributes.
         set_at: Returns where a tensor was put there.
     """
     tensors = _nested.tensors_of(ctx, names)

@@ -155,7 +155,6 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
     """Return the gradients that another consumer will still receive, judged by C++ reference counts.
 
     Args:
-        gradients: The arguments of a callback.
         alone: The reference count of a gradient without another consumer; None if unknown.
     """
     # With create_graph the nodes of the second graph hold gradients, too, so the count says nothing.

@@ -39,8 +39,6 @@ class Unmarked:
         """Register with the node that made the old values of ``base``.
 
         Args:
-            conflicts: The session's receiver.
-            conflict: The conflict to report.
             base: The overwritten input, or its base.
             where: True for each element of ``base`` that has changed; of its shape.
         """
@@ -122,16 +120,7 @@ def note(
     log: WriteLog,
     outputs: tuple[Any, ...],
 ) -> None:
-    """Remember the inputs that a ``forward`` has overwritten without marking them.
-
-    Args:
-        conflicts: The session's receiver.
-        function: The Function's class.
-        args: The arguments of ``apply``.
-        dirty: The tensors that it has marked.
-        log: Its writes to ``args``, with the old values.
-        outputs: The result of ``apply``.
-    """
+    """Remember the inputs that a ``forward`` has overwritten without marking them."""
     operator = compat.compilers.operator_of(function)
     marked = {storage_of(given) for given in dirty if any(given is arg for arg in args)}
     for position, tensor in enumerate(args):

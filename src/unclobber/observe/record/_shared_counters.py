@@ -36,8 +36,7 @@ class _SharedCounter:
 
 class _UncertainCount:
     """Stand-in for a storage's log, for a write whose number of counter bumps is known only afterwards
-    (``_foreach_add_``).
-    """
+    (``_foreach_add_``)."""
 
     def __init__(self, shared: _SharedCounter, key: int, event: WriteEvent) -> None:
         self._shared = shared

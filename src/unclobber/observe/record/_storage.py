@@ -153,8 +153,6 @@ class StorageLog:
         Copies the smaller of the overwritten elements and the overlapped saves.
 
         Args:
-            target: The tensor about to be written.
-            region: Its region of this storage.
             selection: The elements of ``target`` that the write can change; None: all.
             shift: Bytes from the start of this storage to the start of ``target``'s storage, if that is
                 another storage over the same memory.

@@ -158,8 +158,6 @@ class Ledger:
             tensor: The tensor to be written, any layout.
             operation: ATen name without overload.
             bumps: Whether the kernel moves the version counter afterwards.
-            args: The operation's arguments, which may select elements.
-            kwargs: Its keyword arguments.
         Returns:
             The log of the storage. None if no live save shares it, or if the write could not be recorded.
         """
@@ -323,8 +321,6 @@ class Ledger:
         """Copy the shared arguments of an operation that is about to run and declares no write.
 
         Args:
-            operation: The operation's name without namespace and overload.
-            tensors: Its tensor arguments.
             records: Whether autograd has made a node for it.
         Returns:
             The call, which compares the arguments afterwards. None if no live save shares any of them, apart
