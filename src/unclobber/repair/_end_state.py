@@ -68,10 +68,8 @@ def end_state_of(
     """Return the end state of the program that has just ended in this process.
 
     Args:
-        how: The way it ended.
         printed: Name of a stream to the file of its output.
         files: The files that it may have written.
-        own: The program's own modules, by name.
         living: The modules and optimizers that were alive at its backward calls.
         generators: ``generators()`` when the program's body had ended.
     """
@@ -114,8 +112,6 @@ def compare_end_states(
     """Return the differences of ``other`` from ``reference``.
 
     Args:
-        reference: The end state of the guarded original.
-        other: That of a candidate, or of the original's second run.
         unsteady: Numbers of the printed texts in which two runs of the original differ.
         state_options: See ``_state.differences``.
     """

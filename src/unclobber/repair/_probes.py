@@ -39,8 +39,6 @@ def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement
     """Return the code of a file, with probes of the tensors that some statements write.
 
     Args:
-        source: The file's text.
-        name: The file name of the code.
         writes: Statements of this file; those that aren't found are skipped.
     """
     encoded = decode(source) if isinstance(source, bytes) else Encoded(source, "utf-8")

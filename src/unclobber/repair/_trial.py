@@ -87,7 +87,6 @@ class Trial:
 
         Args:
             texts: Real path of a file to the text that runs in its place.
-            reference: A result of ``reference``.
             to_end: Whether to go on to the end, and compare that as well.
             meant: What the change is meant to do, see ``Against``.
         """

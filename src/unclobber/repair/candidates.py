@@ -130,11 +130,7 @@ def _carrying(finding: Finding, candidate: Fix) -> Finding:
 
 
 def together(report: Report) -> str:
-    """Return the candidates of all findings as one diff; if two change the same line, only the first.
-
-    Args:
-        report: A report with candidates.
-    """
+    """Return the candidates of all findings as one diff; if two change the same line, only the first."""
     texts: dict[str, dict[str, str]] = {}
     taken: dict[str, list[Edit]] = {}
     for finding in report.findings:

@@ -33,7 +33,6 @@ def is_fresh(value: ast.expr | None, source: Source) -> bool:
     """Return whether an expression has just computed its value, so that no other code holds it.
 
     Args:
-        value: The expression.
         source: Its file, whose imports decide that ``torch.exp(x)`` is torch's, and ``mine.exp(x)`` is not.
     """
     if value is None or isinstance(value, _NEW):

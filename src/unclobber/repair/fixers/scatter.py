@@ -138,8 +138,6 @@ def _is_mask(source: Source, node: ast.expr, seen: frozenset[str] = frozenset())
     alone.
 
     Args:
-        source: The file.
-        node: The expression.
         seen: Names on the way here, whose values are not followed again.
     """
     match node:
