@@ -20,12 +20,7 @@ refuses before anything has run."""
 
 
 def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
-    """Return all notes, most important first, without full stops.
-
-    Args:
-        finding: The finding.
-        hidden: Writes that the excerpt leaves out.
-    """
+    """Return all notes, most important first, without full stops."""
     texts: list[str] = [f"found {on_ranks(finding.ranks)}"] if finding.ranks else []
     if where := in_processes(finding.processes):
         texts.append(f"found {where}")

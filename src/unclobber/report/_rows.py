@@ -41,7 +41,6 @@ def to_string(rows: Iterable[Row], *, colour: bool, links: bool = False) -> str:
     """Join rows to one text without a newline at its end.
 
     Args:
-        rows: The rows, top down.
         colour: Add ANSI colours, whatever the output is, because the caller knows the terminal.
         links: Add links, too.
     """

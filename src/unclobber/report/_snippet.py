@@ -56,8 +56,6 @@ def snippet(
     Args:
         marks: In the order of events. The file of the first primary mark, else of the last mark, is shown
             first.
-        sources: Source of the lines.
-        width: Cells of a row.
         gutter: Cells for line numbers (see :func:`gutter_width`).
         primary_style: Style of the carets.
     """

@@ -50,7 +50,6 @@ class Sources:
         """Return the range to underline.
 
         Args:
-            site: The place.
             part: A part of the site's expression, such as ``d`` in ``torch.matmul(d, w2)``.
             statement: Take the whole statement if the expression is its target.
         """

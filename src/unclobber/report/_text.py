@@ -41,7 +41,6 @@ def to_text(
     """Return the whole explanation of one finding; no newline at its end.
 
     Args:
-        finding: The finding.
         width: Cells of the longest line (at least 40).
         colour: Add ANSI colours.
         links: Make paths links, if there is colour.
