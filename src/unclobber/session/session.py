@@ -152,12 +152,7 @@ class Session:
         """Return a session that is not entered yet; the project's settings decide what is None.
 
         Args:
-            settings: The settings of the project.
-            guard: Whether backward is given the values that were saved.
-            strict: Whether silent writes raise.
-            fingerprint: Share of saved tensors whose content is compared.
             suppression: The suppression; by default that of the settings alone.
-            options: Further arguments of ``Session``.
         """
         return cls(
             "guard" if (settings.guard if guard is None else guard) else "watch",
