@@ -47,7 +47,6 @@ def checked(given: Iterable[str], where: str) -> tuple[str, ...]:
     """Return codes and beginnings of codes, in capitals.
 
     Args:
-        given: As they were written.
         where: The setting, for the message: ``ignore in [tool.unclobber] of /home/me/pyproject.toml``.
     Raises:
         SettingsError: No code begins so.
