@@ -212,8 +212,6 @@ def confirm(
     """Suspect the pending writes to tensors that a backward needs, or may need if the caller runs one.
 
     Args:
-        run: The interpretation.
-        state: The state at the backward.
         nodes: Bits of the nodes on which the value depends.
         needed: The backward; None if the value only leaves the function.
         less: Steps of confidence to subtract, because the gradient may not flow there.
@@ -245,10 +243,6 @@ def backward(
     the graph.
 
     Args:
-        run: The interpretation.
-        state: The state at the call.
-        value: The loss.
-        node: The call.
         retain: Whether the graph is kept.
         to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs.
     """

@@ -121,7 +121,6 @@ def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding
     """Return the findings in the text of a file.
 
     Args:
-        text: The file's text.
         path: The file's name in findings.
         all_rules: Also apply the rules that are reported only on request.
     Raises:
