@@ -216,7 +216,6 @@ class Patches:
             home: A module or class.
             name: A function or method, its own or inherited.
             wrap: Called with the original and ``more``; returns what is called instead.
-            more: Further arguments for ``wrap``.
         """
         original = getattr(home, name)
         own = vars(home).get(name, original)

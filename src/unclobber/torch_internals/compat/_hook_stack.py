@@ -45,7 +45,6 @@ class HookStack:
         """Replace torch's functions until ``patches`` is undone.
 
         Args:
-            patches: Puts all of it back.
             on_push: Called with a pair in place of torch's function: must call ``push``.
             on_disable: Called with torch's message before hooks are forbidden, as torch.func transforms do.
             on_enable: Called after hooks are allowed again.

@@ -40,7 +40,6 @@ def kept_itself(tensor: torch.Tensor, number: int, named: bool = False) -> bool:
     Function's, which has ``to_save`` until it is done.
 
     Args:
-        tensor: The tensor.
         number: The number of the thread's next node.
         named: Whether Python code has the tensor, so that it is no new one.
     """
@@ -76,7 +75,6 @@ def alias_of(tensor: torch.Tensor, itself: bool = True) -> torch.Tensor:
     """Return an alias of a tensor whose operations the program's classes or modes may see.
 
     Args:
-        tensor: The tensor.
         itself: Whether torch makes no alias of it now, so that no class or mode may see one made.
     """
     if not itself:
