@@ -30,8 +30,6 @@ _SIDE = re.compile(
 _OWN_NODES = {"+=": "Add", "-=": "Sub", "*=": "Mul", "/=": "Div", "[...] =": "CopySlices"}
 _BINARY = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.Pow: "Pow", ast.MatMult: "Mm"}
 _VIEWS = {"AsStrided", "View", "Select", "Slice", "T", "Transpose", "Permute", "ReshapeAlias", "Squeeze"}
-_BY_CONFIDENCE = {3: 3.5, 2: 2.5}
-"""Points for a suspicion by its confidence; 1 for a lower one."""
 
 
 class Clue(NamedTuple):
