@@ -14,12 +14,6 @@ from .unobserved import notices
 from .verdict import Verdict
 
 __all__ = [
-    "Occurrence",
-    "Verdict",
-    "bare_finding",
-    "is_unpacking",
-    "notices",
-    "of_frozen",
-    "of_refusal",
+    "Occurrence", "Verdict", "bare_finding", "is_unpacking", "notices", "of_frozen", "of_refusal",
     "refused_too",
-]
+]  # fmt: skip

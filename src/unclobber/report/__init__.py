@@ -22,18 +22,9 @@ from ._terminal import options_for
 from ._text import report_to_text
 
 __all__ = [
-    "FORMATS",
-    "RenderOptions",
-    "ReportDisplay",
-    "error_of",
-    "guard_lines",
-    "line_of",
-    "notice_lines",
-    "options_for",
-    "rendered",
-    "text_of",
-    "to_json",
-]
+    "FORMATS", "RenderOptions", "ReportDisplay", "error_of", "guard_lines", "line_of", "notice_lines",
+    "options_for", "rendered", "text_of", "to_json",
+]  # fmt: skip
 
 FORMATS: dict[str, Callable[[Report, RenderOptions], str]] = {
     "text": report_to_text,
