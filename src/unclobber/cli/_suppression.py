@@ -36,11 +36,7 @@ class RunSuppression(NamedTuple):
         baseline: str | None,
         write_baseline: OutputFile | None,
     ) -> RunSuppression:
-        """Check the options before anything runs.
-
-        Raises:
-            SettingsError: There is no such code, or the file is no baseline.
-        """
+        """Check the options before anything runs; `SettingsError` for a code or a baseline that is none."""
         rules = settings.under(select=codes_of(select, "--select"), ignore=codes_of(ignore, "--ignore"))
         if baseline is not None:
             # Read now for its errors alone: a wrong file must stop the run before the program starts.

@@ -144,11 +144,7 @@ Target = Script | Module
 
 
 def target_of(words: tuple[str, ...], as_module: bool, command: str) -> Target:
-    """Return the program and its arguments, without one ``--`` between them.
-
-    Raises:
-        UsageError: There are no words.
-    """
+    """Return the program and its arguments, without one ``--`` between them; no words are a `UsageError`."""
     if not words:
         raise UsageError(
             "nothing to run",
