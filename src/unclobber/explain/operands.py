@@ -339,11 +339,7 @@ def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Ope
 
 
 def bind_code(node: ast.Call, code: CodeType) -> Bound | None:
-    """Bind a call to the parameters of the Python function that it ran.
-
-    Returns:
-        None unless the function is called by its own name, or is the ``forward`` of a called module.
-    """
+    """Bind a call to the parameters of the function, or called module's ``forward``, that it ran, or None."""
     called = last_name(node.func)
     name = code.co_name.removeprefix("_")
     parameters = code.co_varnames[: code.co_argcount]
