@@ -190,11 +190,7 @@ def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | 
 
 
 def look_ahead(call: EngineCall) -> Callable[[], None] | None:
-    """Make a backward call that is about to start notice gradients through overwritten inputs.
-
-    Returns:
-        A function that ends this after the call; None if there is nothing to notice.
-    """
+    """Make a coming backward notice gradients through overwritten inputs. Return how to end this, or None."""
     if not _alive:
         return None
     thread = threading.get_ident()

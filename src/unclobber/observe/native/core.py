@@ -44,11 +44,7 @@ def choice() -> Choice:
 
 
 def load(file: Path) -> Any:
-    """Load and set up the extension module in ``file``.
-
-    Raises:
-        ImportError: It can't be loaded.
-    """
+    """Load and set up the extension module in ``file``; ImportError if it can't be loaded."""
     import torch  # noqa: F401  (the file links to its libraries, which must be loaded before)
 
     from ...source import is_library
