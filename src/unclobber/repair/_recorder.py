@@ -104,11 +104,7 @@ class Recorder:
         return running
 
     def end(self, running: _RunningBackward | None, call: EngineCall) -> None:
-        """Record the gradients of a backward that has ended.
-
-        Raises:
-            Enough: The run need not go on.
-        """
+        """Record the gradients of a backward that has ended. Raise `Enough` if the run need not go on."""
         if running is None:
             return
         if not call.done:

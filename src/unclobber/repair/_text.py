@@ -58,11 +58,7 @@ class Splice(NamedTuple):
 
 
 def spliced(text: str, changes: Iterable[Splice]) -> str:
-    """Return a text with changes made in it.
-
-    Raises:
-        ValueError: Two of them overlap.
-    """
+    """Return a text with changes made in it; ValueError if two of them overlap."""
     parts, at = [], 0
     for start, end, code in sorted(changes, key=lambda change: change[:2]):
         if start < at:
