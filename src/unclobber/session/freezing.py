@@ -61,12 +61,7 @@ class _Entry:
     __slots__ = ("key", "region", "stack", "tensor")
 
     def __init__(self, tensor: torch.Tensor, stack: Stack) -> None:
-        """Check that ``tensor`` can be frozen.
-
-        Raises:
-            TypeError: not a tensor.
-            UnclobberError: a tensor without strided memory of its own.
-        """
+        """Check that ``tensor`` is one, with strided memory of its own; else TypeError or UnclobberError."""
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"freeze takes a tensor, not {type(tensor).__name__}")
         if not compat.tensors.is_plain(tensor):
@@ -124,11 +119,7 @@ class _Keeper(Listener):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        """Refuse a write to an element of a frozen tensor.
-
-        Raises:
-            InplaceError: the write touches one, or gives the frozen tensor other memory.
-        """
+        """Refuse a write to an element of a frozen tensor, and other memory for the frozen tensor."""
         entries = self.watched.get(compat.tensors.storage_key_or_none(tensor) or 0, ())
         if not entries:
             return

@@ -165,11 +165,7 @@ class Session:
     # --- enter and leave ------------------------------------------------------------------------
 
     def __enter__(self) -> Session:
-        """Install what is missing, and push the hooks of this thread.
-
-        Raises:
-            UnclobberError: the policy is ``guard``, which can't work on this torch.
-        """
+        """Install what is missing, and push the hooks of this thread; UnclobberError if guard can't work."""
         with compat.unseen.unseen_by_functions():
             self._enter()
         return self
@@ -193,11 +189,7 @@ class Session:
             engine.subscribe(self._unseen)
 
     def _refuse_or_warn(self) -> None:
-        """Warn of the mechanisms that don't work on this torch.
-
-        Raises:
-            UnclobberError: the policy is ``guard`` and nothing that it would return can be relied on.
-        """
+        """Warn of the mechanisms that don't work on this torch; UnclobberError if guard can't go without."""
         for said in (fallback.why(), core.missed()):
             if said is not None and self.warn:
                 _warn_once(said)
@@ -256,11 +248,7 @@ class Session:
     # --- called at unpack -----------------------------------------------------------------------
 
     def _need(self, saved: SavedTensor) -> torch.Tensor:
-        """Return what backward gets for ``saved``, to which something may have happened.
-
-        Raises:
-            InplaceError: backward is refused.
-        """
+        """Return what backward gets for ``saved``, to which something may have happened, or refuse."""
         if is_unpacking():  # unclobber itself unpacks, to learn a history: no backward reads the values
             return saved.alias
         fault = None if saved.entry is None else saved.entry.lost
@@ -274,11 +262,7 @@ class Session:
         return self._by_versions(saved, fault)
 
     def _followed(self, verdict: Verdict) -> torch.Tensor:
-        """Report a finding if the verdict is one, and return the verdict's value.
-
-        Raises:
-            InplaceError: the verdict is a refusal, or ``watch`` is strict.
-        """
+        """Return the verdict's value and report its finding; InplaceError if it refuses or strict does."""
         if verdict.refused:
             raise self._refusal(verdict.state)
         if verdict.reported:
@@ -392,11 +376,7 @@ class Session:
     # --- findings -------------------------------------------------------------------------------
 
     def keep(self, occurrence: Occurrence) -> Finding | None:
-        """Count a conflict, and keep its finding unless its key is known already. Raise no internal error.
-
-        Returns:
-            The finding; None if nothing is wrong.
-        """
+        """Count a conflict; return its finding, made if its key is new, or None. Raise no internal error."""
         again, reached = occurrence.again, occurrence.reached
         with self._lock:
             self.conflicts += reached
@@ -453,11 +433,7 @@ class Session:
     def warn_or_raise(
         self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
     ) -> None:
-        """Warn of a finding that torch is silent about.
-
-        Raises:
-            InplaceError: instead of the warning, if the session is strict or ``refuse`` is given.
-        """
+        """Warn of a finding that torch is silent about; raise it if the session is strict or ``refuse``."""
         if finding is None or (not refuse and self._lets_pass(finding)):
             return
         if refuse or (self.strict and self.policy == "watch"):
