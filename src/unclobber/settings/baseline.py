@@ -48,11 +48,7 @@ class Baseline:
 
     @classmethod
     def read(cls, path: str) -> Baseline:
-        """Return the baseline in a file.
-
-        Raises:
-            SettingsError: The file is missing, unreadable or no baseline.
-        """
+        """Return the baseline in a file; SettingsError if it is missing, unreadable or no baseline."""
         try:
             with open(path, encoding="utf-8") as stream:
                 document = json.load(stream)
