@@ -49,11 +49,7 @@ class CheckedFile:
 
 
 def python_files(paths: Iterable[str]) -> list[str]:
-    """Return the Python files and notebooks of some files and folders, absolute, by name.
-
-    Raises:
-        FileNotFoundError: One of them doesn't exist; its name is ``filename``.
-    """
+    """Return Python files and notebooks, absolute, by name; FileNotFoundError names a missing path."""
     files: dict[str, None] = {}
     for path in paths:
         absolute = os.path.abspath(path)
