@@ -151,11 +151,7 @@ def _kept_under(node: Any, role: str) -> Iterator[tuple[str, Any]]:
 
 
 def _unpacked(node: Any, role: str, answers: _Answers) -> Any:
-    """Return what torch hands out for a role.
-
-    Raises:
-        RuntimeError: the tensor was freed, or a hook that isn't recognizable keeps it.
-    """
+    """Return what torch hands out for a role; RuntimeError if it was freed or an unknown hook keeps it."""
     before, _reading.answers = _reading.answers, answers
     try:
         with without_modes(), _NobodysHooks():  # a mode would be called when torch makes the tensor
