@@ -34,24 +34,16 @@ _MOST_PROBLEMS = 5
 class CheckOptions:
     """The options of a check; they precede the settings of each file's project."""
 
-    all_rules: bool = False
-    """Whether to run the rules that only ``--all`` enables, too."""
-    confidence: str | None = None
-    """The least confidence, ``high`` or ``medium``; None for the settings'."""
-    jobs: int = 0
-    """Processes; 0 for as many as there are cores."""
+    all_rules: bool = False  # whether to run the rules that only `--all` enables, too
+    confidence: str | None = None  # the least confidence, `high` or `medium`; None for the settings'
+    jobs: int = 0  # processes; 0 for as many as there are cores
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    baseline: str | None = None
-    """A file of known findings, which are suppressed; None for the settings'."""
-    written: OutputFile | None = None
-    """The file for a new baseline of these findings; they are suppressed then."""
-    since: str | None = None
-    """A commit; only findings at lines that changed since the branch left it are kept."""
-    stdin: tuple[str, str] | None = None
-    """The path and the text of the only file; None to read files."""
-    use_cache: bool = False
-    """Whether to skip files in which an earlier check found nothing."""
+    baseline: str | None = None  # a file of known findings, which are suppressed; None for the settings'
+    written: OutputFile | None = None  # the file for a new baseline of these findings, which are suppressed
+    since: str | None = None  # a commit; only findings at lines changed since the branch left it are kept
+    stdin: tuple[str, str] | None = None  # the path and the text of the only file; None to read files
+    use_cache: bool = False  # whether to skip files in which an earlier check found nothing
 
 
 def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Report:

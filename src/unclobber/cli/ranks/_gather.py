@@ -20,8 +20,7 @@ from ._machines import WORST_FIRST, Machines
 from ._termination import Termination
 from ._world import World
 
-_AFTER_A_FAILURE = 3.0
-"""Seconds that a failed rank waits for the other ranks, which meet the same error or hang."""
+_AFTER_A_FAILURE = 3.0  # seconds that a failed rank waits for the others, which meet the same error or hang
 _AFTER_SUCCESS = 30.0  # seconds that the reporting rank waits for the other ranks after its program succeeded
 _AFTER_SIGTERM = 2.0  # seconds that a rank waits after SIGTERM; `torchrun` kills after thirty
 _FOR_EVER = float("inf")

@@ -13,12 +13,9 @@ class World:
     """This process's rank and run on this machine."""
 
     rank: int
-    expected: tuple[int, ...]
-    """The ranks on this machine; empty if the launcher doesn't say how many there are."""
-    run: str
-    """Identifier of the run (and restart) on this machine, equal for all its ranks."""
-    elastic: bool
-    """Whether ``torchrun`` started it, which ends all ranks as soon as one exits with another code than 0."""
+    expected: tuple[int, ...]  # the ranks on this machine; empty if the launcher doesn't say how many
+    run: str  # identifier of the run (and restart) on this machine, equal for all its ranks
+    elastic: bool  # whether `torchrun` started it, which ends all ranks with the first that fails
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> World | None:
