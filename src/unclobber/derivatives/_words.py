@@ -46,8 +46,7 @@ class _Reason(NamedTuple):
     formula: str | None
     prose: str | None
     torch: str
-    joint: bool = False
-    """Whether torch has one formula for several gradients, so that not each of them need read it."""
+    joint: bool = False  # whether torch has one formula for several gradients, not all of which need read it
 
 
 def why(node: str, role: str, needed: Iterable[str] | None = None, *, cite: bool = True) -> str | None:

@@ -59,15 +59,11 @@ class Checked:
     """The comparison of one operation of the database."""
 
     name: str
-    runs: int
-    """Runs that torch itself could do."""
-    nodes: int
-    """Backward nodes compared."""
-    writes: int = 0
-    """Number of times that inputs or outputs were counted as written, to see whether backward is refused."""
+    runs: int  # runs that torch itself could do
+    nodes: int  # backward nodes compared
+    writes: int = 0  # times that inputs or outputs counted as written, to see if backward is refused
     disagreements: tuple[Disagreement, ...] = ()
-    error: str | None = None
-    """torch's error if ``runs`` is 0."""
+    error: str | None = None  # torch's error if `runs` is 0
 
     @property
     def agrees(self) -> bool:
