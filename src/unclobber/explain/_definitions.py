@@ -24,10 +24,8 @@ class Definition:
 
     kind: Literal["assigned", "iterated", "parameter"]
     statement: ast.stmt | None = None
-    value: ast.expr | None = None
-    """The assigned expression; for a loop variable, the expression that is iterated over."""
-    position: tuple[int, ...] = ()
-    """Indices into the unpacked value: ``(1,)`` for ``b`` in ``a, b = value``."""
+    value: ast.expr | None = None  # the assigned expression; for a loop variable, what is iterated over
+    position: tuple[int, ...] = ()  # indices into the unpacked value: `(1,)` for `b` in `a, b = value`
 
 
 _AMBIGUOUS: Literal["ambiguous"] = "ambiguous"

@@ -21,16 +21,11 @@ from .assignments import assignments
 class GraphAttribute:
     """An attribute whose tensor belongs to the graph of a failed backward."""
 
-    name: str
-    """The attribute in the program's words: ``block.state``."""
-    is_freed: bool
-    """Whether an earlier backward has freed the graph of its tensor."""
-    detached: str | None
-    """The one statement that sets it, with a ``.detach()`` added; None if there are several."""
-    cut: Frame | None
-    """The location of that statement."""
-    value: Any
-    """The current value."""
+    name: str  # the attribute in the program's words: `block.state`
+    is_freed: bool  # whether an earlier backward has freed the graph of its tensor
+    detached: str | None  # the statement that sets it, with a `.detach()` added; None if there are several
+    cut: Frame | None  # the location of that statement
+    value: Any  # the current value
 
 
 def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | None:

@@ -19,15 +19,11 @@ from .operands import out_argument
 class WriteTarget:
     """The tensor that an operation was about to write, as far as it is known."""
 
-    operation: str | None = None
-    """torch's name of the operation: ``copy_``, ``normal_``."""
-    node: ast.expr | None = None
-    """The user's expression for the target."""
+    operation: str | None = None  # torch's name of the operation: `copy_`, `normal_`
+    node: ast.expr | None = None  # the user's expression for the target
     expression: str | None = None
-    tensor: torch.Tensor | None = None
-    """The target, or the tensor that ``node`` is a view of if the line makes the view."""
-    base: ast.expr | None = None
-    """The expression of ``tensor``: ``x`` of ``x[0]``, else ``node``."""
+    tensor: torch.Tensor | None = None  # the target, or the tensor that the line's view `node` is of
+    base: ast.expr | None = None  # the expression of `tensor`: `x` of `x[0]`, else `node`
 
     @property
     def made_here(self) -> bool:

@@ -27,14 +27,12 @@ _LONGEST = 80  # limit in characters, because the line itself is clearer than a 
 class Spelling(NamedTuple):
     """A saved tensor's description in the program's words: the fields of a ``Save`` of these names."""
 
-    operation: str | None = None
-    """The operation's name in torch's derivative table, or the custom Function's class."""
+    operation: str | None = None  # its name in torch's derivative table, or the custom Function's class
     expression: str | None = None
     gradient_of: str | None = None
     why: str | None = None
     why_words: str | None = None
-    extent: Extent | None = None
-    """The place of ``expression`` if it is an operand there; None for a result."""
+    extent: Extent | None = None  # the place of `expression` if it is an operand there; None for a result
 
 
 def spell(

@@ -18,11 +18,9 @@ class Verdict(NamedTuple):
     """The decision at one unpack."""
 
     state: SaveState
-    value: torch.Tensor
-    """The tensor that backward gets, unless it is refused."""
+    value: torch.Tensor  # the tensor that backward gets, unless it is refused
     refused: bool = False
-    reported: bool = False
-    """Whether a finding is reported: the present value is wrong, or torch would refuse it."""
+    reported: bool = False  # whether a finding is reported: the value is wrong, or torch would refuse it
 
     @classmethod
     def on(cls, saved: SavedTensor, ledger: Ledger, policy: str) -> Verdict:

@@ -32,8 +32,7 @@ def rule_of(code: str, variant: Variant | None) -> Any:
 
 OVERWRITTEN: dict[str, Callable[[Evidence], Finding | None]] = _judges("backward")
 """Rules for a saved tensor that backward unpacks; no two of them match the same evidence."""
-REFUSED: dict[str, Callable[[RefusalEvidence], Finding]] = _judges("write")
-"""Rules for operations that torch refuses at once."""
+REFUSED: dict[str, Callable[[RefusalEvidence], Finding]] = _judges("write")  # rules for refused operations
 
 
 def judge(evidence: Evidence) -> Finding | None:
