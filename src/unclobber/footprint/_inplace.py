@@ -23,10 +23,8 @@ class _Call:
     """A call that is in place, or could have been."""
 
     operation: Operation
-    operand: int
-    """Position of the operand that is, or would be, written."""
-    span: Span
-    """Ticks at which old and new value would be, or were, alive together, and the bytes of the old one."""
+    operand: int  # position of the operand that is, or would be, written
+    span: Span  # ticks at which old and new value would be, or were, both alive, and the old one's bytes
     reason: str = ""
 
     @property

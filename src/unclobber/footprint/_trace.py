@@ -97,8 +97,7 @@ class Operation:
     """A dispatched operation."""
 
     tick: int
-    name: str
-    """Name without namespace and overload: ``add``."""
+    name: str  # name without namespace and overload: `add`
     overload: str
     stack: Stack
     module: str | None
@@ -107,21 +106,13 @@ class Operation:
     reads: tuple[int, ...]
     writes: tuple[int, ...] = ()
     makes: tuple[int, ...] = ()
-    function: str | None = None
-    """The called torch function whose result is this operation's result."""
-    in_place_requested: bool = True
-    """Whether the program's call requests in-place; else the library decided to write."""
-    outer: int | None = None
-    """Index in ``Trace.functions`` of the torch function that the program called."""
-    kernel: Any = None
-    """The dispatched function, for forward only."""
-    arguments: Any = None
-    """Its arguments with an `Operand` for each tensor, for forward only."""
-    results: tuple[Operand, ...] = ()
-    """Its results that have strided memory, for forward only."""
-    wanted: str | None = None
-    """Size of the memory for which there was no room, in words; None if it did not fail, or for another
-    reason."""
+    function: str | None = None  # the called torch function whose result is this operation's result
+    in_place_requested: bool = True  # whether the program's call requests it; else the library decided
+    outer: int | None = None  # index in `Trace.functions` of the torch function that the program called
+    kernel: Any = None  # the dispatched function, for forward only
+    arguments: Any = None  # its arguments with an `Operand` for each tensor, for forward only
+    results: tuple[Operand, ...] = ()  # its results that have strided memory, for forward only
+    wanted: str | None = None  # size of the memory without room, in words; None for other failures
 
     @property
     def output(self) -> Operand | None:

@@ -17,8 +17,7 @@ from .._facts import Edits
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
 
-_MOST = 12
-"""Assignments of names to the formula's inputs that are proposed at most; running finds the right one."""
+_MOST = 12  # assignments of names to the formula's inputs proposed at most; running finds the right one
 
 
 def of_formula(formula: Formula) -> Edits:

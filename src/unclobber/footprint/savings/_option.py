@@ -36,20 +36,14 @@ class Option:
     """A change with everything that a run with it needs; equal to no other."""
 
     change: Change
-    spans: tuple[Span, ...]
-    """Bytes that would not be alive, with their ticks."""
+    spans: tuple[Span, ...]  # bytes that would not be alive, with their ticks
     formulas: tuple[Formula, ...] = ()
-    rows: tuple[tuple[Named, ...], ...] = ()
-    """Modules that are computed again, each row as one."""
+    rows: tuple[tuple[Named, ...], ...] = ()  # modules that are computed again, each row as one
     in_place: tuple[tuple[object, ...], ...] = ()
-    again: tuple[Site, ...] = ()
-    """Calls whose results are computed again from their arguments instead of kept."""
-    same: tuple[Site, ...] = ()
-    """Calls whose equal results are kept once."""
-    dropped: tuple[SavesAt, ...] = ()
-    """Saves that are not kept."""
-    narrow: tuple[Site, ...] = ()
-    """Calls that get no wider floating-point numbers than their differentiable operand has."""
+    again: tuple[Site, ...] = ()  # calls whose results are computed again from their arguments, not kept
+    same: tuple[Site, ...] = ()  # calls whose equal results are kept once
+    dropped: tuple[SavesAt, ...] = ()  # saves that are not kept
+    narrow: tuple[Site, ...] = ()  # calls that get no wider floats than their differentiable operand's
     releases: tuple[Release, ...] = ()
     without_cache: bool = False
 
