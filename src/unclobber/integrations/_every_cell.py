@@ -18,14 +18,10 @@ from ..session import Session
 class EveryCell:
     """The open session, and how many of its findings were shown. Nothing is installed before `begin`."""
 
-    shell: Any
-    """The ``InteractiveShell``."""
-    session: Session
-    """The session, not entered yet; it doesn't warn."""
-    show: Callable[[Report], None]
-    """Displays a report below the cell."""
-    fail: Callable[[Finding, BaseException], BaseException]
-    """Returns an error whose traceback is one line, for a finding and the error that it came with."""
+    shell: Any  # the `InteractiveShell`
+    session: Session  # the session, not entered yet; it doesn't warn
+    show: Callable[[Report], None]  # displays a report below the cell
+    fail: Callable[[Finding, BaseException], BaseException]  # returns an error with a one-line traceback
     _shown: int = 0
     _before: tuple[tuple[type[BaseException], ...], Any] = ((), None)
 
