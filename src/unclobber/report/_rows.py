@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-Row = list[tuple[str, str]]
-"""Pieces from left to right: text and style name (``""`` for none, ``link /home/me/train.py`` for a path)."""
+Row = list[tuple[str, str]]  # pieces from left to right: text and style (`""`, or `link /home/me/train.py`)
 
 _LINK = "link "
 
