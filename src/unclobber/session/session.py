@@ -63,8 +63,7 @@ _CODES = {"ctx": "UC103", "recompute": "UC105", "cache": "UC105"}
 Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
 
-_FINDING_ATTRIBUTE = "_unclobber_finding"
-"""Attribute of a torch exception that carries the exception's finding."""
+_FINDING_ATTRIBUTE = "_unclobber_finding"  # attribute of a torch exception that carries its finding
 
 _MOST_FINDINGS = 1000  # distinct findings that one session keeps; more are counted only
 
