@@ -128,8 +128,7 @@ def _nothing(kept: Any) -> torch.Tensor:
     raise AssertionError(f"nobody asks for {kept}")
 
 
-_RECOGNIZED = recognizable(_nothing).__code__
-"""The code object that all recognizable hooks share, whatever they enclose."""
+_RECOGNIZED = recognizable(_nothing).__code__  # the code object that all recognizable hooks share
 
 
 class _SomebodyElsesError(Exception):

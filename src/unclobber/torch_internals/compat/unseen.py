@@ -17,8 +17,7 @@ __all__ = [
     "references_of_new", "unseen_by_functions", "unseen_by_modes", "without_modes",
 ]  # fmt: skip
 
-USUAL = frozenset((torch.Tensor, torch.nn.Parameter))
-"""Classes of tensors whose operations call no code of the program."""
+USUAL = frozenset((torch.Tensor, torch.nn.Parameter))  # classes whose operations call no code of the program
 
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 """Return the number of the program's modes that see each torch function called in Python."""
