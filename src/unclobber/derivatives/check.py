@@ -197,11 +197,9 @@ def _keeps(node: Any) -> Iterator[Disagreement]:
 
 def _expected(rule: Rule, node: Any) -> list[SavedRole]:
     needed = rule.needed([parent for parent, _ in node.next_functions])
-    roles = []
-    for kept in rule.kept:
-        if not kept.only_if or needed is None or needed.intersection(kept.only_if):
-            roles.append(kept)
-    return roles
+    return [
+        kept for kept in rule.kept if not kept.only_if or needed is None or needed.intersection(kept.only_if)
+    ]
 
 
 def _may_be_left_out(rule: Rule, kept: SavedRole) -> bool:

@@ -97,7 +97,7 @@ def _root(file: str) -> str:
 
 
 def _sets(name: str, tree: ast.Module) -> bool:
-    own = set(_by_methods(name, tree))
+    own = set(_by_methods(tree))
     return any(node not in own and _may_be_it(name, node) for node in ast.walk(tree))
 
 
@@ -112,7 +112,7 @@ def _may_be_it(name: str, node: ast.AST) -> bool:
             return False
 
 
-def _by_methods(name: str, tree: ast.Module) -> Iterator[ast.AST]:
+def _by_methods(tree: ast.Module) -> Iterator[ast.AST]:
     """Yield the attribute nodes that can't replace a tensor from outside: ``self.name``, and ``+=``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.AugAssign):

@@ -142,12 +142,8 @@ class Flow:
         return may and self.read_only_by(at, region)
 
     def _incoming(self, region: set[int]) -> list[tuple[int, Operand]]:
-        incoming = []
-        for at in sorted(region):
-            for operand in operands(self.operations[at]):
-                if self.maker(at, operand) not in region:
-                    incoming.append((at, operand))
-        return incoming
+        read = ((at, operand) for at in sorted(region) for operand in operands(self.operations[at]))
+        return [(at, operand) for at, operand in read if self.maker(at, operand) not in region]
 
     def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Section | None:
         """Return the part of a region, or None if it is no whole set of calls with one result."""
