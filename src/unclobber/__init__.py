@@ -31,21 +31,9 @@ if TYPE_CHECKING:
     from .session import audit, freeze, frozen, guard, watch
 
 __all__ = [
-    "Finding",
-    "InplaceError",
-    "Report",
-    "SilentWriteWarning",
-    "UnclobberError",
-    "audit",
-    "freeze",
-    "frozen",
-    "guard",
-    "install",
-    "memory",
-    "rules",
-    "uninstall",
-    "watch",
-]
+    "Finding", "InplaceError", "Report", "SilentWriteWarning", "UnclobberError", "audit", "freeze",
+    "frozen", "guard", "install", "memory", "rules", "uninstall", "watch",
+]  # fmt: skip
 
 _HOME = {
     "Finding": "model",

@@ -11,8 +11,6 @@ Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def choices(words: Iterable[str]) -> Offer:
-    """Return a shell completer that offers the words starting with the typed prefix."""
-
     def offer(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
         return [CompletionItem(word) for word in words if word.startswith(typed)]
 
@@ -20,5 +18,4 @@ def choices(words: Iterable[str]) -> Offer:
 
 
 def a_file(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
-    """Complete with file names; the shell itself finds them."""
-    return [CompletionItem(typed, type="file")]
+    return [CompletionItem(typed, type="file")]  # the shell itself finds the files

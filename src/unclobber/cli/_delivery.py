@@ -26,14 +26,12 @@ class Delivery:
 
     @property
     def on_stderr(self) -> bool:
-        """Standard error as the destination: a text report among the program's own messages."""
         return self.of_program and self.format == "text" and self.file is None
 
     def deliver(self, report: Report, *, guarded: bool = False, fallback_code: int = 0) -> None:
         """Write the report to its file or stream.
 
         Args:
-            report: Complete, with its exit code.
             guarded: Whether a text report starts with the lines on what guard did.
             fallback_code: The program's own exit code, kept by a `ReportError`.
 
@@ -54,9 +52,6 @@ class Delivery:
         )
 
     def _hint(self) -> None:
-        """Print to stderr that a document follows the program's output on stdout, unless stdout is an
-        empty file.
-        """
         stream = usable(sys.__stdout__, sys.stdout)
         # Annotations of GitHub are to stand among other lines.
         if stream is None or self.format == "github" or _is_empty(stream):
@@ -66,8 +61,7 @@ class Delivery:
 
     def _text(self, report: Report, stream: TextIO | None, guarded: bool) -> str:
         """Render the report. A text among the program's messages has the findings that guard did not repair,
-        after the lines on guard; for a run without such findings, it has the notices.
-        """
+        after the lines on guard; for a run without such findings, it has the notices."""
         if not self.on_stderr:
             return self._rendered(report, stream)
         left = unrepaired(report)
@@ -83,7 +77,6 @@ class Delivery:
 
 
 def _is_empty(stream: TextIO) -> bool:
-    """Return whether `stream` writes to a file that is still empty."""
     try:
         return stream.buffer.tell() == 0
     except (OSError, ValueError, AttributeError):  # a pipe or a terminal

@@ -24,12 +24,7 @@ class UsageError(UnclobberError):
 
 
 def not_python(error: SyntaxError, name: str) -> UsageError:
-    """Return the error for a file that Python can't compile.
-
-    Args:
-        error: What ``compile`` raised.
-        name: The file as the user named it.
-    """
+    """Return the error for a file that Python can't compile."""
     place = "".join(
         f", {word} {number}" for word, number in (("line", error.lineno), ("column", error.offset)) if number
     )
@@ -47,8 +42,7 @@ def not_python(error: SyntaxError, name: str) -> UsageError:
     return said
 
 
-_LONGEST = 100
-"""Longest line of source that an error shows, in characters."""
+_LONGEST = 100  # longest line of source that an error shows, in characters
 
 
 class ReportError(UsageError):

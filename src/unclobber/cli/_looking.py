@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     from ..static import CheckedFile
 
-_SHOWN_AFTER = 1.0
-"""Seconds after which a progress bar appears."""
+_SHOWN_AFTER = 1.0  # seconds after which a progress bar appears
 _MOST_PROBLEMS = 5
 
 
@@ -35,32 +34,20 @@ _MOST_PROBLEMS = 5
 class CheckOptions:
     """The options of a check; they precede the settings of each file's project."""
 
-    all_rules: bool = False
-    """Whether to run the rules that only ``--all`` enables, too."""
-    confidence: str | None = None
-    """The least confidence, ``high`` or ``medium``; None for the settings'."""
-    jobs: int = 0
-    """Processes; 0 for as many as there are cores."""
+    all_rules: bool = False  # whether to run the rules that only `--all` enables, too
+    confidence: str | None = None  # the least confidence, `high` or `medium`; None for the settings'
+    jobs: int = 0  # processes; 0 for as many as there are cores
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    baseline: str | None = None
-    """A file of known findings, which are suppressed; None for the settings'."""
-    written: OutputFile | None = None
-    """The file for a new baseline of these findings; they are suppressed then."""
-    since: str | None = None
-    """A commit; only findings at lines that changed since the branch left it are kept."""
-    stdin: tuple[str, str] | None = None
-    """The path and the text of the only file; None to read files."""
-    use_cache: bool = False
-    """Whether to skip files in which an earlier check found nothing."""
+    baseline: str | None = None  # a file of known findings, which are suppressed; None for the settings'
+    written: OutputFile | None = None  # the file for a new baseline of these findings, which are suppressed
+    since: str | None = None  # a commit; only findings at lines changed since the branch left it are kept
+    stdin: tuple[str, str] | None = None  # the path and the text of the only file; None to read files
+    use_cache: bool = False  # whether to skip files in which an earlier check found nothing
 
 
 def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Report:
     """Check files and folders; return the report without its exit code.
-
-    Args:
-        paths: Files and folders, as the user named them.
-        options: The command's options.
 
     Raises:
         UsageError: A path isn't there, a file that is named isn't Python, or a comment in a checked file
@@ -101,7 +88,6 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
 
 
 def cache_of(settings: ProjectSettings) -> str:
-    """Return the folder of a project's cache."""
     return settings.cache_dir or os.path.join(settings.folder or os.getcwd(), ".unclobber_cache")
 
 
@@ -167,9 +153,7 @@ def _look(
 
 @contextmanager
 def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
-    """Yield a function to call after each checked file. On a terminal it draws a progress bar after
-    `_SHOWN_AFTER` seconds.
-    """
+    """Yield a function to call after each checked file; it draws a progress bar on a terminal."""
     started = time.monotonic()
     # `2>&-` leaves no stderr: sys.stderr is None.
     if sys.stderr is None or not sys.stderr.isatty():
@@ -220,8 +204,7 @@ class _Projects:
         self._settings: dict[str, ProjectSettings] = {}
         self._suppressions: dict[str, Suppression] = {}
 
-    def of(self, path: str) -> ProjectSettings:
-        """Return the settings for a file; a mistake in them is an error even if there is no finding."""
+    def of(self, path: str) -> ProjectSettings:  # a mistake in them is an error even if there is no finding
         folder = os.path.dirname(path)
         if folder not in self._settings:
             own = settings_for(folder)
@@ -238,20 +221,16 @@ class _Projects:
         return self._options.confidence or self.of(path).confidence
 
     def cache(self, path: str) -> str:
-        """Return the folder of the cache for a check that begins with this file."""
         return cache_of(self.of(path))
 
     def baseline(self, path: str) -> str | None:
-        """Return the file that knows findings of this file."""
         return self._options.baseline or self.of(path).baseline
 
 
 def _judged(
     findings: Sequence[Finding], projects: _Projects, files: Sequence[str], written: OutputFile | None
 ) -> Report:
-    """Split the findings by the settings, comments and baselines that suppress them. Write a new baseline
-    to `written`.
-    """
+    """Split the findings by what suppresses them. Write a new baseline to `written`."""
     reported: list[Finding] = []
     suppressed: list[Suppressed] = []
     for finding in findings:

@@ -71,7 +71,6 @@ class _Table(click.Group):
         return list(COMMANDS)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words; if the first is no command, say which command line may be meant."""
         if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             # click itself knows the options of the group, and names any other.
             known = "" if args[0].startswith("-") else f"The commands are {', '.join(COMMANDS)}."
@@ -178,21 +177,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _words(argv: Sequence[str]) -> list[str]:
-    """Return the command line; ``help`` and ``version`` are words for the options."""
     if argv[:1] == ["help"]:
         return [*argv[1:2], "--help"]
     return ["--version"] if list(argv) == ["version"] else list(argv)
 
 
 def _usage_text(error: click.UsageError) -> str:
-    """Return click's message and the command that shows the help, as one paragraph."""
     path = error.ctx.command_path if error.ctx else "unclobber"
     message = error.format_message()
     return f"{message if message.endswith(('.', '?')) else f'{message}.'} See `{path} --help`."
 
 
 def _confess(error: InternalError) -> int:
-    """Print an internal error with the traceback of its cause; return its exit code."""
     if error.__cause__ is not None:
         traceback.print_exception(error.__cause__)
     _complain(str(error))

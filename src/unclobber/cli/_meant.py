@@ -30,7 +30,6 @@ _TRIED = {
 
 
 def for_argument(word: str) -> str:
-    """Return the command that takes a file or a code; empty for any other word."""
     if word.endswith(".py") or os.path.isfile(word):
         return "run"
     return "explain" if word.upper() in CODES else ""

@@ -24,11 +24,7 @@ def apply(
     """Prove the edits of measured savings, print them, and write them if `write`.
 
     Args:
-        report: The memory report, with its measured changes.
-        script: The script that was run.
-        arguments: Its command line.
         checkpoint: Whether to checkpoint modules, too: largest saving first, because each costs time.
-        write: Whether to write the files.
     """
     from ..repair import Project, Prover, Runner
 

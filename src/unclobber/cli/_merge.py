@@ -12,11 +12,9 @@ from ..model import Finding, Report, Suppressed, Totals
 class Part(NamedTuple):
     """The part of one process in a run."""
 
-    holder: str | int
-    """The name of a process, or a rank."""
+    holder: str | int  # the name of a process, or a rank
     findings: tuple[Finding, ...]
-    report: Report | None
-    """None if the process has left findings only."""
+    report: Report | None  # None if the process has left findings only
 
 
 def merge(base: Report, parts: Sequence[Part], holders: Literal["processes", "ranks"]) -> Report:

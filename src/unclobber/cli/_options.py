@@ -21,19 +21,13 @@ def _writable(context: click.Context, parameter: click.Parameter, given: str | N
 
 
 def output_file(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--output`` to a command, as a file that can be written."""
     about = "Write the report to FILE."
     option = click.option("--output", metavar="FILE", shell_complete=a_file, callback=_writable, help=about)
     return option(command)
 
 
 def format_of(formats: Collection[str], more: str = "") -> Callable[..., Any]:
-    """Return the option ``--format`` of a command; any other format is a `UsageError`.
-
-    Args:
-        formats: The formats that the command writes.
-        more: A further sentence for the help.
-    """
+    """Return the option ``--format`` of a command; any other format is a `UsageError`."""
 
     def checked(context: click.Context, parameter: click.Parameter, given: str) -> str:
         if given not in formats:
@@ -91,12 +85,10 @@ _PROGRAM = (
 
 
 def reporting(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the shared options to a command, in the order of `_OPTIONS`."""
     return _with(_OPTIONS, command)
 
 
 def of_a_program(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``-m``, and the script or module with its arguments, to a command that runs a program."""
     return _with(_PROGRAM, command)
 
 

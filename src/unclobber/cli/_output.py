@@ -22,10 +22,6 @@ class OutputFile:
     def at(cls, given: str, option: str = "--output") -> OutputFile:
         """Check that `given` can be written, before the program has cost any time.
 
-        Args:
-            given: The path that the user gave.
-            option: The option that named it, for the message.
-
         Raises:
             UsageError: The path is a directory or can't be written.
         """
@@ -72,8 +68,7 @@ class OutputFile:
         directory, name = os.path.split(self.path)
         return os.path.join(directory, f".{name}.{os.getpid()}.part")
 
-    def _is_special(self) -> bool:
-        """Return whether the path is a device or a pipe, which `os.replace` would destroy."""
+    def _is_special(self) -> bool:  # `os.replace` would destroy a device or a pipe
         try:
             return not stat.S_ISREG(os.stat(self.path).st_mode)
         except OSError:
@@ -119,7 +114,6 @@ def send(
 
 
 def write_text(stream: TextIO, text: str) -> None:
-    """Write text for a person; characters that the stream's encoding lacks are escaped."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
@@ -142,7 +136,6 @@ def usable(stream: TextIO | None, fallback: TextIO | None) -> TextIO | None:
 
 
 def write_to_stderr(text: str) -> None:
-    """Write text to stderr; do nothing if the program has closed it."""
     if (stream := usable(sys.stderr, sys.__stderr__)) is not None:
         write_text(stream, text)
 

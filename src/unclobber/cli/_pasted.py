@@ -27,8 +27,6 @@ def explain(file: str, paths: Sequence[str], format_: str) -> int:
 
     Args:
         file: The file with the pasted text; ``-`` for standard input.
-        paths: Files and folders of the program's sources.
-        format_: ``text`` or ``json``.
     """
     from ..static import python_files
     from ..static.traceback import causes_of
@@ -57,7 +55,6 @@ def _read(file: str) -> bytes:
 
 
 def _edit(cause: TracebackCause) -> tuple[str, str | None] | None:
-    """Return the title and diff of an edit that was not run; None if no fixer has one."""
     # Every one, because a pasted failure is worth the reading of a long file, too.
     report = with_candidates(Report("suspected", (cause.finding,)), every=True)
     fixes = [fix for fix in report.findings[0].fixes if fix.code or fix.diff or fix.general]
@@ -113,9 +110,8 @@ def _candidate(rank: int, cause: TracebackCause, edit: tuple[str, str | None] | 
 
 
 def _line(path: str, line: int) -> str:
-    """Return a place with its source: ``train.py:7  loss.backward()``."""
     text = linecache.getline(path, line).strip()
-    return f"{shown_path(os.path.abspath(path))}:{line}  {text}".rstrip()
+    return f"{shown_path(os.path.abspath(path))}:{line}  {text}".rstrip()  # `train.py:7  loss.backward()`
 
 
 def _wrapped(name: str, text: str) -> str:

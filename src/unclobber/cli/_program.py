@@ -17,23 +17,18 @@ from ._tracebacks import show
 
 _PROGRAMS = "the watched program was interrupted"
 
-_AFTER_A_FAILURE = 3.0
-"""Seconds to wait, after a program failed, for processes that it started."""
+_AFTER_A_FAILURE = 3.0  # seconds to wait, after a program failed, for processes that it started
 
 
 @dataclass(frozen=True)
 class ProgramEnd:
     """How a program's body ended."""
 
-    exit_code: int = 0
-    """Exit code of the process, 0 to 255."""
-    failed: bool = False
-    """Whether an exception of the program's own was uncaught."""
-    refused: bool = False
-    """Whether the uncaught exception is a finding."""
+    exit_code: int = 0  # exit code of the process, 0 to 255
+    failed: bool = False  # whether an exception of the program's own was uncaught
+    refused: bool = False  # whether the uncaught exception is a finding
     interrupted: bool = False
-    terminated: bool = False
-    """Whether SIGTERM is about to end the process, wherever the program is."""
+    terminated: bool = False  # whether SIGTERM is about to end the process, wherever the program is
 
 
 def run(
@@ -108,7 +103,6 @@ def wait_for_children(ending: ProgramEnd) -> ProgramEnd:
 
 
 def _interrupted(interrupt: KeyboardInterrupt) -> ProgramEnd:
-    """Show the traceback of Ctrl-C as the interpreter would; return the program's end."""
     show(interrupt)
     return ProgramEnd(130, failed=True, interrupted=True)
 
@@ -130,12 +124,10 @@ def die_interrupted() -> NoReturn:
 
 
 def is_the_programs(interrupt: KeyboardInterrupt) -> bool:
-    """Return whether the interrupt ended the watched program and was shown already."""
-    return interrupt.args == (_PROGRAMS,)
+    return interrupt.args == (_PROGRAMS,)  # it ended the watched program, and was shown already
 
 
-def _exit_code(code: object) -> int:
-    """Return the exit code, 0 to 255, that ``sys.exit(code)`` gives; print a message to stderr as it does."""
+def _exit_code(code: object) -> int:  # as `sys.exit(code)` does
     if code is None:
         return 0
     if isinstance(code, int):

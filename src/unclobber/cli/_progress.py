@@ -11,7 +11,6 @@ T = TypeVar("T")
 
 
 def progress(items: Iterable[T], label: Callable[[T], str]) -> Iterator[T]:
-    """Pass ``items`` on; on a terminal, number and name the latest in a line that is erased at the end."""
     with said() as show:
         for number, item in enumerate(items, 1):
             show(f"{number}  {label(item)[:60]}")
@@ -41,9 +40,7 @@ def program_progress() -> Iterator[Callable[[str], None] | None]:
 
 @contextmanager
 def said() -> Iterator[Callable[[str], None]]:
-    """Yield a function to call with each step. On a terminal, the latest step is shown with a spinner and
-    erased at the end.
-    """
+    """Yield a function that shows the latest step on a terminal, with a spinner, until the end."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return

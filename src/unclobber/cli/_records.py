@@ -29,14 +29,11 @@ State = Literal["absent", "running", "ended", "died"]
 class ProcessRecord:
     """The record of one process, as far as it was written."""
 
-    number: int
-    """Number of the process in its run; for a rank, its rank."""
+    number: int  # number of the process in its run; for a rank, its rank
     state: State
-    report: Report | None = None
-    """The complete report; None unless the process has ended."""
+    report: Report | None = None  # the complete report; None unless the process has ended
     ending: ProgramEnd | None = None
-    so_far: tuple[Finding, ...] = ()
-    """Findings that the process wrote before its end."""
+    so_far: tuple[Finding, ...] = ()  # findings that the process wrote before its end
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -48,17 +45,11 @@ class ProcessRecord:
 
     @property
     def end(self) -> Literal["absent", "running", "ended", "died", "failed", "terminated"]:
-        """How the process ended, in the words of the report."""
         if self.ending is None:
             return self.state
         return "terminated" if self.ending.terminated else "failed" if self.ending.failed else "ended"
 
-    def outcome(self, *, failed: bool) -> Outcome | None:
-        """Return the process's outcome; None if it left no report and nothing is known.
-
-        Args:
-            failed: Whether it failed for reasons of its own, if it left no report.
-        """
+    def outcome(self, *, failed: bool) -> Outcome | None:  # failed: for reasons of its own
         if self.report is not None:
             return self.report.outcome
         known = Report("clean", self.findings).judged(failed=failed).outcome
@@ -72,8 +63,7 @@ class Folder:
         self.path = path
 
     @contextlib.contextmanager
-    def door(self) -> Iterator[None]:
-        """Hold the directory's lock for the block, so that one process at a time decides on the report."""
+    def door(self) -> Iterator[None]:  # one process at a time decides on the report
         door = os.open(os.path.join(self.path, "door"), os.O_RDWR | os.O_CREAT, 0o600)
         try:
             _locked(door, wait=True)
@@ -82,11 +72,6 @@ class Folder:
             os.close(door)
 
     def numbers(self) -> tuple[int, ...]:
-        """Return the sorted numbers of all processes that have a record here.
-
-        Raises:
-            FileNotFoundError: No process made the directory, or it was removed.
-        """
         names = [name.partition(".") for name in os.listdir(self.path)]
         known = (int(number) for number, _, kind in names if kind == "alive" and number.isdecimal())
         return tuple(sorted(known))
@@ -117,25 +102,21 @@ class Folder:
         return False
 
     def read(self, number: int) -> ProcessRecord:
-        """Return everything that a process has written."""
         state = self.state(number)
         report, ending = self._get(self._file(number, "end")) or (None, None)
         return ProcessRecord(number, state, report, ending, tuple(self._stream(number)))
 
     def identity(self, number: int) -> Any:
-        """Return what a process wrote of itself with `introduce`, or None."""
         return self._get(self._file(number, "who"))
 
     def reported(self) -> dict[int, int] | None:
-        """Return the number of findings of each rank in the last report; None if there was no report yet."""
         reported: dict[int, int] | None = self._get(os.path.join(self.path, "told"))
-        return reported
+        return reported  # findings by rank in the last report; None if there was none yet
 
     def note_reported(self, reported: dict[int, int]) -> None:
         self._put(os.path.join(self.path, "told"), reported)
 
     def remove(self) -> None:
-        """Delete the directory; called once nothing is left to report."""
         shutil.rmtree(self.path, ignore_errors=True)
 
     def _stream(self, number: int) -> Iterator[Finding]:
@@ -175,9 +156,7 @@ class Records(Folder):
     """
 
     def __init__(self, path: str, number: int | None = None) -> None:
-        """Create the directory, take a number and its lock, and delete an earlier process's files of that
-        number.
-        """
+        """Create the directory, take a number and its lock, and delete an earlier process's files."""
         super().__init__(path)
         with contextlib.suppress(FileExistsError):
             os.mkdir(self.path, 0o700)
@@ -213,23 +192,19 @@ class Records(Folder):
         return number == self.number or super().alive(number)
 
     def introduce(self, identity: object) -> None:
-        """Write this process's identity, for `Folder.identity`."""
         self._put(self._file(self.number, "who"), identity)
 
     def record(self, finding: Finding) -> None:
-        """Append a finding to this process's file."""
         if os.getpid() != self._process:
             return  # a child that was forked inherits this object, but has a record of its own or none
         with open(self._file(self.number, "findings"), "ab") as stream:
             stream.write(pickle.dumps(finding))
 
     def end(self, report: Report, ending: ProgramEnd) -> None:
-        """Write this process's report and how its program ended."""
         self._put(self._file(self.number, "end"), (report, ending))
 
 
-def path_of(run: str) -> str:
-    """Return the directory in which the ranks of a run meet; no other user's run has this name."""
+def path_of(run: str) -> str:  # no other user's run has this name
     return os.path.join(tempfile.gettempdir(), f"unclobber-{os.getuid()}-{run}")
 
 

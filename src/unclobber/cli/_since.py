@@ -53,8 +53,7 @@ def changed_lines(commit: str) -> ChangedLines:
     return changed
 
 
-def _hunks(diff: str) -> Iterator[tuple[str, int, int]]:
-    """Yield the path, the first line and the number of lines of each hunk in a diff without context."""
+def _hunks(diff: str) -> Iterator[tuple[str, int, int]]:  # (path, first line, number of lines)
     path = ""
     for line in diff.splitlines():
         if line.startswith("+++ "):

@@ -22,12 +22,9 @@ class RunSuppression(NamedTuple):
     select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    folder: str = ""
-    """The folder that the globs are relative to."""
-    baseline: str | None = None
-    """The file of known findings."""
-    written: str | None = None
-    """The file for a new baseline."""
+    folder: str = ""  # the folder that the globs are relative to
+    baseline: str | None = None  # the file of known findings
+    written: str | None = None  # the file for a new baseline
 
     @classmethod
     def of(
@@ -39,11 +36,7 @@ class RunSuppression(NamedTuple):
         baseline: str | None,
         write_baseline: OutputFile | None,
     ) -> RunSuppression:
-        """Check the options before anything runs.
-
-        Raises:
-            SettingsError: There is no such code, or the file is no baseline.
-        """
+        """Check the options before anything runs; `SettingsError` for a code or a baseline that is none."""
         rules = settings.under(select=codes_of(select, "--select"), ignore=codes_of(ignore, "--ignore"))
         if baseline is not None:
             # Read now for its errors alone: a wrong file must stop the run before the program starts.
@@ -59,18 +52,11 @@ class RunSuppression(NamedTuple):
         )
 
     def suppression(self) -> Suppression:
-        """Return the suppression that a session applies to its findings."""
         rules = ProjectSettings(self.select, self.ignore, self.per_file_ignores, folder=self.folder)
         return Suppression(rules, baseline=self._known(), all_known=self.written is not None)
 
     def without_known(self, report: Report, stopped_by: Collection[Finding], *, failed: bool) -> Report:
-        """Return one process's report with the findings of the baseline suppressed.
-
-        Args:
-            report: The process's report, without its exit code.
-            stopped_by: The findings that ended the program.
-            failed: Whether the program failed for reasons of its own.
-        """
+        """Return one process's report with the findings of the baseline suppressed."""
         if self.baseline is None and self.written is None:
             return report
         could_be = [f for f in report.findings if f.is_silent and f not in stopped_by]
@@ -89,8 +75,6 @@ class RunSuppression(NamedTuple):
         new baseline if one was requested.
 
         Args:
-            report: The merged report, about to be delivered.
-            files: The files whose code ran.
             ending: How the program ended. After a failure no comment is called unused.
 
         Raises:
@@ -116,27 +100,15 @@ class RunSuppression(NamedTuple):
 
 
 def idle_entries(number: int, where: str = "") -> list[str]:
-    """Return a sentence that counts the baseline entries without a finding; empty if there are none."""
     return [f"{plural(number, 'entry', 'entries')} of the baseline met no finding{where}"] if number else []
 
 
 def write_baseline(findings: Sequence[Finding], file: OutputFile, *, exit_code: int = 0) -> None:
-    """Write a baseline of these findings.
-
-    Args:
-        findings: Findings that fail no later run.
-        file: The baseline.
-        exit_code: The program's own exit code, kept by a `ReportError`.
-
-    Raises:
-        ReportError: It could not be written.
-    """
     try:
         file.write(Baseline.of(findings, file.path).text())
     except OSError as error:
         raise ReportError(f"the baseline could not be written: {error}", exit_code=exit_code) from error
 
 
-def codes_of(given: Sequence[str], option: str) -> tuple[str, ...]:
-    """Return the checked codes of option values such as ``UC1,UC203``."""
+def codes_of(given: Sequence[str], option: str) -> tuple[str, ...]:  # such as `UC1,UC203`
     return codes.checked([code for text in given for code in text.split(",") if code.strip()], option)

@@ -25,12 +25,10 @@ class Script:
     _code: CodeType | None = field(default=None, repr=False)
 
     @property
-    def folder(self) -> str:
-        """The folder at which the search for the project's settings starts, upwards."""
+    def folder(self) -> str:  # the search for the project's settings starts here, upwards
         return os.path.dirname(os.path.abspath(self.path))
 
     def prepare(self) -> None:
-        """Read and compile the script, and put its folder first on `sys.path`."""
         self._code = _compiled_script(self.path)
         # The real folder of a link, as in the interpreter (test_as_without_us.py, test_script_by_a_link).
         first_on_path(os.path.dirname(os.path.realpath(self.path)))
@@ -99,8 +97,7 @@ class Module:
 
     def _find(self, name: str) -> tuple[ModuleSpec, CodeType]:
         """Return the spec and code of the module that ``python -m name`` runs, importing the packages
-        above it.
-        """
+        above it."""
         package = name.rpartition(".")[0]
         if package:
             try:
@@ -147,16 +144,7 @@ Target = Script | Module
 
 
 def target_of(words: tuple[str, ...], as_module: bool, command: str) -> Target:
-    """Return the program and its arguments, without one ``--`` between them.
-
-    Args:
-        words: The words after the options of ``unclobber COMMAND``.
-        as_module: Whether the first word is a module's name.
-        command: The command's name, for the message.
-
-    Raises:
-        UsageError: There are no words.
-    """
+    """Return the program and its arguments, without one ``--`` between them; no words are a `UsageError`."""
     if not words:
         raise UsageError(
             "nothing to run",
@@ -175,8 +163,7 @@ def program_and_arguments(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]
 
 def file_of_module(name: str) -> str | None:
     """Return the file that ``python -m name`` runs, without importing the packages above it; None if they
-    would have to be imported to find it.
-    """
+    would have to be imported to find it."""
     top, *inner = name.split(".")
     spec = importlib.util.find_spec(top)
     for part in inner:
@@ -226,9 +213,7 @@ def _compiled(compiled: Any, name: str) -> CodeType:
 
 
 def _warn_if_imported(name: str, package: str) -> None:
-    """Warn, as the interpreter does, that the module was imported and is about to run again as
-    ``__main__``.
-    """
+    """Warn, as the interpreter does, that the module was imported and is about to run as ``__main__``."""
     existing = sys.modules.get(name)
     if existing is not None and not hasattr(existing, "__path__"):
         warnings.warn(

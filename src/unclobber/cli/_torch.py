@@ -13,17 +13,11 @@ from types import FrameType
 from ..model import require_installed_torch
 from ._errors import UsageError
 
-OLDEST = (2, 6)
-"""Oldest supported torch, as in ``pyproject.toml``."""
+OLDEST = (2, 6)  # oldest supported torch, as in `pyproject.toml`
 
 
 def require_torch() -> None:
-    """Import torch.
-
-    Raises:
-        UnclobberError: torch is missing, can't be imported, or is too old.
-        KeyboardInterrupt: Ctrl-C was pressed during the import.
-    """
+    """Import torch; an `UnclobberError` says that it is missing, can't be imported or is too old."""
     require_installed_torch()
     wanted = ".".join(map(str, OLDEST))
     try:

@@ -12,11 +12,7 @@ _OWN = PACKAGE + os.sep
 
 
 def show(error: BaseException) -> int | None:
-    """Pass an uncaught exception to ``sys.excepthook``, as the interpreter does.
-
-    Returns:
-        The exit code if the program's own hook raised ``SystemExit``, else None.
-    """
+    """Pass an uncaught exception to ``sys.excepthook``; return the exit code if a program's hook exits."""
     without_own_frames(error)
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
     # Set as the interpreter does, because `pdb.pm()` and notebooks read them.

@@ -19,12 +19,6 @@ _WHY = "nothing was run"
 def show(paths: Sequence[str], *, only_diff: bool, format_: str, print_diff: Callable[[str], None]) -> int:
     """Print the findings with their candidates, and all candidates as one diff.
 
-    Args:
-        paths: Files and folders.
-        only_diff: Whether to print the diff alone.
-        format_: ``text`` or ``json``.
-        print_diff: Prints a diff for a person.
-
     Returns:
         The exit code: 1 if there is anything to fix.
     """

@@ -32,6 +32,5 @@ def complete(report: Report, uncaught: Iterable[Finding], ending: ProgramEnd, *,
     return replace(report, exit_code=code)
 
 
-def unrepaired(report: Report) -> tuple[Finding, ...]:
-    """Return the findings that leave a gradient wrong or missing."""
+def unrepaired(report: Report) -> tuple[Finding, ...]:  # those leave a gradient wrong or missing
     return tuple(finding for finding in report.findings if not finding.repaired)

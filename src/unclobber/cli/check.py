@@ -126,7 +126,6 @@ def command(
 
 
 def _checked_words(confidence: str | None, paths: Sequence[str]) -> None:
-    """Raise a `UsageError` for values that contradict themselves, before any file is read."""
     if confidence not in (None, "high", "medium"):
         raise UsageError(f"there is no confidence {confidence!r}", "It is high or medium.")
     if not paths:
@@ -148,7 +147,6 @@ def _stdin(name: str | None) -> tuple[str, str]:
 
 
 def _statistics(report: Report) -> Iterable[str]:
-    """Return one line for each code, the most frequent first."""
     counts = Counter((finding.code, finding.name) for finding in report.findings)
     # By code where counts are equal, so that the order is the same in each run.
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))

@@ -90,7 +90,6 @@ def _settings() -> str:
 
 
 def _environment() -> Iterator[str]:
-    """Yield the variables that matter, with their values."""
     # Sorted, so that two reports can be compared.
     for name, value in sorted(os.environ.items()):
         if name.startswith(_VARIABLES):

@@ -16,8 +16,7 @@ from ._errors import UsageError
 from ._output import write_text
 from ._terminal import COMMAND
 
-_WIDEST = 100
-"""Widest line, in columns, because longer lines are harder to read."""
+_WIDEST = 100  # widest line, in columns, because longer lines are harder to read
 
 
 @click.command(context_settings=COMMAND)
@@ -56,8 +55,7 @@ def _known(given: str) -> str:
     return code
 
 
-def _listed() -> str:
-    """Return one line for each code; the widest has 80 columns."""
+def _listed() -> str:  # the widest line has 80 columns
     longest = max(len(entry.name) for entry in CODES.values())
     return "".join(f"{code}  {entry.name:<{longest}}  {entry.gist}\n" for code, entry in CODES.items())
 

@@ -216,8 +216,7 @@ def _print(
 
 
 def _ways(rounds: Rounds, take: int | None) -> list[str]:
-    """Return sentences and diffs by turns: how far the chosen ways are proved, then each other way with its
-    number and diff."""
+    """Return sentences and diffs by turns: the chosen ways' proof, then each other way's number and diff."""
     on_disk = project = rounds.project.on_disk
     chosen: list[str] = []
     others: list[tuple[str, str]] = []

@@ -95,6 +95,5 @@ def _with_job(before: str) -> str:
 
 
 def _repository() -> str:
-    """Return the address of the repository, which the package's metadata has."""
     urls = metadata("unclobber").get_all("Project-URL") or []
     return next(str(url).removeprefix("Repository, ") for url in urls if url.startswith("Repository, "))

@@ -132,7 +132,6 @@ class _Program:
         return f"{type(failure[0]).__name__}: {lines[0] if lines else ''}"
 
     def _until_enough(self) -> None:
-        """Run the program until the recorder has seen enough."""
         from ..footprint import EnoughError
 
         with contextlib.suppress(EnoughError):
@@ -140,10 +139,7 @@ class _Program:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
-    """Hide what the program prints, because a second run repeats the first run's output and may fail from
-    a change.
-    """
+def _silence() -> Iterator[None]:  # a second run repeats the first one's output, and may fail from a change
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
             yield

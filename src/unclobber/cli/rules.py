@@ -115,8 +115,7 @@ def _write(text: str, format_: str, file: OutputFile | None) -> None:
 
 
 # --- check -----------------------------------------------------------------------------------------
-AGREEMENT = 0.97
-"""Share of the operations that must agree for exit code 0."""
+AGREEMENT = 0.97  # share of the operations that must agree for exit code 0
 
 
 def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int:

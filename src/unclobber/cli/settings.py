@@ -57,7 +57,6 @@ def json_schema() -> dict[str, Any]:
 
 
 def _value(value: object) -> str:
-    """Return a setting's value as it is written in the file; ``-`` if there is none."""
     if value is None:
         return "-"
     if isinstance(value, tuple) and value and isinstance(value[0], tuple):

@@ -10,16 +10,6 @@ from ._words import read_for, why, why_words
 from .torch_table import by_node, by_operation, in_place_row, table
 
 __all__ = [
-    "Rule",
-    "by_node",
-    "by_operation",
-    "card",
-    "check",
-    "in_place_row",
-    "read_for",
-    "reads_shape_alone",
-    "rules",
-    "table",
-    "why",
-    "why_words",
-]
+    "Rule", "by_node", "by_operation", "card", "check", "in_place_row", "read_for", "reads_shape_alone",
+    "rules", "table", "why", "why_words",
+]  # fmt: skip

@@ -17,25 +17,21 @@ class ExampleTensor:
 
     name: str
     shape: tuple[int, ...]
-    kind: str
-    """``float``, ``int`` or ``bool``; only the first can need a gradient."""
-    constant: bool
-    """Whether the tensor is passed without a gradient."""
+    kind: str  # `float`, `int` or `bool`; only the first can need a gradient
+    constant: bool  # whether the tensor is passed without a gradient
 
 
 @dataclass(frozen=True, slots=True)
 class ExampleCall:
     """A call, as a user would write it."""
 
-    when: str
-    """The case in which this call runs; empty for the usual one."""
+    when: str  # the case in which this call runs; empty for the usual one
     text: str
     results: tuple[str, ...]
     tensors: tuple[ExampleTensor, ...]
 
 
-def _read(text: str) -> ExampleCall:
-    """Parse a call: ``when | call -> results | tensors``, of which the first part may be missing."""
+def _read(text: str) -> ExampleCall:  # `when | call -> results | tensors`
     *when, call, tensors = text.split(" | ")
     expression, _, results = call.partition(" -> ")
     return ExampleCall("".join(when), expression, tuple((results or "result").split(", ")), _tensors(tensors))

@@ -75,8 +75,7 @@ def readable(formula: str) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _readable(formula: str) -> str | None:
-    """Translate the formula and check that nothing opaque is left; parse failures of the moment are
-    raised."""
+    """Translate the formula; check that nothing opaque is left. Parse failures of the moment are raised."""
     text = formula
     for pattern, replacement in _CLEAN:
         text = pattern.sub(replacement, text)
@@ -146,8 +145,7 @@ def _expand(text: str) -> str:
     return "".join(out).strip()
 
 
-def _operand(text: str) -> str:
-    """Return the text in parentheses if a larger expression would bind it differently."""
+def _operand(text: str) -> str:  # a larger expression would bind it differently
     if re.fullmatch(r"[\w.\[\]′-]+", text) or re.fullmatch(r"[\w.]+\(.*\)(?:\.mT|\.T)?", text):
         return text
     return f"({text})"
@@ -167,7 +165,6 @@ def _split(text: str) -> list[str]:
 
 
 def _closing(text: str, start: int) -> int:
-    """Return the index of the bracket that closes the one at ``start``."""
     depth = 0
     for index in range(start, len(text)):
         depth += (text[index] in "([{") - (text[index] in ")]}")

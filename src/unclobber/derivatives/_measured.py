@@ -29,27 +29,20 @@ from .torch_table import by_node
 _REFUSED = ("modified by an inplace operation", "has been modified inplace")
 """torch's words in refusals of a saved tensor, and of one that is a view among several."""
 
-PARAMETERS = "parameters"
-"""The common name of all parameters of a module."""
+PARAMETERS = "parameters"  # the common name of all parameters of a module
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredCall:
     """A call, the tensors that its backward saves, and those that may be overwritten before it."""
 
-    call: str
-    """The call as a user writes it: ``F.softmax(input, dim=-1)``."""
-    when: str
-    """The case in which this call runs; empty for the usual one."""
-    runs: tuple[str, ...]
-    """The operations of the derivative table that save something."""
-    keeps: tuple[str, ...]
-    """The names of its saved inputs and results."""
-    keeps_own: int
-    """Number of saved tensors that a program never sees."""
+    call: str  # the call as a user writes it: `F.softmax(input, dim=-1)`
+    when: str  # the case in which this call runs; empty for the usual one
+    runs: tuple[str, ...]  # the operations of the derivative table that save something
+    keeps: tuple[str, ...]  # the names of its saved inputs and results
+    keeps_own: int  # number of saved tensors that a program never sees
     overwrite: tuple[Overwrite, ...]
-    view: bool
-    """Whether a result shares memory with an input."""
+    view: bool  # whether a result shares memory with an input
 
 
 @lru_cache(maxsize=256)
@@ -72,7 +65,6 @@ def measured(name: str) -> tuple[MeasuredCall, ...]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Enable gradients, on the CPU, and restore the program's random numbers at the end."""
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         with torch.device("cpu"):
             yield
@@ -145,7 +137,6 @@ class _SmallRun:
 
 
 def _is_silently_wrong(example: ExampleCall, name: str) -> bool:
-    """Return whether a gradient differs after a write that torch does not refuse."""
     # One seed for both, because an operation such as dropout draws random numbers.
     torch.manual_seed(0)
     right = _SmallRun(example).gradients_after(None)
@@ -165,8 +156,7 @@ def _module_of(text: str) -> tuple[torch.nn.Module | None, str]:
     return module.train(), f"module{text[len(made) :]}" if text.startswith(made) else text
 
 
-def _result(expression: str, names: dict[str, Any]) -> Any:
-    """Return an expression's value; for the statement ``x[…] = v``, ``x`` after it."""
+def _result(expression: str, names: dict[str, Any]) -> Any:  # the statement `x[…] = v` gives `x` after it
     target, equals, value = expression.partition("] = ")
     if not equals:
         return _evaluated(expression, names)

@@ -13,8 +13,7 @@ class Argument(NamedTuple):
     """An argument of an operation, as in its schema."""
 
     name: str
-    type: str
-    """``Tensor``, ``Tensor?``, ``Tensor[]``, ``Scalar``, ``int`` …"""
+    type: str  # `Tensor`, `Tensor?`, `Tensor[]`, `Scalar`, `int` …
     default: str | None = None
     keyword_only: bool = False
 
@@ -26,12 +25,9 @@ class Argument(NamedTuple):
 class GradientFormula(NamedTuple):
     """A derivative formula, with the saved tensors that it reads."""
 
-    of: tuple[str, ...]
-    """The arguments whose gradient it computes."""
-    formula: str
-    """torch's own C++ formula, one line."""
-    reads: tuple[str, ...]
-    """The saved tensors that it reads, inputs first."""
+    of: tuple[str, ...]  # the arguments whose gradient it computes
+    formula: str  # torch's own C++ formula, one line
+    reads: tuple[str, ...]  # the saved tensors that it reads, inputs first
 
 
 class SavedRole(NamedTuple):
@@ -52,44 +48,33 @@ class SavedRole(NamedTuple):
 class Rule:
     """An operation of the table with one backward node."""
 
-    node: str | None
-    """``MmBackward0``; None if no gradient exists."""
-    operation: str
-    """``mm``"""
-    overload: str
-    """``Tensor_Scalar``; empty for the default one."""
-    key: str
-    """The dispatch key of the row, mostly ``Default``."""
+    node: str | None  # `MmBackward0`; None if no gradient exists
+    operation: str  # `mm`
+    overload: str  # `Tensor_Scalar`; empty for the default one
+    key: str  # the dispatch key of the row, mostly `Default`
     schema: str
     arguments: tuple[Argument, ...]
-    returns: tuple[str, ...]
-    """Names of the outputs; ``result``, or ``result0``, ``result1`` if the schema has none."""
+    returns: tuple[str, ...]  # names of the outputs; `result`, or `result0`, `result1` if the schema has none
     gradients: tuple[GradientFormula, ...]
     kept: tuple[SavedRole, ...]
 
     @property
     def is_view(self) -> bool:
-        """True if the operation returns a view of its argument."""
         return bool(re.search(r"\([a-z]\)", self.schema.partition("->")[2]))
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The arguments that are tensors."""
         return tuple(argument.name for argument in self.arguments if argument.is_tensor)
 
     def type_of(self, name: str) -> str:
-        """Return the type of an argument; empty if there is none of the name."""
         return next((argument.type for argument in self.arguments if argument.name == name), "")
 
     @property
-    def differentiable(self) -> tuple[str, ...]:
-        """The arguments with a gradient, in the order of the node's ``next_functions``."""
+    def differentiable(self) -> tuple[str, ...]:  # in the order of the node's `next_functions`
         some = {name for gradient in self.gradients for name in gradient.of}
         return tuple(argument.name for argument in self.arguments if argument.name in some)
 
-    def keeps(self, role: str) -> SavedRole | None:
-        """Return the saved tensor called ``role``, without its index (``indices[0]``); None if there
-        is none."""
+    def keeps(self, role: str) -> SavedRole | None:  # `indices[0]` is one of `indices`
         name = role.partition("[")[0]
         return next((kept for kept in self.kept if kept.role == name), None)
 

@@ -24,10 +24,8 @@ def packing() -> saved_tensors_hooks:
 
 
 def nodes_of(outputs: Iterable[Tensor]) -> list[Any]:
-    """Return all backward nodes that lead to the outputs."""
     return list(compat.graph.nodes_below(map(compat.graph.renewed_grad_fn, outputs)))
 
 
 def memory_of(tensor: Tensor) -> int | None:
-    """Return a key of the tensor's memory; None if it has none of its own."""
     return compat.tensors.storage_key(tensor) if compat.tensors.is_plain(tensor) else None

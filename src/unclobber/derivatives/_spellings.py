@@ -80,8 +80,7 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def function_name(text: str) -> str | None:
-    """Return the function of a module's name: ``softmax`` for ``nn.Softmax`` or ``torch.nn.Softmax``. None if
-    there is none."""
+    """Return the function of a module's name: ``softmax`` for ``nn.Softmax``. None if there is none."""
     short = text.removeprefix("torch.")
     short = f"nn.functional.{short.removeprefix('F.')}" if short.startswith("F.") else short
     for name, texts in _RENAMED.items():
@@ -111,7 +110,6 @@ def _modules() -> dict[str, tuple[str, ...]]:
 
 
 def _called(kind: type) -> Iterator[str]:
-    """Yield the functions of ``torch`` and ``nn.functional`` that a module's ``forward`` names."""
     forward = getattr(getattr(kind, "forward", None), "__code__", None)
     # Convolutions call their function in this method, which subclasses replace.
     convolve = getattr(getattr(kind, "_conv_forward", None), "__code__", None)

@@ -21,17 +21,11 @@ from platformdirs import user_cache_path
 
 from ._rule import Argument, GradientFormula, Rule, SavedRole
 
-_CODE = ("torch_table.py", "_rule.py")
-"""unclobber's own files that make the table."""
+_CODE = ("torch_table.py", "_rule.py")  # unclobber's own files that make the table
 
 
 def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) -> tuple[Rule, ...]:
-    """Return the result of ``make``, from the file if it was made from these ``sources`` before.
-
-    Args:
-        sources: The files of torch that ``make`` reads.
-        make: Reads them.
-    """
+    """Return the result of ``make``, from the file if it was made from these ``sources`` before."""
     path = _path(sources)
     if path is None:
         return make()
@@ -45,8 +39,7 @@ def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) 
 
 
 def _path(sources: Iterable[Path]) -> Path | None:
-    """Return the cache file, named by torch's files and the code that reads them; None if a file can't be
-    read."""
+    """Return the cache file, named by torch's files and the code that reads them; None if unreadable."""
     digest = hashlib.sha256()
     for code in _CODE:
         digest.update(Path(__file__).with_name(code).read_bytes())
@@ -73,7 +66,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _rule(entry: dict[str, Any]) -> Rule:
-    """Rebuild a rule from its JSON entry."""
     facts = {name: _frozen(value) for name, value in dict(entry).items()}
     kinds = {"arguments": Argument, "gradients": GradientFormula, "kept": SavedRole}
     return Rule(**facts | {name: tuple(kind(*row) for row in facts[name]) for name, kind in kinds.items()})

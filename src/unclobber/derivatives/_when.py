@@ -17,7 +17,6 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
     """Return the condition on the arguments of one overload; empty if there is only one.
 
     Args:
-        rule: The overload.
         others: All overloads of the operation that have a derivative.
     Example:
         >>> from unclobber.derivatives.torch_table import by_operation
@@ -54,7 +53,6 @@ def when(rule: Rule, others: Sequence[Rule]) -> str:
 
 
 def _differs(argument: Argument, others: Iterable[Rule]) -> bool:
-    """Return whether the argument of this name has another type in another overload."""
     kinds = {
         other.type.rstrip("?") for rule in others for other in rule.arguments if other.name == argument.name
     }

@@ -46,8 +46,7 @@ class _Reason(NamedTuple):
     formula: str | None
     prose: str | None
     torch: str
-    joint: bool = False
-    """Whether torch has one formula for several gradients, so that not each of them need read it."""
+    joint: bool = False  # whether torch has one formula for several gradients, not all of which need read it
 
 
 def why(node: str, role: str, needed: Iterable[str] | None = None, *, cite: bool = True) -> str | None:
@@ -126,9 +125,7 @@ def read_for(node: str, role: str, needed: Iterable[str] | None = None) -> tuple
     return tuple(dict.fromkeys(of for reason in reasons if not reason.joint for of in reason.of))
 
 
-def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:
-    """Return a sentence on a tensor that is saved although no computed gradient reads it; None if that isn't
-    certain."""
+def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:  # None if that isn't certain
     if not reasons or any(reason.joint for reason in reasons):
         return None
     targets = _targets([of for reason in reasons for of in reason.of], names)
@@ -136,9 +133,8 @@ def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:
 
 
 def listed(names: Iterable[str], last: str = "or") -> str:
-    """Return quoted names: ```a`, `b` or `c```; empty if there are none."""
     *others, final = [f"`{name}`" for name in names] or [""]
-    return f"{', '.join(others)} {last} {final}" if others else final
+    return f"{', '.join(others)} {last} {final}" if others else final  # `a`, `b` or `c`
 
 
 def _targets(arguments: Iterable[str], names: Mapping[str, str]) -> str:
@@ -196,8 +192,7 @@ def _by_hand_or_table(
     return [_Reason(of, formula, None, gradient.formula, joint)]
 
 
-def _filled(prose: str, names: Mapping[str, str]) -> str:
-    """Replace ``{weight}`` by the user's expression, or by torch's name if there is none."""
+def _filled(prose: str, names: Mapping[str, str]) -> str:  # torch's name if the user wrote none
     return re.sub(r"\{(\w+)\}", lambda match: names.get(match.group(1), match.group(1)), prose)
 
 
@@ -224,8 +219,7 @@ def _with_names(text: str, names: Mapping[str, str]) -> str | None:
     return _TWICE.sub("", words).replace(_MARK, "ᵀ")
 
 
-def _power(text: str, exponent: str) -> str:
-    """Write ``exponent * self ** (exponent - 1)`` in usual notation: ``2 * self``, ``3 * self ** 2``."""
+def _power(text: str, exponent: str) -> str:  # `2 * self`, `3 * self ** 2`
     if exponent not in ("2", "3", "4"):
         return text
     power = "self" if exponent == "2" else f"self ** {int(exponent) - 1}"

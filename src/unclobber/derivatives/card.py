@@ -206,7 +206,6 @@ def _in_words(saves: tuple[Saved, ...], gradient: Derivative) -> list[str]:
 
 
 def _row(label: str, text: str, width: int) -> list[Line]:
-    """Return a row: the label, then the wrapped text."""
     first = StyledText(f"  {label}".ljust(_LABEL + 2), "label")
     body = _wrapped(text, width - _LABEL - 2)
     return [

@@ -30,11 +30,9 @@ from ._small_runs import PackedMemory, memory_of, nodes_of, packing
 from .rules import resolve
 from .torch_table import by_node, in_place_row
 
-SAMPLES = 6
-"""Inputs of the database that are tried per operation."""
+SAMPLES = 6  # inputs of the database that are tried per operation
 
-_MOST_LEAVES = 4
-"""Number of tensors above which they are only tried all together."""
+_MOST_LEAVES = 4  # number of tensors above which they are only tried all together
 
 _BY_HAND = {
     "torch::autograd::AccumulateGrad": "collects the gradient of a leaf",
@@ -49,8 +47,7 @@ _BY_HAND = {
 class Disagreement:
     """A difference between the table and a run."""
 
-    question: str
-    """``keeps``, ``runs``, ``overwrite`` or ``in place``."""
+    question: str  # `keeps`, `runs`, `overwrite` or `in place`
     node: str
     expected: str
     observed: str
@@ -62,15 +59,11 @@ class Checked:
     """The comparison of one operation of the database."""
 
     name: str
-    runs: int
-    """Runs that torch itself could do."""
-    nodes: int
-    """Backward nodes compared."""
-    writes: int = 0
-    """Number of times that inputs or outputs were counted as written, to see whether backward is refused."""
+    runs: int  # runs that torch itself could do
+    nodes: int  # backward nodes compared
+    writes: int = 0  # times that inputs or outputs counted as written, to see if backward is refused
     disagreements: tuple[Disagreement, ...] = ()
-    error: str | None = None
-    """torch's error if ``runs`` is 0."""
+    error: str | None = None  # torch's error if `runs` is 0
 
     @property
     def agrees(self) -> bool:
@@ -78,14 +71,7 @@ class Checked:
 
 
 def check(samples: int = SAMPLES, only: Iterable[str] = ()) -> Iterator[Checked]:
-    """Compare every operation of the database that has a gradient on the CPU, one by one.
-
-    Args:
-        samples: Inputs tried per operation.
-        only: Names to check; all if empty.
-    Raises:
-        ImportError: The database can't be loaded; it needs the package ``expecttest``.
-    """
+    """Compare every operation of the database that has a gradient on the CPU, one by one."""
     wanted = set(only)
     for op in compat.dispatcher.operation_database():
         dtype = _dtype(op)
@@ -163,8 +149,7 @@ class _SampleRun:
     args: Any
     kwargs: Any
     tensors: list[Tensor]
-    own: set[Any]
-    """Nodes of the copies, which are not the operation's."""
+    own: set[Any]  # nodes of the copies, which are not the operation's
 
 
 def _inputs(sample: Any, pick: Pick) -> _SampleRun:
@@ -211,20 +196,15 @@ def _keeps(node: Any) -> Iterator[Disagreement]:
 
 
 def _expected(rule: Rule, node: Any) -> list[SavedRole]:
-    """Return the table's saved roles for a node with the same edges."""
     needed = rule.needed([parent for parent, _ in node.next_functions])
-    roles = []
-    for kept in rule.kept:
-        if not kept.only_if or needed is None or needed.intersection(kept.only_if):
-            roles.append(kept)
-    return roles
+    return [
+        kept for kept in rule.kept if not kept.only_if or needed is None or needed.intersection(kept.only_if)
+    ]
 
 
 def _may_be_left_out(rule: Rule, kept: SavedRole) -> bool:
-    """Return whether the role is an argument that the call may have left out (or an empty list of
-    tensors)."""
     kind = rule.type_of(kept.role)
-    return "?" in kind or "[]" in kind
+    return "?" in kind or "[]" in kind  # or an empty list of tensors
 
 
 def _explanation(missing: set[str], surplus: set[str]) -> str:
@@ -316,8 +296,7 @@ def _refused(op: Any, sample: Any, pick: Pick, *, output: bool, outputs_of: Rule
 
 # --- in place ----------------------------------------------------------------------------------------
 def _in_place_memory(nodes: list[Any], run: _SampleRun, outputs: list[Tensor]) -> Iterator[Disagreement]:
-    """Yield a disagreement unless an old ``self`` is a private copy and a result is the written tensor
-    itself."""
+    """Yield a disagreement unless an old ``self`` is a private copy and a result is the written tensor."""
     if len(nodes) != 1 or len(outputs) != 1 or memory_of(outputs[0]) is None:
         return
     rule = by_node(nodes[0].name())

@@ -81,7 +81,6 @@ def resolve(name: str) -> str | None:
 
 
 def all_names() -> tuple[str, ...]:
-    """Return every operation that ``rules`` knows, in alphabetical order."""
     return tuple(sorted(_names()))
 
 
@@ -139,8 +138,7 @@ def _names() -> frozenset[str]:
     return frozenset({*differentiable, *torch_table().runs, *torch_table().aliases, *CALLS})
 
 
-def _bare(operation: str) -> str:
-    """Return ``exp`` for the row of ``exp_`` if the table has both."""
+def _bare(operation: str) -> str:  # `exp` for the row of `exp_`, if the table has both
     plain = out_of_place(operation)
     known = plain != operation and any(rule.operation == plain for rule in by_operation(plain))
     return plain if known else operation
@@ -172,7 +170,6 @@ def _twin(rule: Rule, others: Iterable[Rule]) -> bool:
 
 
 def _keepers(parts: Iterable[str]) -> Iterable[tuple[str, tuple[str, ...]]]:
-    """Yield the parts that save anything, with the roles of their saved tensors."""
     for part in parts:
         roles = (kept.role for rule in by_operation(part) if rule.key == "Default" for kept in rule.kept)
         if distinct := tuple(dict.fromkeys(roles)):

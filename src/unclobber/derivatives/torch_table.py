@@ -116,8 +116,7 @@ def _read() -> tuple[Rule, ...]:
     return read_through(files, lambda: _parse(*files))
 
 
-def _files() -> tuple[Path, Path, Path]:
-    """Return the three files of torch that hold the table, found without importing ``torchgen``."""
+def _files() -> tuple[Path, Path, Path]:  # found without importing `torchgen`
     spec = importlib.util.find_spec("torchgen")
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError("torchgen")
@@ -225,8 +224,7 @@ def _name(saved: Any) -> str:
     return str(getattr(name, "name", name))
 
 
-def _is_tensor(saved: Any) -> bool:
-    """Return whether the saved value is a tensor (or several), and not its shape, dtype or options."""
+def _is_tensor(saved: Any) -> bool:  # not its shape, dtype or options
     kind = str(saved.nctype.type)
     return any(f"name='{tensor}'" in kind for tensor in ("Tensor", "TensorList", "ITensorListRef")) and _name(
         saved

@@ -8,20 +8,12 @@ expression that made it. ``verdict`` decides at an unpack: it, ``reads`` and ``s
 
 from .ahead import refused_too
 from .boundary import bare_finding
-from .occurrences import Occurrence, of_conflict, of_frozen, of_refusal, of_unpack
+from .occurrences import Occurrence, of_frozen, of_refusal
 from .reads import is_unpacking
 from .unobserved import notices
 from .verdict import Verdict
 
 __all__ = [
-    "Occurrence",
-    "Verdict",
-    "bare_finding",
-    "is_unpacking",
-    "notices",
-    "of_conflict",
-    "of_frozen",
-    "of_refusal",
-    "of_unpack",
+    "Occurrence", "Verdict", "bare_finding", "is_unpacking", "notices", "of_frozen", "of_refusal",
     "refused_too",
-]
+]  # fmt: skip

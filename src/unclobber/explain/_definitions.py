@@ -24,10 +24,8 @@ class Definition:
 
     kind: Literal["assigned", "iterated", "parameter"]
     statement: ast.stmt | None = None
-    value: ast.expr | None = None
-    """The assigned expression; for a loop variable, the expression that is iterated over."""
-    position: tuple[int, ...] = ()
-    """Indices into the unpacked value: ``(1,)`` for ``b`` in ``a, b = value``."""
+    value: ast.expr | None = None  # the assigned expression; for a loop variable, what is iterated over
+    position: tuple[int, ...] = ()  # indices into the unpacked value: `(1,)` for `b` in `a, b = value`
 
 
 _AMBIGUOUS: Literal["ambiguous"] = "ambiguous"
@@ -36,8 +34,7 @@ _Binding = Definition | Literal["ambiguous"] | None
 
 
 def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
-    """Return the function (or module) that a code object was compiled from; None for lambdas and
-    comprehensions."""
+    """Return the function (or module) that a code object was compiled from; None for lambdas and the like."""
     if code.co_name == "<module>":
         return tree
     matching = [
@@ -87,7 +84,6 @@ def at_the_end(name: str, scope: Scope) -> Definition | None:
 
 
 def is_local(name: str, scope: Scope) -> bool:
-    """Return whether ``name`` is a variable of the function itself; always True for a module."""
     if isinstance(scope, ast.Module):
         return True
     return name in _parameters(scope) or _may_bind(scope.body, name)
@@ -99,7 +95,6 @@ def _parameters(scope: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
 
 
 def _is_declared(name: str, scope: Scope) -> bool:
-    """Return whether another scope may set the name: ``global name``, ``nonlocal name``."""
     return any(
         isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names for node in ast.walk(scope)
     )
@@ -109,8 +104,7 @@ _Step = tuple[ast.AST, Sequence[ast.stmt], int]
 
 
 def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
-    """Return the way from the scope down to ``at`` as (owner of the block, block, index in it); None if
-    ``at`` isn't inside."""
+    """Return the way from the scope down to ``at`` as (owner of the block, block, index in it), or None."""
     for block in _blocks(scope):
         for index, statement in enumerate(block):
             if statement is at:
@@ -123,9 +117,7 @@ def _path(scope: ast.AST, at: ast.stmt) -> list[_Step] | None:
     return None
 
 
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
-    """Yield the statement lists directly below ``node``: bodies, ``else``, ``finally``, handlers and
-    cases."""
+def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:  # bodies, `else`, `finally`, handlers and cases
     for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
         if isinstance(block, list) and block and isinstance(block[0], ast.stmt):
@@ -140,8 +132,7 @@ def _last_bound(block: Sequence[ast.stmt], name: str) -> _Binding:
 
 
 def _bound_by(statement: ast.stmt, name: str) -> _Binding:
-    """Return the definition that ``statement`` gives ``name``: `_AMBIGUOUS` if several may hold, None if it
-    binds it nowhere."""
+    """Return the definition that ``statement`` gives ``name``: `_AMBIGUOUS` if several may hold, or None."""
     if isinstance(statement, ast.Assign):
         for target in statement.targets:
             position = _position(target, name)
@@ -156,8 +147,7 @@ def _bound_by(statement: ast.stmt, name: str) -> _Binding:
 
 
 def _on_entry(owner: ast.AST, block: Sequence[ast.stmt], name: str) -> _Binding:
-    """Return what is known of ``name`` when ``block`` of ``owner`` begins: a definition, `_AMBIGUOUS`, or
-    None if unbound."""
+    """Return what is known of ``name`` when ``block`` begins: a definition, `_AMBIGUOUS`, or None."""
     if isinstance(owner, (ast.For, ast.AsyncFor, ast.While)) and block is owner.body:
         if isinstance(owner, (ast.For, ast.AsyncFor)):
             position = _position(owner.target, name)
@@ -186,8 +176,7 @@ def _bound_in_header(owner: ast.With | ast.AsyncWith, name: str) -> _Binding:
 
 
 def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
-    """Return the indices at which an assignment's target holds the name; None if it doesn't, or not
-    certainly."""
+    """Return the indices at which an assignment's target holds the name; None if not certainly."""
     if isinstance(target, ast.Name):
         return () if target.id == name else None
     if isinstance(target, (ast.Tuple, ast.List)):
@@ -201,7 +190,6 @@ def _position(target: ast.expr, name: str) -> tuple[int, ...] | None:
 
 
 def _names_in_expression(node: ast.AST, name: str) -> bool:
-    """Return whether a ``:=`` below ``node`` binds ``name``."""
     return any(
         isinstance(part, ast.NamedExpr) and isinstance(part.target, ast.Name) and part.target.id == name
         for part in ast.walk(node)

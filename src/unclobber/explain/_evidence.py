@@ -70,12 +70,10 @@ class Evidence:
 
     @property
     def overwriting(self) -> tuple[Write, ...]:
-        """The writes that touched a needed element."""
         return Write.overwriting(self.writes)
 
     @property
     def culprit(self) -> Write | None:
-        """The first write that touched a needed element, else the last write, or None."""
         return Write.culprit(self.writes)
 
 
@@ -83,12 +81,9 @@ class Evidence:
 class ModuleHook:
     """A full backward hook that made a view, or a forward hook that made a leaf."""
 
-    module: str | None = None
-    """The module's label, ``trunk.2 (Dropout)``; None if it isn't known."""
-    given: bool = False
-    """Whether the view was the module's input; else it was the output."""
-    name: str | None = None
-    """The name of the hook's function."""
+    module: str | None = None  # the module's label, `trunk.2 (Dropout)`; None if it isn't known
+    given: bool = False  # whether the view was the module's input; else it was the output
+    name: str | None = None  # the name of the hook's function
 
 
 @dataclass(frozen=True, slots=True)

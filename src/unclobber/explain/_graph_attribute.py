@@ -21,16 +21,11 @@ from .assignments import assignments
 class GraphAttribute:
     """An attribute whose tensor belongs to the graph of a failed backward."""
 
-    name: str
-    """The attribute in the program's words: ``block.state``."""
-    is_freed: bool
-    """Whether an earlier backward has freed the graph of its tensor."""
-    detached: str | None
-    """The one statement that sets it, with a ``.detach()`` added; None if there are several."""
-    cut: Frame | None
-    """The location of that statement."""
-    value: Any
-    """The current value."""
+    name: str  # the attribute in the program's words: `block.state`
+    is_freed: bool  # whether an earlier backward has freed the graph of its tensor
+    detached: str | None  # the statement that sets it, with a `.detach()` added; None if there are several
+    cut: Frame | None  # the location of that statement
+    value: Any  # the current value
 
 
 def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | None:
@@ -38,10 +33,6 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
 
     Either the attribute holds a tensor of that earlier graph. Or the program read it for the new graph, and
     then set it to a tensor of the new one.
-
-    Args:
-        call: The backward that failed.
-        frames: The user's live frames, innermost first.
     """
     graph = call.of_engine.graph()
     fresh = call.fresh_from
@@ -79,8 +70,7 @@ def find(call: BackwardCall, frames: Sequence[FrameType]) -> GraphAttribute | No
     return GraphAttribute(f"{way}.{name}", bool(freed), detached, cut, value)
 
 
-def tensors(value: Any) -> list[torch.Tensor]:
-    """Return the tensors with a graph that an attribute or a variable holds, alone or in a list or tuple."""
+def tensors(value: Any) -> list[torch.Tensor]:  # alone, or in a list or tuple
     values = value if type(value) in (list, tuple) else (value,)
     return [
         element
@@ -90,7 +80,6 @@ def tensors(value: Any) -> list[torch.Tensor]:
 
 
 def has_method(value: Any, code: CodeType) -> bool:
-    """Return whether ``code`` is that of a method which an object's class defines or inherits."""
     members = (member for kind in type(value).__mro__ for member in vars(kind).values())
     return any(type(member) is FunctionType and member.__code__ is code for member in members)
 
@@ -108,8 +97,7 @@ def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
 
 
 def _detached(owner: Any, name: str, alone: bool) -> tuple[str | None, Frame | None]:
-    """Return the one statement that sets the attribute, with ``.detach()``, and its location; (None, None) if
-    it isn't that simple."""
+    """Return the one statement that sets the attribute, with ``.detach()``, and its location, or two None."""
     ways = list(assignments(type(owner), name))
     if len(ways) != 1 or not alone:
         return None, None

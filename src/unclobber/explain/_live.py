@@ -20,12 +20,10 @@ class LiveFrame(NamedTuple):
 
     @property
     def code(self) -> CodeType:
-        """The frame's code."""
         return self.frame.f_code
 
     @property
     def at(self) -> Instruction:
-        """The last instruction."""
         return Instruction(self.code, self.lasti)
 
 
@@ -45,17 +43,14 @@ def user_frames(*, of_forward: bool = False) -> list[FrameType]:
     return frames
 
 
-def user_frames_of(live_frames: Sequence[LiveFrame]) -> list[FrameType]:
-    """Return the frames of a traceback that are user code, innermost first."""
+def user_frames_of(live_frames: Sequence[LiveFrame]) -> list[FrameType]:  # innermost first
     return [live_frame.frame for live_frame in live_frames if not is_library(live_frame.code)]
 
 
 def user_depth(live_frames: Sequence[LiveFrame]) -> int | None:
-    """Return the index of the innermost live frame of the user's code; None if all are a library's."""
     own = (depth for depth, live_frame in enumerate(live_frames) if not is_library(live_frame.code))
     return next(own, None)
 
 
 def stack_of(live_frames: Sequence[LiveFrame]) -> Stack:
-    """Return the live frames as a stack."""
     return tuple(part for live_frame in live_frames for part in (live_frame.code, live_frame.lasti))

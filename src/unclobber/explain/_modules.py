@@ -16,14 +16,7 @@ from .origins import Finder, Origin
 
 
 def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
-    """Return the line of the program's class that made the parameter, or the library's module that owns it.
-
-    If no class of the program holds that module, return the line that made the outermost module.
-
-    Args:
-        tensor: A parameter, as the very object that a module holds.
-        finder: The search in the failure's frames, with the expressions that count as making it.
-    """
+    """Return the line of the program's class that made the parameter, or else its library's module."""
     frames = [live_frame.frame for live_frame in finder.live_frames if not is_library(live_frame.code)]
     modules = [candidate for candidate in objects_in(frames) if is_a(candidate, torch.nn.Module)]
     owners = [

@@ -35,13 +35,7 @@ from .save import of_node
 
 
 def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_before: int) -> FreedEvidence:
-    """Return the evidence for a backward that reached a freed node.
-
-    Args:
-        error: torch's error.
-        live_frames: Its frames, innermost first.
-        backwards_before: Backward calls of the process before the session.
-    """
+    """Return the evidence for a backward that reached a freed node."""
     failure = _SecondBackward(live_frames)
     halted, mark = failure.halted, failure.freed_by()
     joined = failure.joined
@@ -66,8 +60,7 @@ def evidence(error: BaseException, live_frames: Sequence[LiveFrame], backwards_b
 class _Joined(NamedTuple):
     """The last node on the way to the freed one that the failed backward itself ran."""
 
-    save: Save
-    """The node's operation."""
+    save: Save  # the node's operation
     note: NodeNote
 
 
@@ -89,8 +82,7 @@ class _SecondBackward:
         self.joined = self._joined()
 
     def _halted(self) -> FreedNode | None:
-        """Return the node at which the engine stopped, or the custom Function whose ``ctx`` could not be
-        read."""
+        """Return the node at which the engine stopped, or the Function whose ``ctx`` could not be read."""
         reader = _reader(self.live_frames)
         if reader is not None:
             return freed.freed_function(reader, () if self.call is None else self.call.of_engine.starts)
@@ -120,15 +112,13 @@ class _SecondBackward:
                 return _Joined(of_node(node, note.stack), note)
         return None
 
-    def freed_by(self) -> BackwardMark | None:
-        """Return the backward that freed the node; None if no hook saw it."""
+    def freed_by(self) -> BackwardMark | None:  # None if no hook saw it
         mark = self._went_through()
         is_call = mark is not None and self.call is not None and mark.nth == self.call.nth
         return self.again if mark is None or mark.keeps_graph or is_call else mark
 
     def _went_through(self) -> BackwardMark | None:
-        """Return the mark of the last backward that ran the freed node, by its note or by the nodes around
-        it."""
+        """Return the mark of the last backward that ran the freed node, by its note or its neighbours'."""
         if self.note is not None:
             return self.note.mark
         if self.freed is None or self.call is None:
@@ -158,14 +148,12 @@ class _SecondBackward:
         return None if stack is None else of_node(freed_node.node, stack, noted=False)
 
     def attribute(self) -> _graph_attribute.GraphAttribute | None:
-        """Return the one attribute of an object that holds a tensor of the graph; None if the roots are the
-        same."""
+        """Return the one attribute that holds a tensor of the graph; None if the roots are the same."""
         if self.call is None or self.again is not None:
             return None
         return _graph_attribute.find(self.call, self.frames)
 
     def hidden_state(self) -> HiddenState:
-        """Return the variables or attributes that link the new graph to the freed one."""
         joined = None if self.joined is None else self.joined.note
         return (
             _set_by_statement(joined, self.live_frames)
@@ -192,8 +180,7 @@ class _SecondBackward:
         return None
 
 
-def _reader(live_frames: Sequence[LiveFrame]) -> Any:
-    """Return the node whose attribute the failing line read: ``ctx.saved_tensors``. None for other lines."""
+def _reader(live_frames: Sequence[LiveFrame]) -> Any:  # `ctx.saved_tensors`
     live_frame = live_frames[0]
     located = live_frame.at.located()
     if located is None or not isinstance(located.node, ast.Attribute):
@@ -293,9 +280,7 @@ def _value(name: str, frame: FrameType) -> Any:
     return value_of(parse_expression(name), frame)
 
 
-def _detached(state: HiddenState) -> str | None:
-    """Return the statement that detaches a hidden state: each tensor of an LSTM's state. None if a part is no
-    tensor."""
+def _detached(state: HiddenState) -> str | None:  # each tensor of an LSTM's state
     cut = [_cut(name, value) for name, value in state.items()]
     return f"{', '.join(state)} = {', '.join(map(str, cut))}" if cut and None not in cut else None
 
@@ -315,8 +300,7 @@ tests/programs/UC301/tied_one_of_two_the_other_is_cut_already.py."""
 
 
 def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
-    """Return the variables and attributes that an assignment both reads and sets, in the order of its
-    targets."""
+    """Return the variables and attributes that an assignment both reads and sets, in its order."""
     stored = _set(statement)
     if not isinstance(statement, ast.Assign):
         return tuple(stored)
@@ -334,7 +318,6 @@ def _read_and_set(statement: ast.stmt) -> tuple[str, ...]:
 
 
 def _set(statement: ast.stmt) -> dict[str, None]:
-    """Return the variables and attributes that an assignment sets, in its order."""
     targets: Sequence[ast.expr] = ()
     if isinstance(statement, ast.Assign):
         targets = statement.targets
@@ -350,8 +333,7 @@ def _parts(target: ast.expr) -> list[ast.expr]:
 
 
 def _root(call: BackwardCall | None) -> str | None:
-    """Return the expression of the root: ``loss`` in ``loss.backward()``. None if there are several roots or
-    another call."""
+    """Return the expression of the root: ``loss`` in ``loss.backward()``; None if there are several."""
     if call is None or len(call.of_engine.roots) != 1:
         return None
     expression = user_expression(call.stack)

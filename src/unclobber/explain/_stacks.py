@@ -9,12 +9,10 @@ from ..source import Instruction, Located, Stack, is_own, is_plumbing, user_fram
 
 
 def frame_key(stack: Stack) -> tuple[Any, ...]:
-    """Return a hashable key for the innermost instruction; empty if the stack is empty."""
     return Instruction(*stack[:2]).key if stack else ()
 
 
 def user_place(stack: Stack) -> tuple[Any, ...] | None:
-    """Return a hashable key for the innermost user frame of ``stack``, or None if there is none."""
     place = user_frame(stack)
     return None if place is None else place.key
 

@@ -19,35 +19,25 @@ from .operands import out_argument
 class WriteTarget:
     """The tensor that an operation was about to write, as far as it is known."""
 
-    operation: str | None = None
-    """torch's name of the operation: ``copy_``, ``normal_``."""
-    node: ast.expr | None = None
-    """The user's expression for the target."""
+    operation: str | None = None  # torch's name of the operation: `copy_`, `normal_`
+    node: ast.expr | None = None  # the user's expression for the target
     expression: str | None = None
-    tensor: torch.Tensor | None = None
-    """The target, or the tensor that ``node`` is a view of if the line makes the view."""
-    base: ast.expr | None = None
-    """The expression of ``tensor``: ``x`` of ``x[0]``, else ``node``."""
+    tensor: torch.Tensor | None = None  # the target, or the tensor that the line's view `node` is of
+    base: ast.expr | None = None  # the expression of `tensor`: `x` of `x[0]`, else `node`
 
     @property
     def made_here(self) -> bool:
-        """True if the line itself makes the view that it writes: ``x[0]`` in ``x[0] = 1``."""
-        return self.base is not self.node
+        return self.base is not self.node  # `x[0]` in `x[0] = 1`
 
 
 def find(live_frames: Sequence[LiveFrame]) -> WriteTarget:
-    """Return the target of the operation that raised in the innermost frame.
-
-    Args:
-        live_frames: The frames of the failed call, innermost first.
-    """
+    """Return the target of the operation that raised in the innermost frame."""
     depth = user_depth(live_frames)
     inner = written_at(live_frames[0])
     return inner if depth == 0 else _from_outside(live_frames, depth, inner)
 
 
 def written_at(live_frame: LiveFrame) -> WriteTarget:
-    """Return the target of the failed instruction of one frame."""
     located = live_frame.at.located()
     return WriteTarget() if located is None else _written(located, live_frame)
 
@@ -113,8 +103,7 @@ def _written(located: Located, live_frame: LiveFrame) -> WriteTarget:
 
 
 def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTarget:
-    """Return the target of a call: its ``out=``, the receiver of an in-place method, or the first
-    argument."""
+    """Return the target of a call: its ``out=``, an in-place method's receiver, or the first argument."""
     out = out_argument(node)
     name = last_name(node.func)
     if out is not None:
@@ -129,8 +118,7 @@ def _called(node: ast.Call, located: Located, live_frame: LiveFrame) -> WriteTar
 
 
 def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation: str | None) -> WriteTarget:
-    """Return the target with its tensor; if the line itself makes a view, with the tensor that it is a view
-    of."""
+    """Return the target with its tensor; if the line makes a view, with the tensor that it views."""
     text = located.source.text(node)
     value = _value(node, located, live_frame)
     if isinstance(value, torch.Tensor):
@@ -153,7 +141,6 @@ def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation:
 
 
 def _value(node: ast.expr, located: Located, live_frame: LiveFrame) -> Any:
-    """Return the expression's value when the line ran; ``UNKNOWN`` if the frame no longer has it."""
     gone = located.inlined_names()
     if gone and any(isinstance(part, ast.Name) and part.id in gone for part in ast.walk(node)):
         return UNKNOWN

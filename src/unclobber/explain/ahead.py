@@ -20,12 +20,7 @@ from ..torch_internals import compat
 
 def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[tuple[SavedTensor, Any]]:
     """Yield the other saves that the running backward would refuse, each with the node that has yet to unpack
-    it, in the order in which it would unpack them.
-
-    Args:
-        first: The save that it has refused.
-        ledger: The ledger with that save.
-    """
+    it, in the order in which it would unpack them."""
     moved = {id(kept) for kept in ledger.saves() if kept is not first and _is_refused(kept)}
     call = backward_calls.current()
     if not moved or call is None:
@@ -49,16 +44,13 @@ def refused_too(first: SavedTensor, ledger: Ledger) -> Iterator[tuple[SavedTenso
                     yield kept, node
 
 
-def _is_refused(saved: SavedTensor) -> bool:
-    """Return whether torch's check of the version counter fails. A save that lost its history belongs to
-    another code."""
+def _is_refused(saved: SavedTensor) -> bool:  # a save that lost its history belongs to another code
     if saved.unchecked or (saved.entry is not None and saved.entry.detached is not None):
         return False
     return saved.alias._version != saved.version
 
 
 def _is_freed(node: Any, call: BackwardCall) -> bool:
-    """Return whether an earlier backward has run a node and freed its saves."""
     note = backward_calls.note_of(node)
     if note is None or note.mark is None or note.mark.nth >= call.nth:
         return False

@@ -18,8 +18,7 @@ from ._definitions import scope_of
 
 
 def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, CodeType, ParsedSource]]:
-    """Yield every ``self.name = value`` in the program's classes that ``kind`` is made of, except ``=
-    None``."""
+    """Yield every ``self.name = value`` in the program's classes that make ``kind``, except ``= None``."""
     for base in kind.__mro__:
         for member in list(vars(base).values()):
             function = function_of(
@@ -36,8 +35,7 @@ def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, Cod
 
 
 def _set_on(owner: str, name: str, scope: ast.AST) -> Iterator[tuple[ast.expr, ast.stmt]]:
-    """Yield the values that ``scope`` sets on ``owner.name``, each with its statement; registered parameters
-    and buffers too."""
+    """Yield the values that ``scope`` sets or registers on ``owner.name``, each with its statement."""
 
     def is_it(target: ast.expr) -> bool:
         return (
@@ -72,7 +70,6 @@ def may_set(name: str, home: str, files: Iterable[str]) -> bool:
     """Return whether the program sets an attribute of this name on anything but a method's own object.
 
     Args:
-        name: The attribute.
         home: The file of the class. Loaded modules of its project are looked at, too.
         files: Further files of the program.
     """
@@ -93,7 +90,6 @@ def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
 
 
 def _root(file: str) -> str:
-    """Return the folder that contains a file's outermost package."""
     folder = os.path.dirname(file)
     while os.path.isfile(os.path.join(folder, "__init__.py")):
         folder = os.path.dirname(folder)
@@ -101,7 +97,7 @@ def _root(file: str) -> str:
 
 
 def _sets(name: str, tree: ast.Module) -> bool:
-    own = set(_by_methods(name, tree))
+    own = set(_by_methods(tree))
     return any(node not in own and _may_be_it(name, node) for node in ast.walk(tree))
 
 
@@ -116,9 +112,8 @@ def _may_be_it(name: str, node: ast.AST) -> bool:
             return False
 
 
-def _by_methods(name: str, tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the attribute nodes that can't replace a tensor from outside: ``self.name`` in methods, and
-    targets of ``+=``."""
+def _by_methods(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the attribute nodes that can't replace a tensor from outside: ``self.name``, and ``+=``."""
     for node in ast.walk(tree):
         if isinstance(node, ast.AugAssign):
             yield node.target

@@ -17,14 +17,7 @@ from ..torch_internals import compat
 
 
 def bare_finding(code: str, fault: str | None = None, *, message: str | None = None, **facts: Any) -> Finding:
-    """Return a finding of facts that are known without reading any source file.
-
-    Args:
-        code: The code.
-        fault: The reason that there is no explanation; None if it isn't known yet.
-        message: Sentence about the event; None if the code alone says enough.
-        facts: Other attributes of the finding: torch's sentence, the tensor without places.
-    """
+    """Return a finding of facts that are known without reading any source file."""
     notes = () if fault is None else (fault,)
     return Finding(code, message or CODES[code].bare_fact, notes=notes, **facts)
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 
 from ..syntax import torch_table
 
-RESULT = "="
-"""The role of the call's return value."""
+RESULT = "="  # the role of the call's return value
 
 Roles = Mapping[str, str]
 
@@ -158,10 +157,8 @@ NESTED: dict[str, frozenset[str]] = {
 class ModuleForm:
     """The tensors that one of torch's modules saves: its call's arguments, its result and its own tensors."""
 
-    operations: Mapping[str, Roles]
-    """Role to ``input``, ``target``, ``RESULT`` or an attribute such as ``.weight``."""
-    inner: frozenset[str] = field(default_factory=frozenset)
-    """The Python functions that its ``forward`` may go through."""
+    operations: Mapping[str, Roles]  # role to `input`, `target`, `RESULT` or an attribute such as `.weight`
+    inner: frozenset[str] = field(default_factory=frozenset)  # the Python functions that `forward` may run
 
 
 _LINEAR = ModuleForm(
@@ -211,5 +208,4 @@ MODULES: dict[str, ModuleForm] = {
 }
 """torch's modules, by the class whose ``forward`` ran."""
 
-MODULE_ARGUMENTS = ("input", "target")
-"""The names under which the tables above refer to the arguments of a module's call."""
+MODULE_ARGUMENTS = ("input", "target")  # the tables' names for the arguments of a module's call

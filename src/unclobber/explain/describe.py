@@ -27,8 +27,7 @@ class SessionView(Protocol):
 
     active: bool
     ledger: Ledger
-    backwards_before: int
-    """Backward calls of the process before the session; numbers start after them."""
+    backwards_before: int  # backward calls of the process before the session; numbers start after them
 
     @property
     def policy(self) -> str:
@@ -55,15 +54,13 @@ def evidence(
     return _evidence(state, session, save, node, frames, torch_message=torch_message, repaired=repaired)
 
 
-def _is_view(saved: SavedTensor) -> bool:
-    """Return whether torch rebuilds the tensor's history when it is read, which may fail."""
+def _is_view(saved: SavedTensor) -> bool:  # torch rebuilds a view's history when it is read, which may fail
     origin = saved.origin()
     return saved.base is not None or (origin is not None and origin._base is not None)
 
 
 def changed_unseen(state: SaveState, session: SessionView, fingerprint: Fingerprint) -> Evidence:
-    """Return evidence for a save whose fingerprint changed without an observed write: a line range replaces
-    the write."""
+    # A line range stands for the write, which no hook saw.
     written = None if fingerprint.write is None else line_range.write_at(fingerprint.write)
     lines = line_range.between(fingerprint.good, fingerprint.bad, written)
     facts = evidence(state, session, repaired=False)
@@ -84,9 +81,7 @@ def held_elsewhere(
 
     Args:
         kind: Which of both holds it.
-        repaired: Whether the code gets the right value.
         read: The stack of the recomputation that reads it.
-        torch_message: torch's refusal of it.
         held: The holder, as ``save.of_held`` takes it.
     """
     frames, node = user_frames(), compat.graph.current_node()
@@ -104,8 +99,7 @@ def _evidence(
     kind: Literal["saved", "ctx", "recompute", "cache"] = "saved",
     **facts: Any,
 ) -> Evidence:
-    """Build the evidence from the save's state, its writes and the running backward; ``facts`` are further
-    attributes of it."""
+    """Build the evidence from the save's state, its writes and the running backward, and ``facts``."""
     saved, ledger = state.saved, session.ledger
     written = write.writes(state, ledger, frames)
     by_backward = state.unseen or any(write.by == "backward" for write in written)
@@ -157,15 +151,13 @@ def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
 
 
 def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
-    """Return the fingerprint that shows a change without an observed write; None if none does."""
     if ledger.fingerprints is None:
         return None
     return ledger.fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False))
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
-    """Return the save sites of the other tensors that have changed and that the running backward has yet to
-    read."""
+    """Return the save sites of other changed tensors that the running backward has yet to read."""
     call = backward_calls.current()
     graph = None if call is None else call.of_engine.graph()
     return tuple(

@@ -34,8 +34,6 @@ class FreedNode:
 
 
 def latest_before(node: Any, call: BackwardCall) -> BackwardMark | None:
-    """Return the latest earlier backward that began at the node and freed its graph; None if there is
-    none."""
     marks = backward_calls.started_at(node)
     earlier = [mark for mark in marks if mark.nth < call.nth and not mark.keeps_graph]
     return earlier[-1] if earlier else None
@@ -110,8 +108,7 @@ class _EngineOrder:
                 if not waiting[id(child)]:
                     heapq.heappush(queue, (-compat.graph.sequence_number(child), id(child)))
 
-    def way(self, node: Any) -> list[Any]:
-        """Return the nodes from a start to a node that was yielded, start first."""
+    def way(self, node: Any) -> list[Any]:  # start first
         way = [node]
         while id(way[-1]) in self._came_from:
             way.append(self._came_from[id(way[-1])])
@@ -119,7 +116,6 @@ class _EngineOrder:
 
 
 def _ran(node: Any, call: BackwardCall) -> bool:
-    """Return whether ``call`` was the last backward that unpacked the node's saves."""
     note = backward_calls.note_of(node)
     return note is not None and note.mark is not None and note.mark.nth == call.nth
 
@@ -154,9 +150,7 @@ def freed_below(node: Any, call: BackwardCall) -> BackwardMark | None:
     return mark if mark is not None and mark.nth < call.nth and not mark.keeps_graph else None
 
 
-def freed_function(ctx: Any, starts: Sequence[Any]) -> FreedNode:
-    """Return the custom Function whose own ``backward`` failed to read ``ctx.saved_tensors``, as a freed
-    node: tests/programs/UC301/custom_function.py."""
+def freed_function(ctx: Any, starts: Sequence[Any]) -> FreedNode:  # tests/programs/UC301/custom_function.py
     order = _EngineOrder(starts, compat.graph.reachable(starts) or {})
     next((node for node in order if node is ctx), None)
     return FreedNode(ctx, order.way(ctx))
@@ -183,8 +177,7 @@ def _was_freed(node: Any, call: BackwardCall) -> bool | None:
     )
 
 
-def _is_released(node: Any) -> bool | None:
-    """Return whether the node would refuse to run again; None if that isn't known."""
+def _is_released(node: Any) -> bool | None:  # None if it isn't known
     if isinstance(node, torch.autograd.function.BackwardCFunction):
         return False  # it fails in its own backward, if that reads a saved tensor
     if node.name().endswith("CopySlices"):
@@ -193,6 +186,5 @@ def _is_released(node: Any) -> bool | None:
 
 
 def freed_role(node: Any) -> str | None:
-    """Return the node's name for its freed tensor if it saved just one; else None."""
     roles = [name for name in compat.kept.raw_attributes(node) if compat.kept.is_freed(node, name)]
-    return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None
+    return roles[0].removeprefix("_raw_saved_") if len(roles) == 1 else None  # None if it saved more than one

@@ -81,8 +81,6 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
 
 
 def _may_come_again(site: Site, source: ParsedSource | None) -> bool:
-    """Return whether the line may have run more than once: in a function, in a loop, or if that isn't
-    known."""
     if source is None or site.function != "<module>":
         return True
     return any(
@@ -124,7 +122,6 @@ def _only_names_a_value(statement: str) -> bool:
 
 
 def _statements_between(source: ParsedSource, first: int, last: int) -> Iterator[tuple[int, str]]:
-    """Yield (line, text) of simple statements that begin strictly between two lines."""
     for node in ast.walk(source.tree):
         if isinstance(node, ast.stmt) and first < node.lineno < last and not hasattr(node, "body"):
             yield node.lineno, source.statement_text(node)

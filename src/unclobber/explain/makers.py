@@ -20,8 +20,7 @@ Accepts = Callable[[ast.expr, LiveValues, Place], str | None]
 
 
 def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Return the name of a view operation: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``. None for other
-    expressions."""
+    """Return the name of a view operation: ``x[1:]``, ``x.view(-1)``, ``F.apply(x)``; else None."""
     if isinstance(node, ast.Subscript):
         if values.is_tensor(node.value, place) or _only_tensors_take(node.slice):
             return "[]"
@@ -36,9 +35,7 @@ def view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def multi_view(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Return the name of an operation that gives several views at once: ``x.chunk(2)``, ``torch.split(x,
-    1)``."""
-    return multi_view_name(node)
+    return multi_view_name(node)  # `x.chunk(2)`, `torch.split(x, 1)`
 
 
 def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
@@ -67,8 +64,6 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def expanded(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Return the name of an operation after which several elements share memory (``expand``); None for
-    others."""
     if isinstance(node, ast.Call):
         name = last_name(node.func)
         return name if name in torch_table().expands | torch_table().expands_several else None
@@ -101,8 +96,7 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 
 def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:
-    """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``. None for
-    others."""
+    """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``, or None."""
     if (
         not isinstance(node, ast.Call)
         or not isinstance(node.func, ast.Attribute)
@@ -116,7 +110,6 @@ def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | N
 
 
 def viewed(node: ast.expr) -> ast.expr | None:
-    """Return the expression that a view expression is a view of; None if it isn't certain."""
     if isinstance(node, (ast.Subscript, ast.Attribute)):
         return node.value
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr != "apply":
@@ -131,8 +124,7 @@ def multi_view_name(node: ast.expr) -> str | None:
     return name if name in torch_table().returns_tied_views else None
 
 
-def _only_tensors_take(index: ast.expr) -> bool:
-    """Return whether only a tensor takes this index and returns a tensor; lists and dictionaries don't."""
+def _only_tensors_take(index: ast.expr) -> bool:  # lists and dictionaries don't take it
     if isinstance(index, ast.Slice):
         return True
     if isinstance(index, ast.Constant):

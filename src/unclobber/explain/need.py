@@ -23,23 +23,16 @@ def at(stack: Stack, node: Any = None, *, nth: int = 1) -> Need:
 
 
 def of(call: BackwardCall | BackwardMark, backwards_before: int, node: Any = None) -> Need:
-    """Return the Need of a backward call.
-
-    Args:
-        backwards_before: Backward calls of the process before the session; numbers start after them.
-    """
+    # Calls of the process before the session don't count.
     return at(call.stack, node, nth=call.written - backwards_before)
 
 
 def running(node: Any, backwards_before: int) -> Need:
-    """Return the Need of the running backward call, or of the program's current line if none runs."""
     call = backward_calls.current()
     return at(of_program(), node) if call is None else of(call, backwards_before, node)
 
 
 def failed(live_frames: Sequence[LiveFrame], backwards_before: int, node: Any = None) -> Need:
-    """Return the Need of the backward that failed, or of the line that read a node's saved tensor by
-    itself."""
     call = call_of(live_frames)
     return at(stack_of(live_frames), node) if call is None else of(call, backwards_before, node)
 
@@ -53,6 +46,5 @@ def latest(live_frames: Sequence[LiveFrame], backwards_before: int) -> Need:
 
 
 def call_of(live_frames: Sequence[LiveFrame]) -> BackwardCall | None:
-    """Return the innermost backward call on the stack of a failure, or None."""
     calls = (backward_calls.in_frame(live_frame.frame) for live_frame in live_frames)
     return next((call for call in calls if call is not None), None)

@@ -54,69 +54,65 @@ class Occurrence:
     cause: BaseException | None = None
 
     def finding(self) -> Finding | None:
-        """Return the finding, without an explanation if ``make`` fails; None if nothing is wrong."""
         return finding_or_fallback(self.make, self.known_facts)
 
+    @staticmethod
+    def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrence | None:
+        return _MAKERS[type(conflict)](conflict, session)
 
-def of_unpack(
-    state: SaveState, session: SessionView, *, repaired: bool, again: bool = False, node: Any = None
-) -> Occurrence:
-    """Return the occurrence of a tensor that autograd saved and the program overwrote.
+    @staticmethod
+    def of_unpack(
+        state: SaveState, session: SessionView, *, repaired: bool, again: bool = False, node: Any = None
+    ) -> Occurrence:
+        """Return the occurrence of a tensor that autograd saved and the program overwrote.
 
-    One line may save two tensors, of which torch sees only one overwritten: these are two findings.
+        One line may save two tensors, of which torch sees only one overwritten: these are two findings.
 
-    Args:
-        state: The save state of the tensor.
-        session: The session in which it was saved.
-        repaired: Whether backward gets the value as it was saved.
-        again: Make a new finding even for known places, for an error that is about to be raised.
-        node: The node that would have unpacked the tensor, if backward was refused before it came there.
-    """
-    # Part of the key, so it must be known without an explanation.
-    refused = state.refused or (state.moved and not state.changed)
+        Args:
+            repaired: Whether backward gets the value as it was saved.
+            again: Make a new finding even for known places, for an error that is about to be raised.
+            node: The node that would have unpacked the tensor, if backward was refused before it came there.
+        """
+        # Part of the key, so it must be known without an explanation.
+        refused = state.refused or (state.moved and not state.changed)
 
-    def key() -> Any:
-        """Return the kind of check, the line that saved (None for a step) and the line that wrote last."""
-        # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
-        last = session.ledger.last_write(state.saved)
-        # One step is one cause, however many lines have read its parameters
-        # (test_one_step_is_one_finding in tests/unit/session/test_one_cause.py).
-        actor = None if last is None or last.actor is None else last.actor()
-        stepped = isinstance(actor, torch.optim.Optimizer)
-        saved = None if stepped else user_place(state.saved.stack)
-        return refused, saved, user_place(() if last is None else last.stack)
+        def key() -> Any:
+            """Return the kind of check, the line that saved (None for a step) and the one that wrote last."""
+            # `refused` keeps two saves of one line apart: test_both_are_told, random scripts 14013 and 14178.
+            last = session.ledger.last_write(state.saved)
+            # One step is one cause, however many lines have read its parameters
+            # (test_one_step_is_one_finding in tests/unit/session/test_one_cause.py).
+            actor = None if last is None or last.actor is None else last.actor()
+            stepped = isinstance(actor, torch.optim.Optimizer)
+            saved = None if stepped else user_place(state.saved.stack)
+            return refused, saved, user_place(() if last is None else last.stack)
 
-    def tensor() -> Any:
-        """Return the line that saved the tensor, its shape and, for a leaf, its memory."""
-        saved = state.saved
-        whole = (saved.base or saved.origin)()
-        lasts = whole is not None and not compat.graph.has_history(whole)
-        return user_place(saved.stack), saved.alias.shape, saved.alias.data_ptr() if lasts else None
+        def tensor() -> Any:  # the line that saved it, its shape and, for a leaf, its memory
+            saved = state.saved
+            whole = (saved.base or saved.origin)()
+            lasts = whole is not None and not compat.graph.has_history(whole)
+            return user_place(saved.stack), saved.alias.shape, saved.alias.data_ptr() if lasts else None
 
-    def make() -> Finding | None:
-        """Describe and judge the conflict."""
-        finding = judge(describe.evidence(state, session, repaired=repaired, goes_on=not again, node=node))
-        if finding is None and again:
-            raise AssertionError("what is refused is always a finding")
-        return finding if finding is None or node is None else replace(finding, ahead=True)
+        def make() -> Finding | None:
+            finding = judge(
+                describe.evidence(state, session, repaired=repaired, goes_on=not again, node=node)
+            )
+            if finding is None and again:
+                raise AssertionError("what is refused is always a finding")
+            return finding if finding is None or node is None else replace(finding, ahead=True)
 
-    def known_facts() -> Finding:
-        """Return the facts that the ledger alone knows."""
-        seen = refused or (not repaired and reads.is_detached(state.saved))
-        torch_message = sentence.in_any_case(state, goes_on=not again)
-        return bare_finding(
-            "UC101" if seen else "UC102",
-            torch_message=torch_message,
-            saved=_unplaced(state.saved),
-            repaired=repaired,
-        )
+        def known_facts() -> Finding:
+            """Return the facts that the ledger alone knows."""
+            seen = refused or (not repaired and reads.is_detached(state.saved))
+            torch_message = sentence.in_any_case(state, goes_on=not again)
+            return bare_finding(
+                "UC101" if seen else "UC102",
+                torch_message=torch_message,
+                saved=_unplaced(state.saved),
+                repaired=repaired,
+            )
 
-    return Occurrence(key, make, known_facts, tensor=tensor, again=again, reached=node is None)
-
-
-def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrence | None:
-    """Return the occurrence of what a hook saw beyond autograd's own saves; None if nothing is wrong."""
-    return _MAKERS[type(conflict)](conflict, session)
+        return Occurrence(key, make, known_facts, tensor=tensor, again=again, reached=node is None)
 
 
 def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
@@ -154,9 +150,6 @@ def _held(
     """Return the occurrence of a changed tensor that autograd did not save.
 
     Args:
-        code: The code that reports it.
-        state: The state of the tensor's record.
-        session: The session.
         held: The holder, as ``describe.held_elsewhere`` takes it.
         can_be_repaired: Whether guard can hand the old values to the holder.
     """
@@ -293,7 +286,6 @@ def _by_itself(conflict: conflicts.HarmfulOperation, session: SessionView) -> Oc
     code, variant, stack = conflict.code, conflict.variant, conflict.stack
 
     def make() -> Finding:
-        """Describe the operation and what it reads; judge it by its rule."""
         read = resolve(stack, attrgetter("right_side"))
         finding: Finding = rule_of(code, variant).judge_operation(write.by(conflict.operation, stack), read)
         return finding
@@ -343,13 +335,7 @@ _MAKERS: dict[type[conflicts.Conflict], Callable[[Any, SessionView], Occurrence 
 
 
 def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding:
-    """Return the finding for an operation of the program's current line that writes to a frozen tensor.
-
-    Args:
-        tensor: The frozen tensor.
-        frozen_at: The stack of the ``freeze`` call.
-        operation: The ATen operation.
-    """
+    """Return the finding for an operation of the program's current line that writes to a frozen tensor."""
     stack = of_program()
     # Outside of `make`, because the finding without an explanation shows these facts, too.
     facts = replace(save.unplaced(tensor), operation="freeze")
@@ -369,13 +355,7 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
 
 
 def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWrites) -> Finding | None:
-    """Return the finding for an error that torch raised; None if the error isn't torch's refusal.
-
-    Args:
-        error: The exception that left the watched code, with its traceback.
-        backwards_before: Backward calls of the process before the session; numbers start after them.
-        view_writes: The last writes to the memory of views.
-    """
+    """Return the finding for an error that torch raised; None if the error isn't torch's refusal."""
     # If the query fails, the error stays as it is
     # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
     if (graph := compiled.refusal_of(error)) is not None:
@@ -398,7 +378,6 @@ def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWri
 
 
 def _unplaced(saved: SavedTensor) -> Save | None:
-    """Return the facts of a saved tensor that need no source file; None if there are none."""
     return or_default(lambda: save.unplaced(saved.alias, saved.version), None)
 
 

@@ -63,10 +63,8 @@ def operands(located: Located, between: Sequence[CodeType], rule: Rule, edges: E
     """Match the expression at a site with the operation that it ran.
 
     Args:
-        located: The user's expression.
         between: Library frames from the user's line to the operation, outermost first, without
             plumbing.
-        rule: The operation.
         edges: Names of the node's ``next_functions``; None where unknown.
     """
     node = located.node
@@ -90,7 +88,6 @@ def operands(located: Located, between: Sequence[CodeType], rule: Rule, edges: E
 
 
 def is_torch(code: CodeType) -> bool:
-    """Return whether ``code`` is in torch's own package."""
     module = sys.modules.get("torch")
     home = getattr(module, "__path__", [""])[0]
     return bool(home) and code.co_filename.startswith(home)
@@ -197,8 +194,7 @@ def _in_order(rule: Rule, right: ast.expr, edges: Edges | None) -> bool:
 
 # --- calls -------------------------------------------------------------------------------------
 def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None) -> Operands:
-    """Match a call of a torch function or tensor method that ran the operation without a Python frame in
-    between."""
+    """Match a call of a torch function or tensor method that ran the operation without a Python frame."""
     name = last_name(node.func)
     bare = out_of_place(name)
     in_place = bare != name
@@ -225,8 +221,6 @@ def _call(node: ast.Call, source: ParsedSource, rule: Rule, edges: Edges | None)
 
 
 def _same_operation(name: str, rule: Rule) -> bool:
-    """Return whether ``name`` is the operation's name, with or without the prefixes ``linalg_``, ``special_``
-    and ``_``."""
     operation = rule.operation.rstrip("_")
     for prefix in ("linalg_", "special_", "_"):
         if name == operation:
@@ -248,7 +242,6 @@ def _schema_form(rule: Rule) -> Form:
 
 
 def out_argument(node: ast.Call) -> ast.expr | None:
-    """Return the tensor that a call is given as ``out=``."""
     return next((keyword.value for keyword in node.keywords if keyword.arg == "out"), None)
 
 
@@ -311,14 +304,11 @@ def _is_module(node: ast.expr, source: ParsedSource) -> bool:
 
 
 def imported(source: ParsedSource) -> Mapping[str, str]:
-    """Return the names that this file's imports bind, with their full names: ``F`` →
-    ``torch.nn.functional``."""
-    return _imported(source.tree)
+    return _imported(source.tree)  # `F` → `torch.nn.functional`
 
 
 @lru_cache(maxsize=64)
 def _imported(tree: ast.Module) -> Mapping[str, str]:
-    """Collect the names that imports bind anywhere in the tree."""
     names: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -349,11 +339,7 @@ def _python_call(node: ast.Call, between: Sequence[CodeType], rule: Rule) -> Ope
 
 
 def bind_code(node: ast.Call, code: CodeType) -> Bound | None:
-    """Bind a call to the parameters of the Python function that it ran.
-
-    Returns:
-        None unless the function is called by its own name, or is the ``forward`` of a called module.
-    """
+    """Bind a call to the parameters of the function, or called module's ``forward``, that it ran, or None."""
     called = last_name(node.func)
     name = code.co_name.removeprefix("_")
     parameters = code.co_varnames[: code.co_argcount]
@@ -405,7 +391,6 @@ def _module_call(node: ast.Call, names: Sequence[str], rule: Rule) -> Operands:
 
 
 def _given(roles: Mapping[str, str], bound: Bound) -> Bound:
-    """Return the arguments by torch's names."""
     return {role: bound[given] for role, given in roles.items() if given in bound}
 
 

@@ -26,8 +26,7 @@ from .makers import Accepts, is_library_class, multi_view, multi_view_name, view
 from .operands import bind_code
 from .places import COMPREHENSIONS, LiveValues, Place, instructions
 
-_DEEPEST = 12
-"""Limit of steps back, because a longer way has no certain end."""
+_DEEPEST = 12  # limit of steps back, because a longer way has no certain end
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,8 @@ class Origin:
 
     node: ast.expr
     place: Place
-    how: str
-    """The operation as the program writes it: ``chunk``, ``[]``, ``iteration``, ``Parameter``, a class."""
-    stack: Stack
-    """The expression's code and instruction, then the live frames around it."""
+    how: str  # the operation as the program writes it: `chunk`, `[]`, `iteration`, `Parameter`, a class
+    stack: Stack  # the expression's code and instruction, then the live frames around it
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,6 @@ class Finder(LiveValues):
                 return None
 
     def set_by_others(self, name: str, home: CodeType) -> bool:
-        """Return whether code other than a method of the owner, ``home``, may also have set an attribute."""
         return may_set(name, home.co_filename, [frame.code.co_filename for frame in self.live_frames])
 
     def assigned(self, kind: type, name: str) -> At | Literal["elsewhere"] | None:
@@ -143,8 +139,7 @@ class Finder(LiveValues):
 
 # --- variables --------------------------------------------------------------------------------------
 def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the step before a variable: a comprehension, closure, global, parameter or assignment gave it
-    its value."""
+    """Return the step before a variable: a comprehension, closure, global, parameter or assignment."""
     if element and not _keeps_elements(finder, name, place):
         return None
     # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
@@ -200,8 +195,7 @@ def _of_definition(finder: Finder, definition: Definition, place: Place, element
 def _same_element(
     finder: Finder, iterated: ast.expr, definition: Definition, place: Place
 ) -> ast.expr | None:
-    """Return the one element of a written-out list that the loop variable is now: ``b`` in ``for p in [a,
-    b]``."""
+    """Return the element of a written-out list that the loop variable is now: ``b`` in ``[a, b]``."""
     assert isinstance(definition.statement, (ast.For, ast.AsyncFor))
     if place.depth is None or not isinstance(definition.statement.target, ast.Name):
         return None
@@ -220,8 +214,7 @@ def _same_element(
 def _comprehension(
     finder: Finder, node: ast.expr, place: Place, *kinds: type[_Comprehension]
 ) -> _Comprehension | None:
-    """Return the comprehension, one of ``kinds``, that made all elements of a container; None if it isn't
-    certain."""
+    """Return the comprehension, one of ``kinds``, that made all elements of a container, or None."""
     # The list may have changed since, even under another name: nograd_comprehension_grown_later.py and
     # nograd_comprehension_changed_under_another_name.py in tests/programs/UC204.
     if isinstance(node, ast.Name) and node.id not in place.inner and only_read(node.id, place):
@@ -249,7 +242,6 @@ def _of_comprehended(finder: Finder, node: _Comprehension, place: Place, element
 
 
 def _keeps_elements(finder: Finder, name: str, place: Place) -> bool:
-    """Return whether the variable's container still holds its first elements."""
     now = finder.value(ast.Name(name, ast.Load()), place)
     return type(now) is tuple or isinstance(now, torch.Tensor) or only_read(name, place)
 
@@ -280,7 +272,6 @@ def _chosen(finder: Finder, node: ast.expr, place: Place, how: str) -> Step:
 
 
 def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
-    """Return whether taking ``node`` apart gives views of one tensor."""
     name = multi_view_name(node)
     if name is not None:
         return finder.accepts(node, finder, place) is not None
@@ -288,7 +279,6 @@ def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:
 
 
 def _of_global(finder: Finder, name: str, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the step before a global variable, which is set once in the module that is being run."""
     definition = at_the_end(name, place.source.tree)
     code = finder.module_code(place)
     if definition is None or definition.kind != "assigned" or code is None:
@@ -359,8 +349,7 @@ def _of_attribute(finder: Finder, node: ast.Attribute, place: Place) -> Step:
 
 
 def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
-    """Return the step before an element: of several views, a tuple, a ``Sequential`` or a comprehension's
-    container."""
+    """Return the step before an element: of views, a tuple, a ``Sequential`` or a comprehension."""
     # `h.chunk(2)[0]`; an index of a variable that holds the chunks is a tuple's, below.
     if multi_view_name(node.value) is not None:
         return At(node.value, place, (0,))
@@ -380,8 +369,7 @@ def _of_element(finder: Finder, node: ast.Subscript, place: Place) -> Step:
 
 # --- calls ------------------------------------------------------------------------------------------
 def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, ...]) -> Step:
-    """Return the only ``return`` expression of the program's function that the call runs; None if it has
-    several."""
+    """Return the only ``return`` expression of the program's function that the call runs, or None."""
     # An in-place method returns its receiver, so the tensor was made before.
     if isinstance(node.func, ast.Attribute) and is_in_place(node.func.attr):
         return At(node.func.value, place, element)

@@ -46,16 +46,13 @@ class LiveValues:
         self.live_frames = live_frames
 
     def place(self, depth: int) -> Place | None:
-        """Return the statement that a live frame had reached; None if its source isn't certain."""
         live_frame = self.live_frames[depth]
         located = live_frame.at.located()
         if located is None:
             return None
         return Place(live_frame.code, located.source, located.statement, depth, inner=located.inlined_names())
 
-    def value(self, node: ast.expr, place: Place) -> Any:
-        """Return the expression's current value; ``UNKNOWN`` if its frame is gone or it uses a
-        comprehension's variable."""
+    def value(self, node: ast.expr, place: Place) -> Any:  # or it uses a comprehension's variable
         if place.depth is None or any(
             isinstance(part, ast.Name) and part.id in place.inner for part in ast.walk(node)
         ):
@@ -63,8 +60,7 @@ class LiveValues:
         return value_of(node, self.live_frames[place.depth].frame)
 
     def is_tensor(self, node: ast.expr, place: Place) -> bool:
-        """Return whether the expression is known to be a tensor, by its value or by the argument passed for
-        it."""
+        """Return whether the expression is known to be a tensor, by its value or by its argument's."""
         if place.depth is not None:
             return isinstance(self.value(node, place), torch.Tensor)
         if place.called is None or not isinstance(node, ast.Name) or node.id in place.inner:
@@ -81,9 +77,7 @@ class LiveValues:
         # tests/programs/UC204/nograd_decorated_with_another_argument_by_then.py.
         return not isinstance(passed, ast.Name) or self.still_is(passed.id, caller)
 
-    def still_is(self, name: str, place: Place) -> bool:
-        """Return whether a name still has the value it had at ``place``: no other definition has reached its
-        frame since."""
+    def still_is(self, name: str, place: Place) -> bool:  # no other definition has reached its frame since
         scope = None if place.depth is None else scope_of(place.source.tree, place.code)
         now = None if place.depth is None else self.place(place.depth)
         if scope is None or now is None or not is_local(name, scope):
@@ -91,8 +85,7 @@ class LiveValues:
         return reaching(name, scope, place.at) == reaching(name, scope, now.at)
 
     def named(self, node: ast.expr, place: Place) -> Any:
-        """Return the expression's value, also of a global name in a function that has returned; else
-        ``UNKNOWN``."""
+        """Return the expression's value, also of a global of a function that returned; else ``UNKNOWN``."""
         value = self.value(node, place)
         if value is not UNKNOWN or place.depth is not None or not isinstance(node, ast.Name):
             return value
@@ -102,8 +95,7 @@ class LiveValues:
                 return live_frame.frame.f_globals.get(node.id, UNKNOWN)
         return UNKNOWN
 
-    def module_code(self, place: Place) -> CodeType | None:
-        """Return the code of the module that is being run; None for an imported one, whose code is gone."""
+    def module_code(self, place: Place) -> CodeType | None:  # None for an imported one, whose code is gone
         for live_frame in self.live_frames:
             code = live_frame.code
             if code.co_name == "<module>" and code.co_filename == place.code.co_filename:

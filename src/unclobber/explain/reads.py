@@ -103,7 +103,6 @@ workspace."""
 
 
 def is_scratch(saved: SavedTensor) -> bool:
-    """Return whether the running node itself writes to its saved tensor ``saved``."""
     node = compat.graph.current_node()
     role = role_of(node, saved)
     return role is not None and (node_name(node), role) in _SCRATCH
@@ -140,8 +139,7 @@ def is_unpacking() -> bool:
 
 
 def unpacked(node: Any, role: str | None) -> torch.Tensor | None:
-    """Return the saved tensor as the node would get it, with its history; None if the node or role isn't
-    known."""
+    """Return the saved tensor as the node would get it, with its history; None if that isn't known."""
     if node is None or role is None:
         return None
     before, _unpacking.now = _unpacking.now, True

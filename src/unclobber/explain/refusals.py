@@ -23,12 +23,9 @@ from ._live import LiveFrame
 class Kind(NamedTuple):
     """A kind of torch's refusals."""
 
-    code: str
-    """The code that reports it."""
-    subject: Subject | None = None
-    """The kind of tensor that torch refuses."""
-    variant: Variant | None = None
-    """The variant of the code's sentence, if the code has several."""
+    code: str  # the code that reports it
+    subject: Subject | None = None  # the kind of tensor that torch refuses
+    variant: Variant | None = None  # the variant of the code's sentence, if the code has several
 
 
 _SENTENCES: list[tuple[str, Kind]] = sorted(
@@ -86,8 +83,7 @@ def live_frames_of(error: BaseException) -> list[LiveFrame]:
     return live_frames[:start]
 
 
-def _came_out_of_c(trace: TracebackType) -> bool:
-    """Return whether a call into C raised the error, rather than a ``raise`` of the program."""
+def _came_out_of_c(trace: TracebackType) -> bool:  # rather than a `raise` of the program
     while trace.tb_next is not None:
         trace = trace.tb_next
     code = trace.tb_frame.f_code
@@ -97,7 +93,6 @@ def _came_out_of_c(trace: TracebackType) -> bool:
 
 @lru_cache(maxsize=64)
 def _raises(code: CodeType) -> frozenset[int]:
-    """Return the offsets of the instructions that raise by themselves."""
     return frozenset(
         instruction.offset
         for instruction in dis.get_instructions(code)

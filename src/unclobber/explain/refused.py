@@ -30,14 +30,7 @@ from .refusals import Kind, live_frames_of
 def evidence(
     error: BaseException, kind: Kind, backwards_before: int, view_writes: ViewWrites
 ) -> RefusalEvidence | FreedEvidence | StaleEvidence:
-    """Return the evidence for a refusal.
-
-    Args:
-        error: torch's error that left the watched code, with its traceback.
-        kind: The kind of the refusal.
-        backwards_before: Backward calls of the process before the session; numbers start after them.
-        view_writes: The last writes to the memory of views.
-    """
+    """Return the evidence for a refusal."""
     live_frames = live_frames_of(error)
     stage = CODES[kind.code].stage
     if kind.variant == "donated":
@@ -85,8 +78,7 @@ class _Refused:
         self.view_writes = view_writes
 
     def evidence(self) -> RefusalEvidence:
-        """Return the evidence: the refused operation, the tensor's origin, and statements that torch would
-        allow."""
+        """Return the evidence: the operation, the tensor's origin, and statements that torch would allow."""
         # The line only reads a view: tests/programs/UC203/views_used_after_a_write_to_another.py.
         if _WRITTEN_BEFORE in str(self.error):
             return self._use()
@@ -216,8 +208,6 @@ class _Refused:
         return write.at(site, operation, target.expression)
 
     def _written_by_library(self) -> torch.Tensor | None:
-        """Return the tensor that a library's innermost call was about to write; None if that isn't
-        certain."""
         target = _targets.written_at(self.live_frames[0])
         return target.tensor if self._fits(target) else None
 
@@ -296,7 +286,6 @@ class _Refused:
         )
 
     def _is_own(self, name: str) -> bool:
-        """Return whether the refused function may give a variable another value."""
         code = self.frames[0].f_code
         return code.co_name == "<module>" or name in (*code.co_varnames, *code.co_cellvars)
 
@@ -416,17 +405,14 @@ def _is_expanded(target: WriteTarget) -> bool:
 
 
 def _is_stale(tensor: torch.Tensor) -> bool:
-    """Return whether torch refuses to give a view's history because its memory was written."""
-    return _WRITTEN_BEFORE in (compat.graph.why_unusable(tensor) or "")
+    return _WRITTEN_BEFORE in (compat.graph.why_unusable(tensor) or "")  # torch refuses such a view's history
 
 
 def _is_wanting(tensor: torch.Tensor) -> bool:
-    """Return whether the tensor is a leaf that requires grad."""
     return tensor.requires_grad and not compat.graph.has_history(tensor)
 
 
 def _operation(node: ast.AST) -> str:
-    """Return the name of the operation that a syntax node calls; ``operator`` or ``call`` if it has none."""
     if isinstance(node, ast.Call):
         return last_name(node.func) or "call"
     symbol: ast.AST = getattr(node, "op", node)
@@ -455,14 +441,11 @@ _THROUGH_VIEWS = frozenset(("one of several views", "view of a Function", "infer
 _WRITES_NOTHING = ("saved", "trained")
 """Variants in which torch refuses an operation that only reads, or a request for a gradient."""
 
-_CUT = ("detach", "item", "tolist", "no_grad")
-"""Calls through whose results no gradient flows."""
+_CUT = ("detach", "item", "tolist", "no_grad")  # calls through whose results no gradient flows
 
-_UNNAMED = "the operation"
-"""Name of an operation whose source isn't available."""
+_UNNAMED = "the operation"  # name of an operation whose source isn't available
 
-_LONGEST = 38
-"""Length limit, in characters, of a statement that still reads well behind a `with` on one line."""
+_LONGEST = 38  # length limit, in characters, of a statement that still reads well behind a `with` on one line
 
 _EXPANDED_ALL_THE_SAME = frozenset(("fill_", "zero_", "masked_fill_", "index_put_"))
 """Writes that torch allows even if elements share memory."""

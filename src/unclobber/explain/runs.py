@@ -17,8 +17,7 @@ from . import need, save
 from ._evidence import RunsEvidence
 from .refusals import live_frames_of
 
-_MOST = 3
-"""Changed values that are named."""
+_MOST = 3  # changed values that are named
 
 
 def evidence(error: BaseException, backwards_before: int) -> RunsEvidence | None:
@@ -49,7 +48,6 @@ def evidence(error: BaseException, backwards_before: int) -> RunsEvidence | None
 
 
 def _first_that_differs(forward: Sequence[Any], again: Sequence[Any]) -> tuple[Any, Any]:
-    """Return the first saves of both runs that differ in their line, shape or dtype."""
     # The line counts: runs that take different branches differ there first
     # (tests/programs/UC105/checkpoint_a_counter_decides.py).
     for first, second in zip_longest(forward, again):
@@ -62,8 +60,7 @@ def _key(run_save: Any) -> Any:
     return _inside(run_save.stack), run_save.shape, run_save.dtype
 
 
-def _inside(stack: Stack) -> Stack:
-    """Return the program's frames of a stack inside of the checkpoint; a library's if there are none."""
+def _inside(stack: Stack) -> Stack:  # a library's frames if there are none of the program
     frames = list(zip(stack[::2], stack[1::2], strict=True))
     home = compat.entries.CHECKPOINT[0].__file__
     end = next((i for i, (code, _) in enumerate(frames) if code.co_filename == home), len(frames))

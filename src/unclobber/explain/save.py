@@ -18,18 +18,11 @@ from ..torch_internals import compat
 from . import freed, reads, spelling
 from ._live import user_frames
 
-_POSITION = re.compile(r"tensors\[(\d+)\]")
-"""Role of a tensor that a custom Function saved."""
-UNKNOWN = Save(None, (), "unknown", 0, 0)
-"""Placeholder for a tensor of which nothing is known."""
+_POSITION = re.compile(r"tensors\[(\d+)\]")  # role of a tensor that a custom Function saved
+UNKNOWN = Save(None, (), "unknown", 0, 0)  # placeholder for a tensor of which nothing is known
 
 
 def unplaced(tensor: torch.Tensor, version: int | None = None) -> Save:
-    """Return the facts of a tensor that need no look at the program.
-
-    Args:
-        version: Its version counter at the moment in question; None for now.
-    """
     if version is None:
         # An inference tensor has no version counter: reading `_version` raises.
         version = 0 if tensor.is_inference() else tensor._version
@@ -98,9 +91,6 @@ def of_held(
     """Return the facts of a tensor that autograd did not save.
 
     Args:
-        saved: The record of the tensor.
-        frames: The user's frames, innermost first.
-        operation: The custom Function's name, or ``checkpoint``.
         role: The attribute that holds it: ``ctx.x``.
         node: The node of the custom Function.
         cached: Whether it is the operation's result, of which no variable is known any more.
@@ -126,8 +116,6 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     """Return the facts of an operation whose saved tensors are freed; shape and dtype are its result's.
 
     Args:
-        node: Its node.
-        stack: The stack of the operation.
         noted: Whether a hook was called for its saved tensor; False if it saved a Python number.
     """
     name = reads.node_name(node)
@@ -140,9 +128,7 @@ def of_node(node: Any, stack: Stack, *, noted: bool = True) -> Save:
     return replace(facts, **spelled._asdict(), site=resolve(stack), node=name, role=role)
 
 
-def _as_it_is(saved: SavedTensor) -> torch.Tensor:
-    """Return the tensor under which its owner is found: the original after ``.data =``, because the alias
-    keeps the old memory."""
+def _as_it_is(saved: SavedTensor) -> torch.Tensor:  # after `.data =` the alias keeps the old memory
     origin = saved.origin()
     storage_swapped = saved.entry is not None and saved.entry.storage_swap is not None
     return origin if storage_swapped and origin is not None else saved.alias

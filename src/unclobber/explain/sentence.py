@@ -38,9 +38,6 @@ def of(state: SaveState, node: Any, role: str | None, *, goes_on: bool) -> str |
     nothing.
 
     Args:
-        state: The save state of the tensor.
-        node: The node that unpacks it.
-        role: The node's name for it.
         goes_on: Whether backward goes on after all, so that no view may be given a new history.
     """
     if reads.detached(state.saved) is not None:
@@ -64,16 +61,13 @@ def in_any_case(state: SaveState, *, goes_on: bool) -> str | None:
 
 
 def shortest(saved: SavedTensor, version: int) -> str | None:
-    """Return the sentence that needs only the version counter, now at ``version``; None if torch would not
-    refuse."""
     if version == saved.version or saved.unchecked:
         return None
     return f"{_WHAT}: it is at version {version}; expected version {saved.version} instead."
 
 
 def _of_version(state: SaveState, node: Any, role: str | None, goes_on: bool) -> str:
-    """Return the sentence about the version counter, with the tensor and the producer that torch
-    would show."""
+    """Return the sentence about the version counter, with the tensor and producer that torch would show."""
     saved = state.saved
     unpacked = reads.unpacked(node, role)
     saved = _first_save(saved, unpacked)
@@ -133,7 +127,6 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
 
 
 def _is_same(save: SavedTensor, other: SavedTensor) -> bool:
-    """Return whether two saves are of the same elements, at the same time."""
     return (
         save.version == other.version
         and save.requires_grad == other.requires_grad
@@ -141,9 +134,7 @@ def _is_same(save: SavedTensor, other: SavedTensor) -> bool:
     )
 
 
-def _listed_result(saved: SavedTensor, node: Any) -> History | None:
-    """Return the history of a result of ``node`` if the node has no names for its saves, such as
-    ``_foreach_exp``'s."""
+def _listed_result(saved: SavedTensor, node: Any) -> History | None:  # such as `_foreach_exp`'s
     history = None if saved.entry is None else saved.entry.history
     if node is None or history is None or not compat.graph.has_unnamed_saves(node):
         return None
@@ -169,8 +160,7 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
 
 
 def _innermost_call(stack: Stack) -> Located | None:
-    """Return the call of the operation, below modes that only pass it on, such as unclobber's
-    fingerprints."""
+    # Modes that only pass the call on, such as unclobber's fingerprints, don't count.
     for code, lasti in zip(stack[::2], stack[1::2], strict=False):
         if not is_plumbing(code) and not is_own(code):
             return Instruction(code, lasti).located()
@@ -227,8 +217,7 @@ def _producer_of_dead(saved: SavedTensor, unpacked: torch.Tensor | None) -> str 
     return producer if forward_name(node) in _NOT_STRIDES_ALONE else _said_of(_STRIDED)
 
 
-_STRIDED = "AsStridedBackward0"
-"""The node of a view that torch rebuilds by its strides."""
+_STRIDED = "AsStridedBackward0"  # the node of a view that torch rebuilds by its strides
 
 _NOT_STRIDES_ALONE = ("Conj", "NegView", "ViewAsReal", "ViewAsComplex")
 """Views that torch rebuilds by their own operation; it rebuilds all others by their strides."""
@@ -247,27 +236,22 @@ _VIEWS = re.compile(
 
 
 def _before_views(node: Any) -> Any:
-    """Return the node that made the tensor of which ``node`` and those before it return views."""
     while node is not None and _VIEWS.fullmatch(forward_name(node) or ""):
         node = node.next_functions[0][0]
     return node
 
 
 def _said(node: Any) -> str | None:
-    """Return a node's name in torch's sentences; None for no node."""
     return None if node is None else _said_of(node.name())
 
 
-def _said_of(name: str) -> str:
-    """Return ``Exp`` for ``ExpBackward0``, or ``name`` itself if this torch names backward nodes."""
+def _said_of(name: str) -> str:  # `Exp` for `ExpBackward0`
     return _forward_name(name) if compat.behaviour.names_forward_operations else name
 
 
 def forward_name(node: Any) -> str | None:
-    """Return ``Exp`` for ``ExpBackward0``, ``Pow1`` for ``PowBackward1``; None for no node.
-
-    As ``Node::forward_op_name`` does (torch/csrc/autograd/node.cpp, since 2.13).
-    """
+    # As torch's `Node::forward_op_name` does (torch/csrc/autograd/node.cpp, since 2.13): `Pow1` for
+    # `PowBackward1`
     return None if node is None else _forward_name(node.name())
 
 

@@ -21,21 +21,18 @@ from ._stacks import user_expression
 from .callables import LINEAR, MODULES, PYTHON_FUNCTIONS, Form
 from .operands import Edges, Operands, bind_call, bind_code, imported, is_torch, operands, out_argument
 
-_LONGEST = 80
-"""Limit in characters, because the line itself is clearer than a longer expression."""
+_LONGEST = 80  # limit in characters, because the line itself is clearer than a longer expression
 
 
 class Spelling(NamedTuple):
     """A saved tensor's description in the program's words: the fields of a ``Save`` of these names."""
 
-    operation: str | None = None
-    """The operation's name in torch's derivative table, or the custom Function's class."""
+    operation: str | None = None  # its name in torch's derivative table, or the custom Function's class
     expression: str | None = None
     gradient_of: str | None = None
     why: str | None = None
     why_words: str | None = None
-    extent: Extent | None = None
-    """The place of ``expression`` if it is an operand there; None for a result."""
+    extent: Extent | None = None  # the place of `expression` if it is an operand there; None for a result
 
 
 def spell(
@@ -51,9 +48,6 @@ def spell(
 
     Args:
         node_name: The backward node, such as ``MmBackward0``.
-        role: The node's name for the tensor.
-        stack: The stack of the save.
-        shape: The saved tensor's shape.
         edges: Names of the node's ``next_functions``, None for missing ones. If left out, they are taken from
             the node that runs in this thread, if it has this name.
         name: The tensor's name in ``why_words`` if the line shows none: a module path.
@@ -107,7 +101,6 @@ def _linear_words(
 
 
 def edge_names(node: Any) -> Edges:
-    """Return the names of the nodes that a node's gradients flow to, None for an input that needs none."""
     return [None if function is None else function.name() for function, _ in node.next_functions]
 
 
@@ -116,16 +109,14 @@ def _running_edges(node_name: str) -> Edges | None:
     return edge_names(node) if node is not None and node.name() == node_name else None
 
 
-def _custom_operation(node_name: str | None) -> str | None:
-    """Return the class of a custom Function, ``MyExp``, from its node's name; None for other nodes."""
+def _custom_operation(node_name: str | None) -> str | None:  # `MyExp` of a custom Function
     if node_name is None or not node_name.endswith("Backward"):
         return None
     return node_name.removesuffix("Backward").rpartition(".")[2] or None
 
 
 def result_at(stack: Stack) -> str | None:
-    """Return the program's text for the result of the operation of the stack's line; None inside of a
-    library."""
+    """Return the program's text for the result of the stack's operation; None inside of a library."""
     place = user_expression(stack)
     return None if place is None or place[1] else _result_text(place[0])
 
@@ -177,8 +168,7 @@ def _names(rule: Rule, role: str, stack: Stack, edges: Edges | None, shape: Sequ
     return _Names(texts, extents, private, matched.linear)
 
 
-def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:
-    """Return whether the text can mean a tensor of this shape: a number has no dimensions."""
+def _fits(node: ast.expr, shape: Sequence[int] | None, key: str) -> bool:  # a number has no dimensions
     return not (isinstance(node, ast.Constant) and shape is not None and len(shape) > 0 and key == "self")
 
 
@@ -191,8 +181,7 @@ def _expression(rule: Rule, role: str, names: _Names) -> str | None:
 
 
 def _result_texts(rule: Rule, matched: Operands, located: Located) -> dict[str, str]:
-    """Return the texts of the operation's results: the written target, the assigned variables, or the
-    expression."""
+    """Return the texts of the operation's results: the written target, the variables, or the expression."""
     texts: dict[str, str] = {}
     # `x.div_(2).tanh_()` wrote `x.div_(2)`, but that is no name for the tensor
     # (tests/unit/explain/test_spelling.py).
@@ -211,7 +200,6 @@ def _result_texts(rule: Rule, matched: Operands, located: Located) -> dict[str, 
 
 
 def _result_text(located: Located) -> str | None:
-    """Return the variable that the expression's value was assigned to, else the expression itself."""
     target = _assigned_to(located.statement, located.node)
     if target is not None:
         return _text(target, located.source)
@@ -219,8 +207,7 @@ def _result_text(located: Located) -> str | None:
 
 
 def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
-    """Return the variable or attribute that ``statement`` assigns the value of ``node`` to; None if there is
-    none."""
+    """Return the variable or attribute that ``statement`` assigns the value of ``node`` to, or None."""
     targets: list[tuple[ast.expr, ast.expr | None]] = []
     if isinstance(statement, ast.Assign):
         targets = [(target, statement.value) for target in statement.targets]
@@ -239,8 +226,6 @@ def _assigned_to(statement: ast.stmt, node: ast.AST) -> ast.expr | None:
 
 
 def _unpacked(located: Located) -> list[ast.expr]:
-    """Return the variables that a tuple assignment unpacks the expression's value into; empty if any is not
-    plain."""
     statement = located.statement
     if not isinstance(statement, ast.Assign) or statement.value is not located.node:
         return []
@@ -255,8 +240,7 @@ def _text(node: ast.AST, source: ParsedSource) -> str | None:
 
 
 def mention(stack: Stack, expression: str | None) -> Extent | None:
-    """Return where a name stands in the user's expression at ``stack``; None unless it does so
-    exactly once."""
+    """Return where a name is in the user's expression at ``stack``; None unless it is there just once."""
     place = None if expression is None else user_expression(stack)
     if place is None:
         return None
@@ -271,12 +255,7 @@ def mention(stack: Stack, expression: str | None) -> Extent | None:
 
 # --- written -------------------------------------------------------------------------------------
 def spell_write(operation: str, stack: Stack) -> str | None:
-    """Return the user's expression for the tensor that an operation wrote: ``d[:]`` in ``d[:] = 0``.
-
-    Args:
-        operation: The ATen operation, such as ``copy_``.
-        stack: The stack of the write.
-    """
+    """Return the user's expression for the tensor that an operation wrote: ``d[:]`` in ``d[:] = 0``."""
     place = user_expression(stack)
     if place is None:
         return None
@@ -291,9 +270,7 @@ def spell_write(operation: str, stack: Stack) -> str | None:
     return _text(target, located.source)
 
 
-def spell_argument(stack: Stack, position: int) -> str | None:
-    """Return the user's expression for one argument of the call at ``stack``, by position: ``h`` of
-    ``f(h)``."""
+def spell_argument(stack: Stack, position: int) -> str | None:  # `h` of `f(h)`
     place = user_expression(stack)
     call = None if place is None else place[0].node
     args = call.args[: position + 1] if isinstance(call, ast.Call) else []
@@ -303,8 +280,7 @@ def spell_argument(stack: Stack, position: int) -> str | None:
 
 
 def _written(located: Located, between: Sequence[CodeType], operation: str) -> ast.expr | str | None:
-    """Return the expression that the located instruction writes, as a node or as text; None if it isn't
-    certain."""
+    """Return the expression that the located instruction writes, as a node or text; None if not certain."""
     node = located.node
     if not between and isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
         return node
@@ -321,8 +297,7 @@ def _written(located: Located, between: Sequence[CodeType], operation: str) -> a
 
 
 def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> ast.expr | None:
-    """Return the tensor expression of an in-place call without a Python frame in between: ``x`` of
-    ``x.add_(1)``."""
+    """Return the tensor of an in-place call without a Python frame in between: ``x`` of ``x.add_(1)``."""
     if not is_in_place(last_name(node.func)) or not operation.endswith("_"):
         return None
     if isinstance(node.func, ast.Name):
@@ -338,8 +313,7 @@ def _written_directly(node: ast.Call, source: ParsedSource, operation: str) -> a
 def _written_through(
     node: ast.Call, between: Sequence[CodeType], source: ParsedSource, operation: str
 ) -> ast.expr | str | None:
-    """Return the tensor that a Python function or module of torch's wrote for the call; None if it isn't
-    certain."""
+    """Return the tensor that a Python function or module of torch's wrote for the call, or None."""
     outer = between[0]
     if not all(is_torch(code) for code in between):
         return None

@@ -18,11 +18,9 @@ class Verdict(NamedTuple):
     """The decision at one unpack."""
 
     state: SaveState
-    value: torch.Tensor
-    """The tensor that backward gets, unless it is refused."""
+    value: torch.Tensor  # the tensor that backward gets, unless it is refused
     refused: bool = False
-    reported: bool = False
-    """Whether a finding is reported: the present value is wrong, or torch would refuse it."""
+    reported: bool = False  # whether a finding is reported: the value is wrong, or torch would refuse it
 
     @classmethod
     def on(cls, saved: SavedTensor, ledger: Ledger, policy: str) -> Verdict:
@@ -56,7 +54,5 @@ class Verdict(NamedTuple):
 
     @staticmethod
     def by_counter(saved: SavedTensor, version: int, policy: str) -> str | None:
-        """Return torch's sentence of refusal if nothing but the version counter is known; None if it doesn't
-        refuse."""
         said = shortest(saved, version)
         return compat.Sentence.DETACHED if said is None and policy == "watch" and is_detached(saved) else said

@@ -21,8 +21,7 @@ _LAUNCHES = "/triton/runtime/"
 
 
 def at(site: Site | None, operation: str, expression: str | None = None) -> Write:
-    """Return a write that torch can see and that touches the needed elements; the caller replaces what it
-    knows better."""
+    """Return a write that torch can see and that touches the needed elements, for the caller to refine."""
     if site is not None and isinstance(operation, KernelName):
         # In place of the frames in Triton, which are those of every launch.
         led = [frame for frame in site.below if _LAUNCHES not in frame.path]
@@ -37,7 +36,6 @@ def at(site: Site | None, operation: str, expression: str | None = None) -> Writ
 
 
 def by(operation: str, stack: Stack) -> Write:
-    """Return such a write with its site and the user's expression for the written tensor, from ``stack``."""
     site = resolve(stack)
     return at(site, operation, spelling.spell_write(operation, stack))
 
@@ -141,8 +139,7 @@ def _written_by(event: WriteEvent, ledger: Ledger, frames: list[FrameType]) -> t
 
 
 def _by_itself(event: WriteEvent, below: Sequence[Frame]) -> Literal["backward", "buffer broadcast"] | None:
-    """Return the part of torch that wrote by itself, judged by the frames below the user's line; None for the
-    program's writes."""
+    """Return the part of torch that wrote by itself, by the frames below the user's line; else None."""
     # Only the innermost frame below the line: deeper code in backward is a hook's, whose write is its own.
     if _ran(below[-1:], "torch/autograd/graph.py", "_engine_run_backward"):
         return "backward"
@@ -150,7 +147,6 @@ def _by_itself(event: WriteEvent, below: Sequence[Frame]) -> Literal["backward",
 
 
 def _syncs_buffers(below: Sequence[Frame]) -> bool:
-    """Return whether the user's line ran the broadcast of DistributedDataParallel's buffers."""
     return _ran(below, "torch/nn/parallel/distributed.py", "DistributedDataParallel._sync_buffers")
 
 
@@ -180,6 +176,5 @@ def _way_past_the_counter(event: WriteEvent, site: Site | None) -> PastCounter:
 
 
 def _undeclared(event: WriteEvent) -> str | None:
-    """Return the program's custom operator whose kernel writes more than its schema declares; None for
-    others."""
+    # Returns a custom operator whose kernel writes more than its schema declares.
     return next((name for name, op_name in _writes_table.caught.items() if op_name == event.operation), None)

@@ -19,16 +19,6 @@ from ._runs import memory, record_program, record_step
 from ._shown import StepMemory
 
 __all__ = [
-    "Change",
-    "CurvePoint",
-    "EnoughError",
-    "InPlaceCandidate",
-    "LineTotal",
-    "MemoryReport",
-    "ModuleTotal",
-    "StepMemory",
-    "Tried",
-    "memory",
-    "record_program",
-    "record_step",
-]
+    "Change", "CurvePoint", "EnoughError", "InPlaceCandidate", "LineTotal", "MemoryReport", "ModuleTotal",
+    "StepMemory", "Tried", "memory", "record_program", "record_step",
+]  # fmt: skip

@@ -14,8 +14,7 @@ from ._shown import StepMemory
 from ._timeline import LASTING, BytesOverTime
 from ._trace import PackedSave, Storage, Trace, grouped
 
-_POINTS = 600
-"""Moments in a report's timeline at most; each is the highest of its stretch of ticks."""
+_POINTS = 600  # moments in a report's timeline at most; each is the highest of its stretch of ticks
 
 
 def analyse(trace: Trace, *, command: tuple[str, ...], fake: bool, step: int) -> StepMemory:
@@ -98,13 +97,11 @@ def _role(save: PackedSave) -> Role:
 
 
 def _counts(storage: KeptStorage) -> bool:
-    """Return whether a line and a module are charged for a storage."""
-    return storage.at_peak and storage.kind == "activation"
+    return storage.at_peak and storage.kind == "activation"  # a line and a module are charged for it
 
 
 def _lines(kept: Iterable[KeptStorage]) -> tuple[LineTotal, ...]:
-    """Return the bytes kept at the peak by line, largest first. A storage is charged to the line of its
-    first save."""
+    """Return the bytes kept at the peak, largest first, by the line of the storage's first save."""
 
     def line_of(member: tuple[int, KeptStorage]) -> tuple[str, int] | None:
         """Return the line of a storage's first save; saves without a known line share one row."""

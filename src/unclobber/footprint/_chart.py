@@ -19,8 +19,7 @@ _LAYERS = (
 )
 """Attributes of `LiveBytes` from the bottom of the chart to its top, with their labels."""
 
-_BARS = 48
-"""Kept tensors that are drawn; the report says how many are left out."""
+_BARS = 48  # kept tensors that are drawn; the report says how many are left out
 
 
 class Chart:
@@ -41,16 +40,13 @@ class Chart:
 
     @property
     def grid(self) -> list[int]:
-        """The bytes at which a horizontal line is drawn."""
-        return [self._top * n // 4 for n in range(5)]
+        return [self._top * n // 4 for n in range(5)]  # the bytes at which a horizontal line is drawn
 
     @property
-    def layers(self) -> list[tuple[str, str]]:
-        """The layers that have bytes: the path of one without any would show as a line."""
+    def layers(self) -> list[tuple[str, str]]:  # the path of a layer without bytes would show as a line
         return [(sort, label) for sort, label in _LAYERS if any(getattr(m, sort) for m in self._moments)]
 
-    def path(self, sort: str) -> str:
-        """Return the outline of a layer, drawn above the layers below it."""
+    def path(self, sort: str) -> str:  # drawn above the layers below it
         below = [name for name, _ in _LAYERS]
         below = below[: below.index(sort)]
         floor = [sum(getattr(moment, name) for name in below) for moment in self._moments]
@@ -58,8 +54,7 @@ class Chart:
         corners = [*self._steps(ceiling), *reversed(self._steps(floor))]
         return f"M{' L'.join(f'{x:.1f},{y:.1f}' for x, y in corners)} Z"
 
-    def _steps(self, values: list[int]) -> list[tuple[float, float]]:
-        """Return the corners of a step line: a value holds until the next moment."""
+    def _steps(self, values: list[int]) -> list[tuple[float, float]]:  # a value holds until the next moment
         points = [(self.x(m.tick), self.y(value)) for m, value in zip(self._moments, values, strict=True)]
         corners = points[:1]
         for (_, before), (x, y) in pairwise(points):

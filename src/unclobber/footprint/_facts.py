@@ -28,8 +28,7 @@ class Location:
     """The user's own line (path, line) that led there, where the place is in an installed package."""
 
 
-def short(place: Location | None) -> str:
-    """Return ``train.py:14``, with the folder's name if the file name alone says little."""
+def short(place: Location | None) -> str:  # with its folder's name if the file name alone says little
     if place is None:
         return "(unknown line)"
     folder, name = os.path.split(place.path)
@@ -65,18 +64,15 @@ class Role:
 
     @property
     def by(self) -> str:
-        """The name of the operation as the program calls it."""
         return self.function or self.operation or "an operation"
 
     @property
-    def what(self) -> str:
-        """The saved argument or result, as torch's functions name it: ``input`` for ``mat1``."""
+    def what(self) -> str:  # as torch's functions name it: `input` for `mat1`
         role = self.role or "a tensor"
         return "result" if role.startswith("result") else self._public(role)
 
     @property
     def reason(self) -> str:
-        """The derivative that reads it, with the same names."""
         return re.sub(r"[a-z]+\d?", lambda name: self._public(name[0]), self.why or "")
 
     def _public(self, name: str) -> str:
@@ -159,8 +155,7 @@ class LiveBytes:
 
     @property
     def step(self) -> int:
-        """Bytes of this step alone, without what lives anyway."""
-        return self.total - self.lasting
+        return self.total - self.lasting  # without what lives anyway
 
 
 @dataclass(frozen=True, slots=True)

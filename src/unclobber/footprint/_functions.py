@@ -19,8 +19,7 @@ from ..syntax import torch_table
 OPERATORS = {"radd": "add", "rmul": "mul", "truediv": "div", "true_divide": "div", "divide": "div"}
 """Operators and aliases of functions that have an in-place form."""
 
-REVERSED = ("radd", "rmul")
-"""Operators whose receiver is the second operand."""
+REVERSED = ("radd", "rmul")  # operators whose receiver is the second operand
 
 _AUGMENTED = frozenset({"iadd", "isub", "imul", "itruediv", "idiv", "ipow", "imod", "iand", "ior", "ixor"})
 
@@ -44,8 +43,7 @@ class FunctionCalls(TorchFunctionMode):
             self._recorder.call_ends(name_of(func), out)
 
 
-def name_of(func: Any) -> str:
-    """Return the plain name: ``add`` for ``Tensor.add``, ``torch.add`` and ``__radd__``."""
+def name_of(func: Any) -> str:  # `add` for `Tensor.add`, `torch.add` and `__radd__`
     name = str(getattr(func, "__name__", ""))
     # The underscore of `add_` stays, because it says in-place; those of `__radd__` don't.
     bare = name.strip("_") if name.startswith("__") else name
@@ -75,7 +73,6 @@ def requests_in_place(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def place_of_inplace(func: Any) -> int | None:
-    """Return the 0-based position of the argument ``inplace`` of a function of ``nn.functional``, or None."""
     own = getattr(func, "__module__", "") == "torch.nn.functional"
     # The function behind `F.threshold` is called `_threshold`.
     return torch_table().inplace.get(func.__name__.lstrip("_")) if own else None

@@ -17,8 +17,7 @@ from . import _modules, _sentences
 from ._chart import Chart, lives
 from ._facts import MemoryReport
 
-_AROUND = 2
-"""Source lines shown before and after each line that keeps something."""
+_AROUND = 2  # source lines shown before and after each line that keeps something
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,8 @@ class _Call:
     """A call that is in place, or could have been."""
 
     operation: Operation
-    operand: int
-    """Position of the operand that is, or would be, written."""
-    span: Span
-    """Ticks at which old and new value would be, or were, alive together, and the bytes of the old one."""
+    operand: int  # position of the operand that is, or would be, written
+    span: Span  # ticks at which old and new value would be, or were, both alive, and the old one's bytes
     reason: str = ""
 
     @property
@@ -34,14 +32,12 @@ class _Call:
         return _places.key(self.operation.stack)
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """A key that recognises the call in another run."""
+    def key(self) -> tuple[object, ...]:  # it recognises the call in another run
         return (*self.line, self.operation.module, self.operation.function, self.operand)
 
 
 def gains(trace: Trace) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate, ...], int]:
-    """Return the program's in-place operations, the possible ones, and the drop of the peak with all of
-    these at once."""
+    """Return the program's in-place operations, the possible ones, and their joint drop of the peak."""
     search = _InPlaceCalls(trace)
     chances = search.chances()
     used = grouped(search.used(), lambda call: (call.line, call.operation.name))
@@ -53,7 +49,6 @@ def gains(trace: Trace) -> tuple[tuple[InPlaceUse, ...], tuple[InPlaceCandidate,
 
 
 def _rise(calls: Iterable[_Call], line: BytesOverTime, sign: int) -> int:
-    """Return the bytes by which the peak rises with ``sign`` times the bytes of the calls."""
     return line.highest(line.totals, (call.span for call in calls), sign=sign) - max(line.totals)
 
 
@@ -193,8 +188,7 @@ class _InPlaceCalls:
 
 
 def _is_in_place(operation: Operation) -> bool:
-    """Return whether the program requested this write of the first operand, and an out-of-place form
-    exists."""
+    """Return whether the program requested this write, and an out-of-place form exists."""
     name = operation.name
     return (
         operation.in_place_requested
@@ -208,15 +202,12 @@ def _is_in_place(operation: Operation) -> bool:
 
 
 def _own(save: PackedSave, operation: Operation) -> bool:
-    """Return whether this operation made the save: inputs are packed just before it runs, outputs just
-    after."""
+    # Inputs are packed just before it runs, outputs just after.
     near = save.tick in (operation.tick - 1, operation.tick)
     return near and _places.key(save.stack) == _places.key(operation.stack)
 
 
-def _rule(name: str, overload: str) -> Rule | None:
-    """Return the rule of a functional operation; that of ``Tensor_Scalar`` for ``Scalar`` if there is no
-    other."""
+def _rule(name: str, overload: str) -> Rule | None:  # `Tensor_Scalar`'s for `Scalar`, if there is no other
     rules = [rule for rule in by_operation(name) if rule.operation == name and rule.key == "Default"]
     for wanted in (overload, f"Tensor_{overload}"):
         for rule in rules:

@@ -18,8 +18,7 @@ OUTSIDE = "outside of any module"
 class ModuleRow:
     """A row of the table: a module, or modules that differ by their numbers alone."""
 
-    label: str
-    """Path below the row that it is indented under, with its class."""
+    label: str  # path below the row that it is indented under, with its class
     depth: int
     calls: int
     bytes: int
@@ -29,7 +28,6 @@ def totals(trace: Trace, saves: Iterable[PackedSave]) -> tuple[ModuleTotal, ...]
     """Return every module that ran, in the order of its first call, then the bytes saved outside of any.
 
     Args:
-        trace: The recording.
         saves: The first save of each storage to count. It is charged to its module, and to all around
             that one.
     """
@@ -52,7 +50,6 @@ def totals(trace: Trace, saves: Iterable[PackedSave]) -> tuple[ModuleTotal, ...]
 
 
 def _around(trace: Trace, number: int | None) -> list[Named]:
-    """Return the module of a call and those around it, innermost first."""
     around = []
     while number is not None:
         call = trace.calls[number]
@@ -66,7 +63,6 @@ def rows(modules: Iterable[ModuleTotal], least: float = 0.01) -> list[ModuleRow]
     """Return the tree of modules as rows; those that differ by their numbers alone share one (``h.*``).
 
     Args:
-        modules: The modules of a report.
         least: Share of the whole; rows that keep less are left out.
     """
     merged = grouped(modules, lambda module: (module.tree, pattern(module.path)))
@@ -104,7 +100,6 @@ def pattern(path: str) -> str:
 
 
 def _above(key: Named, shown: list[Named]) -> Named | None:
-    """Return the key of the nearest module above that has a row, or None."""
     tree, path = key
     while path:
         path = path.rpartition(".")[0]

@@ -14,20 +14,16 @@ from torch import Tensor, nn
 from ..source import ProgramNames
 from ..torch_internals import compat
 
-Named = tuple[int, str]
-"""Tree and path of a module."""
+Named = tuple[int, str]  # tree and path of a module
 
 
 @dataclass(slots=True)
 class ModuleName:
     """A module, as reports name it."""
 
-    path: str
-    """Path from the module that was called first; empty for that one itself."""
-    kind: str
-    """The name of its class."""
-    tree: int
-    """Number of its outermost module, in the order of their calls."""
+    path: str  # path from the module that was called first; empty for that one itself
+    kind: str  # the name of its class
+    tree: int  # number of its outermost module, in the order of their calls
 
     @property
     def label(self) -> str:
@@ -51,21 +47,18 @@ class ModuleNames:
         self._learned = learned
 
     def of(self, module: nn.Module) -> ModuleName:
-        """Return the name of a module that is called; an unknown one names all modules below it, too."""
         # By a weak reference next to the id, because another module may get the id of a dead one.
         if id(module) not in self._known or self._known[id(module)][0]() is not module:
             self.learn(module)
-        return self._known[id(module)][1]
+        return self._known[id(module)][1]  # an unknown one names all modules below it, too
 
     def learn(self, root: nn.Module) -> None:
-        """Name a module and all modules below it."""
         tree, self._trees = self._trees, self._trees + 1
         for path, module in root.named_modules():
             self._known[id(module)] = (weakref.ref(module), ModuleName(path, type(module).__name__, tree))
         self._learned(root, tree)
 
     def alive(self) -> list[nn.Module]:
-        """Return the modules that are not gone."""
         return [module for known, _ in self._known.values() if (module := known()) is not None]
 
 
@@ -73,26 +66,17 @@ class ModuleNames:
 class HeldName:
     """A tensor that a name leads to."""
 
-    name: str
-    """The name as the program would write it: ``outputs[2]``, ``out.logits``."""
-    storage: int
-    """Number of the tensor's storage."""
-    keeps: frozenset[int]
-    """Storages that only its graph keeps, which this backward doesn't free."""
+    name: str  # the name as the program would write it: `outputs[2]`, `out.logits`
+    storage: int  # number of the tensor's storage
+    keeps: frozenset[int]  # storages that only its graph keeps, which this backward doesn't free
 
     @property
     def variable(self) -> str:
-        """The name without numbers and keys of containers: ``outputs`` for ``outputs[2]``."""
-        return re.sub(r"\[[^\]]*\]$", "", self.name)
+        return re.sub(r"\[[^\]]*\]$", "", self.name)  # `outputs` for `outputs[2]`
 
 
 def held_names(number_of: Callable[[Tensor], int | None], freed: set[Any]) -> list[HeldName]:
-    """Return the tensors that the program's variables lead to now.
-
-    Args:
-        number_of: Returns the number of a tensor's storage in the recording, or None.
-        freed: The nodes of the graph whose backward begins.
-    """
+    """Return the tensors that the program's variables lead to now."""
     names = []
     for name, tensor in ProgramNames().tensors():
         number = number_of(tensor)

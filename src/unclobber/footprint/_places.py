@@ -23,16 +23,14 @@ _TORCH_AND_OWN = (os.path.join(os.path.dirname(torch.__file__), ""), os.path.joi
 _STANDARD = tuple(os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib"))
 
 
-def innermost(stack: Stack) -> Instruction | None:
-    """Return code object and instruction of the line to charge; None if the whole stack is torch's."""
+def innermost(stack: Stack) -> Instruction | None:  # None if the whole stack is torch's
     for code, lasti in zip(stack[::2], stack[1::2], strict=False):
         if not _machinery(code.co_filename):
             return code, lasti
     return None
 
 
-def key(stack: Stack) -> tuple[object, ...]:
-    """Return a key of the line that is equal when the program is run again."""
+def key(stack: Stack) -> tuple[object, ...]:  # it is equal when the program is run again
     instruction = innermost(stack)
     if instruction is None:
         return ()

@@ -112,12 +112,10 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     @property
     def module(self) -> str | None:
-        """Label of the module whose ``forward`` runs now, or None."""
         return self._modules[-1].label if self._modules else None
 
     @property
     def call(self) -> int | None:
-        """Number of the running module's call, or None."""
         return self._modules[-1].number if self._modules else None
 
     # --- enter and leave ----------------------------------------------------------------------------
@@ -153,7 +151,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     @contextmanager
     def unseen(self) -> Iterator[None]:
-        """Return a context in which the recorder ignores operations."""
         self._quiet, before = True, self._quiet
         try:
             yield
@@ -162,8 +159,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     # --- operations -----------------------------------------------------------------------------------
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation and record it: what it reads, writes and makes, at which line and in which
-        module."""
+        """Run an operation and record it: what it reads, writes and makes, at which line and module."""
         kwargs = kwargs or {}
         if compat.dispatcher.is_higher_order(func):
             return self.run_higher_order(func, args, kwargs)
@@ -227,7 +223,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return out
 
     def _note_failed(self, error: Exception, operation: Operation, inputs: list[Tensor]) -> None:
-        """Note the operation that failed, and what the graph so far keeps."""
         operation.function = self._function or operation.name
         operation.wanted = wanted_memory(error)
         self.trace.failed = operation
@@ -235,7 +230,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     @property
     def _function(self) -> str | None:
-        """Name of the torch function that the program is calling, or None."""
         functions = self.trace.functions
         number = self._open_calls[-1][2] if self._open_calls else len(functions)
         return functions[number].name if number < len(functions) else None
@@ -259,7 +253,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         )
 
     def _written(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
-        """Return the storages that an operation writes, by its schema."""
         given: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
         written = [given.get(which) for which in compat.dispatcher.written_arguments(func)]
         storages = map(self._seen, compat.compilers.tensors_in(written))
@@ -267,8 +260,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     # --- storages ---------------------------------------------------------------------------------------
     def _seen(self, tensor: Tensor) -> Storage | None:
-        """Return the record of a tensor's storage. A storage that is new here was there before the
-        recording."""
+        """Return the record of a tensor's storage; one that is new here is older than the recording."""
         key = compat.tensors.storage_key_or_none(tensor)
         if key is None or is_lazy(tensor):  # a LazyLinear's weight has no shape before the first forward
             return None
@@ -355,7 +347,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             return _PackedTensor(tensor.detach(), save, self.trace)
 
     def unpack(self, held: Any) -> Tensor:
-        """Return the tensor that ``pack`` kept, and note that backward needs it."""
         if not isinstance(held, _PackedTensor):
             # `pack` returns a plain tensor once the recording has ended.
             plain: Tensor = held
@@ -365,7 +356,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     # --- calls ---------------------------------------------------------------------------------------
     def call_begins(self, in_place: bool, name: str, given: Any) -> None:
-        """Note that the program calls a torch function, and whether it requests in-place."""
         trace = self.trace
         number = len(trace.functions)
         if not (self._done or self._quiet):
@@ -399,8 +389,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
 
     # --- backward ---------------------------------------------------------------------------------------
     def begin(self, call: EngineCall) -> list[Tensor] | None:
-        """Record that a backward is about to run. Return the leaves that it reaches; None if it runs
-        inside of another one."""
+        """Record that a backward begins. Return the leaves that it reaches; None inside of another one."""
         if self._done or self._depth:  # a backward inside of backward is part of the outer one
             return None
         trace = self.trace
@@ -451,7 +440,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             raise EnoughError
 
     def give_back(self) -> None:
-        """Restore gradients of leaves and buffers of modules, if ``put_back`` was set."""
         with self.unseen(), torch.no_grad():
             for leaf, gradient in self._gradients:
                 # A clone, because the next run adds to it and must begin with the same value again.
@@ -460,7 +448,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
                 buffer.copy_(before)
 
     def _buffers(self) -> list[Tensor]:
-        """Return the buffers of all modules that ran, each once."""
         # A module may be gone by the end of the step.
         every = (buffer for module in self._names.alive() for buffer in module.buffers(recurse=False))
         return list({id(buffer): buffer for buffer in every}.values())
@@ -477,7 +464,6 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
             return [tensor.detach().clone() for tensor in tensors]
 
     def _number_of(self, tensor: Tensor) -> int | None:
-        """Return the number of a tensor's storage if an operation has made or read it, else None."""
         key = compat.tensors.storage_key_or_none(tensor)
         storage = None if key is None else self._live.get(key)
         return None if storage is None else storage.number
@@ -504,9 +490,8 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         return sorted(leaves, key=self._first_seen), seen
 
     def _first_seen(self, leaf: Tensor) -> int:
-        """Return a sort key for leaves that is equal in another run of the program."""
         storage = self._seen(leaf)
-        return -1 if storage is None else storage.number
+        return -1 if storage is None else storage.number  # equal in another run of the program
 
     # --- modules ----------------------------------------------------------------------------------------
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
@@ -544,11 +529,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._step_began = None
 
     def learn(self, root: torch.nn.Module, state: Iterable[Tensor]) -> None:
-        """Name a module that need not be called itself, all modules below it, and their tensors.
-
-        Tensors of an optimizer's ``state`` live anyway; they are counted here, because the step may not read
-        them.
-        """
+        # An optimizer's state lives anyway; counted here, because the step may not read it.
         self._names.learn(root)
         for tensor in state:
             self._seen(tensor)

@@ -121,9 +121,7 @@ def record_program(
     Args:
         run: Runs the program. Returns the reason why it failed, or None. Called again for each change that
             is tried.
-        command: The program's command line, for the report.
         step: Number of the backward at whose end the program is stopped, 1-based.
-        fake: Whether to run it on fake tensors.
         try_changes: Whether to run it again with each change that could save memory.
         progress: Called with the number of operations now and then, with 0 at the end.
     """
@@ -164,7 +162,6 @@ def _explained(failure: str, failed: Operation | None, fake: bool) -> str:
 
 @contextlib.contextmanager
 def _tensors(fake: bool) -> Iterator[None]:
-    """Enter fake mode if `fake`, so that new tensors have no memory."""
     if not fake:
         yield
         return

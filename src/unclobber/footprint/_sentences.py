@@ -19,8 +19,7 @@ from ._facts import (
     short,
 )
 
-_ADVICE = ("held", "unneeded", "twice", "dtype")
-"""Sorts of changes whose ``write`` is a sentence, not code."""
+_ADVICE = ("held", "unneeded", "twice", "dtype")  # sorts of changes whose `write` is a sentence, not code
 
 
 def at_peak(report: MemoryReport) -> str:
@@ -51,8 +50,7 @@ def notices(report: MemoryReport) -> list[str]:
     return said
 
 
-def fake_command(report: MemoryReport) -> str:
-    """Return the command that records the whole step from shapes; empty if this one had the memory for it."""
+def fake_command(report: MemoryReport) -> str:  # empty if this one had the memory for it
     if report.fake or not (report.ended_early or "").startswith("out of memory"):
         return ""
     step = ("--step", f"{report.step}") if report.step > 1 else ()
@@ -83,7 +81,6 @@ def reasons(line: LineTotal, report: MemoryReport) -> str:
 
 
 def life(storage: KeptStorage) -> str:
-    """Return the sentence on one kept tensor: its size, expression and reason."""
     role = storage.roles[0]
     source = f", {' '.join(role.place.source.split())}" if role.place is not None else ""
     return (
@@ -179,7 +176,6 @@ def _tried_in_place(trial: TriedInPlace) -> str:
 
 # --- changes -----------------------------------------------------------------------------------------
 def head(change: Change) -> str:
-    """Return the place of a change, what it is, and how often."""
     where = f"{short(change.place)}: " if change.place is not None else ""
     inside = f" in {listing(change.modules, limit=1)}" if change.modules else ""
     return f"{where}{change.title} ({_often(change.times)}{inside})"
@@ -197,7 +193,6 @@ def code(changes: Iterable[Change]) -> list[str]:
 
 
 def no_changes(report: MemoryReport) -> str:
-    """Return the sentence for a report without changes."""
     if report.ended_early:
         return "What could be given up is known once the step has run to its end."
     return "Nothing that is looked for would lower the peak by more than 1 %."
@@ -252,8 +247,7 @@ class CurveRow:
     """A row of the curve: the program as it is, or with some changes."""
 
     bytes: int
-    share: float
-    """Its peak over that of the program as it is."""
+    share: float  # its peak over that of the program as it is
     time: str
     what: str
 

@@ -10,8 +10,7 @@ from ._facts import KeptStorage, MemoryReport, short
 
 _LINES = 12
 _REASONS = 3
-_FEW = 4
-"""Lines and changes in the short table."""
+_FEW = 4  # lines and changes in the short table
 
 
 def to_text(report: MemoryReport, width: int = 80) -> str:
@@ -162,7 +161,6 @@ def _savings(report: MemoryReport, width: int) -> list[str]:
 
 
 def _wrapped(text: str, width: int, left: int = 2, hang: int | None = None) -> list[str]:
-    """Return a paragraph indented by `left` columns, and by `hang` from its second line on."""
     after = left if hang is None else hang
     return textwrap.wrap(
         text, width, initial_indent=" " * left, subsequent_indent=" " * after, break_long_words=False

@@ -11,8 +11,7 @@ from ._facts import LiveBytes
 
 LASTING = ("parameter", "buffer", "input")
 
-Span = tuple[int, int, int, int]
-"""Storage, first tick, last tick, bytes."""
+Span = tuple[int, int, int, int]  # storage, first tick, last tick, bytes
 
 
 @dataclass(frozen=True)
@@ -28,14 +27,12 @@ class BytesOverTime:
 
     @cached_property
     def step(self) -> list[int]:
-        """Live bytes of the step alone, by tick: without parameters, buffers and inputs."""
-        return [moment.step for moment in self.moments]
+        return [moment.step for moment in self.moments]  # without parameters, buffers and inputs
 
     def at(self, tick: int) -> LiveBytes:
         return self.moments[tick - self.first]
 
     def peak(self) -> int:
-        """Return the first tick with the most bytes."""
         return self.first + self.totals.index(max(self.totals))
 
     def highest(self, values: Sequence[int], spans: Iterable[Span], *, sign: int) -> int:

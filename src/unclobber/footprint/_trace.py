@@ -36,14 +36,12 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
 
 
 def modules_of(records: Iterable[Storage | Operation]) -> tuple[str, ...]:
-    """Return the names of the modules, each once, in order."""
     return tuple(dict.fromkeys(record.module for record in records if record.module is not None))
 
 
 Site = tuple[tuple[object, ...], str]
 """A place in the source and the torch function that is called there: equal in another run of the program."""
-SiteCall = tuple[Site, int]
-"""A call at a site: the first one is 1."""
+SiteCall = tuple[Site, int]  # a call at a site: the first one is 1
 
 
 @dataclass(slots=True)
@@ -54,15 +52,13 @@ class Storage:
     bytes: int
     born: int
     kind: Kind
-    made: bool
-    """Whether a recorded operation made it; else it was there before."""
+    made: bool  # whether a recorded operation made it; else it was there before
     stack: Stack = ()
     module: str | None = None
     operation: str = ""
     died: int | None = None
     last_use: int = 0
-    name: str | None = None
-    """Module path of a parameter or buffer."""
+    name: str | None = None  # module path of a parameter or buffer
 
 
 @dataclass(slots=True)
@@ -71,12 +67,10 @@ class ModuleCall(ModuleName):
 
     number: int
     parent: int | None
-    begin: int
-    """The tick before its first operation."""
+    begin: int  # the tick before its first operation
     end: int | None = None
     stack: Stack = ()
-    again: bool = False
-    """Whether it ran during backward: a checkpoint computes it again."""
+    again: bool = False  # whether it ran during backward: a checkpoint computes it again
 
 
 @dataclass(slots=True)
@@ -87,8 +81,7 @@ class PackedSave:
     tick: int
     stack: Stack
     module: str | None
-    call: int | None
-    """Number of the module call that made it."""
+    call: int | None  # number of the module call that made it
     shape: tuple[int, ...]
     dtype: str
     died: int | None = None
@@ -96,8 +89,7 @@ class PackedSave:
     node: str | None = None
     role: str | None = None
     edges: tuple[bool, ...] | None = None
-    function: str | None = None
-    """The torch function whose call made it: ``linear`` for ``addmm``."""
+    function: str | None = None  # the torch function whose call made it: `linear` for `addmm`
 
 
 @dataclass(slots=True)
@@ -105,8 +97,7 @@ class Operation:
     """A dispatched operation."""
 
     tick: int
-    name: str
-    """Name without namespace and overload: ``add``."""
+    name: str  # name without namespace and overload: `add`
     overload: str
     stack: Stack
     module: str | None
@@ -115,30 +106,20 @@ class Operation:
     reads: tuple[int, ...]
     writes: tuple[int, ...] = ()
     makes: tuple[int, ...] = ()
-    function: str | None = None
-    """The called torch function whose result is this operation's result."""
-    in_place_requested: bool = True
-    """Whether the program's call requests in-place; else the library decided to write."""
-    outer: int | None = None
-    """Index in ``Trace.functions`` of the torch function that the program called."""
-    kernel: Any = None
-    """The dispatched function, for forward only."""
-    arguments: Any = None
-    """Its arguments with an `Operand` for each tensor, for forward only."""
-    results: tuple[Operand, ...] = ()
-    """Its results that have strided memory, for forward only."""
-    wanted: str | None = None
-    """Size of the memory for which there was no room, in words; None if it did not fail, or for another
-    reason."""
+    function: str | None = None  # the called torch function whose result is this operation's result
+    in_place_requested: bool = True  # whether the program's call requests it; else the library decided
+    outer: int | None = None  # index in `Trace.functions` of the torch function that the program called
+    kernel: Any = None  # the dispatched function, for forward only
+    arguments: Any = None  # its arguments with an `Operand` for each tensor, for forward only
+    results: tuple[Operand, ...] = ()  # its results that have strided memory, for forward only
+    wanted: str | None = None  # size of the memory without room, in words; None for other failures
 
     @property
     def output(self) -> Operand | None:
-        """Its result, if it has one alone."""
         return self.results[0] if len(self.results) == 1 else None
 
     @property
     def operands(self) -> list[Operand]:
-        """The tensors among its positional arguments."""
         args, _ = self.arguments or ((), {})
         return [argument for argument in args if isinstance(argument, Operand)]
 
@@ -148,10 +129,8 @@ class FunctionCall:
     """An outermost call of a torch function."""
 
     name: str
-    tensors: tuple[Value, ...]
-    """The tensors among its arguments, in their order."""
-    result: int | None = None
-    """Number of its result's storage; None if it returned no single tensor."""
+    tensors: tuple[Value, ...]  # the tensors among its arguments, in their order
+    result: int | None = None  # number of its result's storage; None if it returned no single tensor
 
 
 Value = tuple[int, int, tuple[int, ...], tuple[int, ...]]
@@ -167,14 +146,11 @@ class Operand:
     strides: tuple[int, ...]
     dtype: str
     bytes: int
-    whole: bool
-    """Whether it covers all of its storage."""
-    leaf: bool
-    """Whether it is a leaf that needs a gradient; torch allows no write to it."""
+    whole: bool  # whether it covers all of its storage
+    leaf: bool  # whether it is a leaf that needs a gradient; torch allows no write to it
     requires_grad: bool
     offset: int = 0
-    device: str = "cpu"
-    """The device's type."""
+    device: str = "cpu"  # the device's type
 
     @property
     def value(self) -> Value:
@@ -214,17 +190,14 @@ class Trace:
     """Names that hold tensors when the recorded backward begins, if the recorder notes names."""
 
     @property
-    def start(self) -> int:
-        """The tick before the first one of forward; what ran earlier made the model and its data."""
+    def start(self) -> int:  # what ran earlier made the model and its data
         return self.began if self.forward_began is None else max(self.began, self.forward_began)
 
     @property
-    def complete(self) -> bool:
-        """Return whether the recorded step went on to the end of a backward: what backward reads is known."""
+    def complete(self) -> bool:  # what backward reads is known then
         return self.ended_early is None and self.backward_began is not None
 
     def end(self, life: Storage | PackedSave) -> int:
-        """Return the last tick at which a storage or a save was alive."""
         return self.tick if life.died is None else life.died
 
     @cached_property
@@ -260,7 +233,6 @@ class Trace:
 
     @cached_property
     def saves_of(self) -> dict[int, list[PackedSave]]:
-        """The saves of each storage, by its number, in the order in which they were packed."""
         return grouped(self.saves, lambda save: save.storage)
 
     @cached_property
@@ -278,41 +250,33 @@ class Trace:
         return spans
 
     def calls_of_step(self) -> list[ModuleCall]:
-        """Return the calls of modules that ran in the step's forward, to their end."""
         return [c for c in self.calls if not c.again and c.end is not None and c.begin >= self.start]
 
     def inside(self, call: ModuleCall) -> list[Operation]:
-        """Return the operations that ran in a module's call."""
         return self.operations[call.begin : call.end]
 
     @cached_property
     def forward(self) -> list[Operation]:
-        """The operations of the step's forward."""
         return [op for op in self.operations if not op.backward and op.tick > self.start]
 
     @cached_property
     def maker(self) -> dict[int, Operation]:
-        """The operation of forward that made each storage, by the storage's number."""
         return {n: operation for operation in self._no_backward for n in operation.makes}
 
     @cached_property
     def last_reader(self) -> dict[int, Operation]:
-        """The last operation of forward that reads each storage, by the storage's number."""
         return {n: operation for operation in self._no_backward for n in operation.reads}
 
     @cached_property
     def written(self) -> set[int]:
-        """The storages that an operation writes."""
         return {number for operation in self.operations for number in operation.writes}
 
     def last_read(self, number: int) -> int:
-        """Return the last tick of forward at which a storage is read; 0 if it is never read."""
         reader = self.last_reader.get(number)
         return 0 if reader is None else reader.tick
 
     @cached_property
     def inside_function(self) -> dict[int, list[Operation]]:
-        """The operations of each call in ``functions``, by its index, in the order of the calls' start."""
         inside: dict[int, list[Operation]] = {}
         for operation in self._no_backward:
             if operation.outer is not None:
@@ -321,11 +285,9 @@ class Trace:
         return {number: inside[number] for number in sorted(inside) if number < len(self.functions)}
 
     def site(self, number: int) -> Site:
-        """Return the site of a call in ``functions`` that has operations."""
         return self._site_calls[number][0]
 
     def site_call(self, operation: Operation | None) -> SiteCall | None:
-        """Return the call of a torch function inside of which an operation ran, or None."""
         return None if operation is None else self._site_calls.get(operation.outer)
 
     @cached_property
@@ -341,5 +303,4 @@ class Trace:
 
     @property
     def _no_backward(self) -> Iterator[Operation]:
-        """The operations outside of any backward, of earlier steps, too."""
         return (operation for operation in self.operations if not operation.backward)

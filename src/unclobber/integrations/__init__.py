@@ -5,9 +5,5 @@ Nothing is imported with the package, because pytest loads its plugin in every p
 """
 
 __all__ = [
-    "always_on",
-    "notebook",
-    "pytest_plugin",
-    "trainers",
-    "training_memory",
-]
+    "always_on", "notebook", "pytest_plugin", "trainers", "training_memory",
+]  # fmt: skip

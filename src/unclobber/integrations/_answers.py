@@ -21,7 +21,6 @@ def rate(value: Any, where: str, error: type[Exception]) -> float:
 
 
 def settings_in(folder: str, error: type[Exception]) -> ProjectSettings:
-    """Return the settings of the project that a folder belongs to; raise an `error` if they are wrong."""
     try:
         return settings_for(folder)
     except UnclobberError as problem:

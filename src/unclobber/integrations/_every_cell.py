@@ -18,14 +18,10 @@ from ..session import Session
 class EveryCell:
     """The open session, and how many of its findings were shown. Nothing is installed before `begin`."""
 
-    shell: Any
-    """The ``InteractiveShell``."""
-    session: Session
-    """The session, not entered yet; it doesn't warn."""
-    show: Callable[[Report], None]
-    """Displays a report below the cell."""
-    fail: Callable[[Finding, BaseException], BaseException]
-    """Returns an error whose traceback is one line, for a finding and the error that it came with."""
+    shell: Any  # the `InteractiveShell`
+    session: Session  # the session, not entered yet; it doesn't warn
+    show: Callable[[Report], None]  # displays a report below the cell
+    fail: Callable[[Finding, BaseException], BaseException]  # returns an error with a one-line traceback
     _shown: int = 0
     _before: tuple[tuple[type[BaseException], ...], Any] = ((), None)
 
@@ -45,7 +41,6 @@ class EveryCell:
         self.session.__exit__(None, None, None)
 
     def _ran(self, result: Any) -> None:
-        """Show new findings after a cell has run."""
         self._show_new()
 
     def _show_new(self, *also: Finding) -> None:
@@ -59,9 +54,7 @@ class EveryCell:
             self.show(replace(self.session.report(), findings=new))
 
     def _failed(self, shell: Any, kind: Any, error: BaseException, trace: Any, tb_offset: Any = None) -> None:
-        """Show the explanation in place of the traceback if a cell's error is a finding; else as the shell
-        would.
-        """
+        """Show the explanation in place of the traceback if a cell's error is a finding."""
         finding = self.session.finding_for(error)
         if finding is not None:
             self._show_new(finding)

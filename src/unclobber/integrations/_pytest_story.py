@@ -15,7 +15,7 @@ from _pytest.pathlib import bestrelpath
 
 from ..model import Report
 from ..repair import with_candidates
-from ..report import offending, text_of
+from ..report import text_of
 
 if TYPE_CHECKING:
     import pytest
@@ -50,7 +50,7 @@ def story(findings: Sequence[Finding], item: pytest.Item) -> PytestStory:
     """
     findings = with_candidates(Report("refused", tuple(findings))).findings
     first = findings[0]
-    site = offending(first)
+    site = next(iter(first.blamed), None)
     path, line = (site.path, site.line) if site else (item.location[0], (item.location[1] or 0) + 1)
     # As pytest's own lines: relative to where it was started (`--rootdir` is another folder).
     path = bestrelpath(item.config.invocation_params.dir, Path(path)) if os.path.isabs(path) else path

@@ -27,27 +27,18 @@ def say(text: str) -> None:
 
 
 def say_restored(session: Session) -> None:
-    """Print how many values a guarded session gave back, and for which lines."""
     say("\n".join(guard_lines(session.report(), options_for(sys.stderr).width)))
 
 
 def story(finding: Finding, reported: Sequence[Finding]) -> list[str]:
-    """Return the report, as lines, of a finding and of the tensors that its backward would have refused next.
-
-    Args:
-        finding: The finding of an error.
-        reported: All findings of its session.
-    """
+    """Return the report, as lines, of a finding and of the tensors its backward would have refused next."""
     same = [other for other in reported if other.ahead and other.needed == finding.needed]
     report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
     return rendered(FORMATS["text"], with_candidates(report, _script()), options_for(sys.stderr)).splitlines()
 
 
 def show_without_traceback(error: InplaceError, reported: Sequence[Finding]) -> None:
-    """Have the interpreter, or a notebook, show an error that stays uncaught as its report alone.
-
-    The error keeps its traceback, which debuggers and handlers of the program's own read.
-    """
+    # The error keeps its traceback, which debuggers and the program's own handlers read.
     # No lambda, because a process sends its error to another one with all its attributes.
     error._render_traceback_ = partial(story, error.finding, tuple(reported))  # type: ignore[attr-defined]
     if is_default_hook(sys.excepthook):

@@ -69,8 +69,7 @@ class _Installed:
         self.before(kind, error, traceback)
 
 
-_installed: list[_Installed] = []
-"""The installation of this process, if there is one."""
+_installed: list[_Installed] = []  # the installation of this process, if there is one
 
 
 def install(strict: bool | None = None, guard: bool | None = None) -> None:

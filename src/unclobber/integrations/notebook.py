@@ -37,8 +37,7 @@ from ..session import Session
 from ._answers import rate, settings_in
 from ._every_cell import EveryCell
 
-Shell = Any
-"""An ``InteractiveShell``. Its methods have no types, or those of their decorators."""
+Shell = Any  # an `InteractiveShell`. Its methods have no types, or those of their decorators.
 
 _HERE = PACKAGE + os.sep
 _USAGE = "%%unclobber [--guard] [--strict] [--fingerprint[=RATE]]"
@@ -69,8 +68,7 @@ def unload(shell: Shell) -> None:
             formats.pop(shown, None)
 
 
-_SHOWN = (Finding, Report, StepMemory)
-"""The types that display themselves."""
+_SHOWN = (Finding, Report, StepMemory)  # the types that display themselves
 
 # Weak, because a test or an embedding program makes a shell and drops it.
 _magics: weakref.WeakKeyDictionary[Shell, Magics] = weakref.WeakKeyDictionary()
@@ -102,8 +100,7 @@ def parse(line: str) -> tuple[dict[str, Any], str]:
     return chosen, code
 
 
-def _session(options: dict[str, Any]) -> Session:
-    """Return a new session. The settings of the working directory decide the options that are left open."""
+def _session(options: dict[str, Any]) -> Session:  # the working directory's settings decide what is left open
     # The directory's, because a notebook's kernel starts in its folder. Silent writes are displayed below the
     # cell, so they warn of nothing.
     return Session.by_settings(settings_in(os.getcwd(), UsageError), **options, warn=False)
@@ -169,7 +166,6 @@ class Magics:
         display(report)
 
     def shown(self, fact: Report | Finding | StepMemory) -> ReportDisplay | StepMemory:
-        """Return what is displayed for a report or a finding."""
         if isinstance(fact, StepMemory):
             return fact
         report = fact if isinstance(fact, Report) else Report("refused", (fact,))
@@ -203,17 +199,14 @@ class Magics:
             self._every_cell = EveryCell(self.shell, _session(options), self._show, self._refusal)
             self._every_cell.begin()
 
-    def off(self) -> None:
-        """End the session of ``%unclobber on``; cells with the magic are still watched."""
+    def off(self) -> None:  # cells with the magic are still watched
         if self._every_cell is not None:
             # Cleared first, so that a failing `end` is not repeated by the next `off`.
             every_cell, self._every_cell = self._every_cell, None
             every_cell.end()
 
     def _run_cell(self, options: dict[str, Any], statements: Any, last: Any) -> None:
-        """Run compiled statements in a session, and display its report. Raise a one-line error if a
-        finding ends them.
-        """
+        """Run compiled statements in a session and display its report. Raise a short error for a finding."""
         session = _session(options)
         finding = None
         try:
@@ -235,28 +228,23 @@ class Magics:
         self._keep(session, None, failed=False)
 
     def _keep(self, session: Session, finding: Finding | None, *, failed: bool) -> None:
-        """Display the report of a session, with the finding that ended the cell."""
         report = session.report(script_failed=failed)
         if finding is not None and finding not in report.findings:
             report = replace(report, findings=(*report.findings, finding))
         self._show(report)
 
     def _show(self, report: Report) -> None:
-        """Remember a report, and display it if it has findings, suppressed findings or notices."""
         self.last = report
         if report.findings or report.suppressed or report.notices:
             display(self.shown(report))
 
     def _refusal(self, finding: Finding, error: BaseException) -> BaseException:
-        """Return the error that fails the cell, so that no later one runs; its traceback is one line below
-        the explanation.
-        """
         refusal = error if getattr(error, "finding", None) is finding else error_of(finding)
         line = line_of(finding).removeprefix("SUMMARY: ")
         # IPython calls this method of an exception for its traceback; both frontends and nbconvert show these
         # lines.
         refusal._render_traceback_ = lambda: [f"InplaceError: {line}"]  # type: ignore[attr-defined]
-        return refusal
+        return refusal  # no later cell runs; the traceback is one line below the explanation
 
     def _without_own_frames(self, error: BaseException) -> None:
         """Make the traceback of the user's own error start in the user's cell, not in this file."""

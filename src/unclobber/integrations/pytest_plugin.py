@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
 MODES = ("watch", "guard", "strict", "off")
 
-_findings = pytest.StashKey[tuple["Finding", ...]]()
-"""The findings that failed the test."""
-_watched = pytest.StashKey[dict[str, Any]]()
-"""Mode and codes of a watched test, for the summary."""
+_findings = pytest.StashKey[tuple["Finding", ...]]()  # the findings that failed the test
+_watched = pytest.StashKey[dict[str, Any]]()  # mode and codes of a watched test, for the summary
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -223,7 +221,6 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print a line of counts if any test was watched."""
     reports = [report for reports in terminalreporter.stats.values() for report in reports]
     watched = [report.unclobber for report in reports if hasattr(report, "unclobber")]
     if watched:

@@ -33,11 +33,9 @@ class Training(Watching):
         self._mode = mode
         self._fingerprint = fingerprint
         self.running = False
-        self.by_hooks = False
-        """Whether the trainer's hooks began this training, and have to end it."""
+        self.by_hooks = False  # whether the trainer's hooks began this training, and have to end it
 
-    def _make(self) -> Session:
-        """Return the session of a training; the project's settings decide what the callback leaves open."""
+    def _make(self) -> Session:  # the project's settings decide what the callback leaves open
         settings = settings_here()
         mode = self._mode or settings.mode
         return Session.by_settings(
@@ -65,10 +63,7 @@ class WatchesTraining:
         self.mode = mode
         self.fingerprint = fingerprint
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the settings alone, for copies and other processes, because a training belongs to the
-        object that ran it.
-        """
+    def __getstate__(self) -> dict[str, Any]:  # a training belongs to the object that ran it
         return {name: value for name, value in vars(self).items() if name != "_training"}
 
     @property
@@ -109,11 +104,9 @@ class WatchesTraining:
 class Wrapped:
     """A method of a trainer class, wrapped while there are callbacks: from the first `serve` on."""
 
-    _owner: type
-    """The class that defines the method."""
+    _owner: type  # the class that defines the method
     _name: str
-    _callbacks_of: Callable[[Any], Iterable[Any]]
-    """Returns all callbacks of a trainer, other libraries' too."""
+    _callbacks_of: Callable[[Any], Iterable[Any]]  # returns all callbacks of a trainer, other libraries' too
     _original: Any = None
     _wrapper: Any = None
     _alive: int = 0

@@ -22,8 +22,7 @@ class ReportsMemory:
         if step < 1:
             raise UnclobberError(f"step is {step}: steps are counted from 1")
         self.step = step
-        self.report: StepMemory | None = None
-        """The memory of that step; None until it has ended."""
+        self.report: StepMemory | None = None  # the memory of that step; None until it has ended
         self._recording: ExitStack | None = None
         self._taken: Callable[[], StepMemory] | None = None
         self._seen = 0
@@ -43,14 +42,12 @@ class ReportsMemory:
                 self.report, self._taken = self._taken(), None
 
     def _give_up(self) -> None:
-        """Stop recording when training ends or fails within the step."""
         if self._recording is not None:
             self._recording.close()
             self._recording = self._taken = None
 
 
 def _state_of(optimizers: Iterable[Any]) -> Iterator[Any]:
-    """Yield the tensors that optimizers keep from step to step."""
     for optimizer in optimizers:
         for state in optimizer.state.values():
             # Next to tensors some optimizers keep numbers, lists (LBFGS) or other objects as state.

@@ -78,8 +78,7 @@ class Write:
 
     @staticmethod
     def overwriting(writes: Sequence[Write]) -> tuple[Write, ...]:
-        """Return those that touched a needed element. If torch compares no counter, all others did no
-        harm."""
+        """Return those that touched a needed element; if torch compares no counter, others did no harm."""
         return tuple(write for write in writes if write.overlaps_needed)
 
     @staticmethod

@@ -16,7 +16,6 @@ _HERE = PACKAGE + os.sep
 
 
 def or_default(look: Callable[[], T], otherwise: T) -> T:
-    """Return ``look()``, or ``otherwise`` if it raises."""
     try:
         return look()
     except Exception:

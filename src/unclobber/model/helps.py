@@ -202,12 +202,7 @@ class Help(Enum):
     )
 
     def fix(self, code: str | None = None, **names: str) -> Fix:
-        """Return the help for one finding.
-
-        Args:
-            code: The one line to write.
-            names: The names in braces.
-        """
+        """Return the help for one finding."""
         return Fix(self.value.format(**names), code=code, general=self in _GENERAL, guard=self is Help.GUARD)
 
 

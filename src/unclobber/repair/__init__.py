@@ -22,18 +22,9 @@ if TYPE_CHECKING:
     from .rounds import Rounds, fix
 
 __all__ = [
-    "KeptFix",
-    "Project",
-    "Proof",
-    "Prover",
-    "Repair",
-    "Rounds",
-    "Runner",
-    "fix",
-    "main_module",
-    "together",
+    "KeptFix", "Project", "Proof", "Prover", "Repair", "Rounds", "Runner", "fix", "main_module", "together",
     "with_candidates",
-]
+]  # fmt: skip
 
 _HOME = {
     "KeptFix": "kept",

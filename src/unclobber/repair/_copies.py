@@ -30,15 +30,12 @@ class Copy:
     """Pairs of real paths: a folder and its copy."""
 
     def there(self, path: str) -> str:
-        """Return the path of a file's or folder's copy; the path itself if it isn't copied."""
         return _moved(path, self.pairs)
 
     def here(self, path: str) -> str:
-        """Return the user's own path of a file in a copy."""
         return _moved(path, tuple((copy, folder) for folder, copy in self.pairs))
 
     def files(self) -> Iterator[str]:
-        """Yield every file in the copies that is no link."""
         for _, copy in self.pairs:
             yield from (path for path in files_in(copy) if not os.path.islink(path))
 
@@ -87,7 +84,6 @@ def copy_for(script: str, home: str) -> Copy:
 
 
 def _moved(path: str, pairs: tuple[tuple[str, str], ...]) -> str:
-    """Return the path in the other folder of its pair; the path itself if it is in none."""
     for folder, other in pairs:
         if path == folder or path.startswith(folder + os.sep):
             return other + path[len(folder) :]
@@ -113,8 +109,7 @@ def _fits(folder: str, home: str) -> bool:
     return True
 
 
-def _is_apart(path: str) -> bool:
-    """Return whether a folder isn't the program's own: version control, an environment, a cache."""
+def _is_apart(path: str) -> bool:  # version control, an environment, a cache
     name = os.path.basename(path)
     return name in _LINKED or name in _DROPPED or os.path.exists(os.path.join(path, _ENVIRONMENT))
 
@@ -153,8 +148,7 @@ class Filler:
                     stream.write(text)
 
     def _refresh(self, folder: str, copy: str) -> None:
-        """Make a copy equal to its folder: replace only what differs from the last time, and remove what is
-        gone."""
+        """Make a copy equal to its folder: replace only what differs, and remove what is gone."""
         os.makedirs(copy, exist_ok=True)
         with os.scandir(copy) as entries:
             left = {entry.name: entry for entry in entries}

@@ -9,10 +9,9 @@ from ..model import Edit
 
 
 def changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[str, int, int, int, int]]:
-    """Yield the stretches in which two lists of lines differ, as ``SequenceMatcher.get_opcodes`` does."""
     # autojunk would take lines that are frequent in a long file for noise.
     codes = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
-    return (code for code in codes if code[0] != "equal")
+    return (code for code in codes if code[0] != "equal")  # as `SequenceMatcher.get_opcodes` does
 
 
 def changed_lines(old: str, new: str) -> int:
@@ -27,7 +26,6 @@ def changed_lines(old: str, new: str) -> int:
 
 
 def edits(path: str, old: str, new: str) -> Iterator[Edit]:
-    """Yield the edits of whole lines that make a file's new text of its old one."""
     before, after = old.split("\n"), new.split("\n")
     for _, a, b, c, d in changes(before, after):
         # pure insertions and deletions include the neighbouring line, which locates them
@@ -40,8 +38,7 @@ def _joined(lines: Sequence[str]) -> str:
     return "\n".join(lines).removesuffix("\r")
 
 
-def unified(old: str, new: str, name: str) -> str:
-    """Return a diff that ``patch -p0`` and ``git apply -p0`` accept."""
+def unified(old: str, new: str, name: str) -> str:  # `patch -p0` and `git apply -p0` accept it
     lines = []
     for line in difflib.unified_diff(_lines(old), _lines(new), name, name):
         lines.append(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")

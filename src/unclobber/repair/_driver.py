@@ -26,8 +26,7 @@ from ._job import INTERRUPTED, Job
 
 
 def main(argv: list[str]) -> int:
-    """Run the jobs from standard input, or the one job of the command line. Return the exit code; 2 if torch
-    can't be imported."""
+    """Run the jobs from standard input, or one of the command line. Return 2 if torch can't be imported."""
     if len(argv) > 1:
         _be_the_child(_decode(argv[1]))
         return 0
@@ -60,8 +59,7 @@ def main(argv: list[str]) -> int:
 
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C end this process without an exception, because an import of NumPy's prints one and
-    continues."""
+    """Let Ctrl-C end this process without an exception, which an import of NumPy's would print only."""
     usual = signal.getsignal(signal.SIGINT)
     if usual is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
@@ -75,7 +73,6 @@ def _interruptible() -> Iterator[None]:
 
 
 def _warm_up() -> None:
-    """Import the modules of every run and enter a session before the first fork."""
     from ..derivatives import table
     from . import _run  # noqa: F401
 
@@ -95,7 +92,6 @@ def _enter_session() -> None:
 
 
 def _head(job: Job) -> str:
-    """Return the start of the job's script; empty if it can't be read."""
     path = os.path.join(job.at.folder, job.program.script)
     try:
         with open(path, encoding="utf-8", errors="replace") as stream:
@@ -105,33 +101,26 @@ def _head(job: Job) -> str:
 
 
 @functools.cache
-def _make_optimizer() -> None:
-    """Make the first optimizer of the process, because that imports a good part of torch: a second in each
-    child."""
+def _make_optimizer() -> None:  # it imports a good part of torch: a second in each child
     import torch
 
     torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
 
 
-def _may_fork() -> bool:
-    """Return whether a forked child would be complete: without other Python threads or an accelerator's
-    context."""
+def _may_fork() -> bool:  # a child would lack other threads and an accelerator's context
     import torch
 
     return hasattr(os, "fork") and threading.active_count() == 1 and not torch.cuda.is_initialized()
 
 
 def _threads() -> int:
-    """Return the number of this process's threads, if the system shows it, else of its Python threads."""
     try:
         return len(os.listdir("/proc/self/task"))
     except OSError:
         return threading.active_count()
 
 
-def _what_it_imported(job: Job) -> list[str]:
-    """Return the parts of torch that a child has loaded and this process has not. Loaded here, the next child
-    need not."""
+def _what_it_imported(job: Job) -> list[str]:  # loaded here, the next child need not load them
     try:
         with open(f"{job.at.answer_to}.modules") as file:
             return [name for name in file.read().split() if name not in sys.modules]
@@ -164,7 +153,6 @@ def _run(job: Job, digits: str, no_new_threads: bool) -> str:
 
 
 def _wait(child: int, job: Job) -> str:
-    """Wait for the child; kill it if this process is interrupted."""
     try:
         return _outcome(child, job)
     except BaseException:

@@ -68,10 +68,8 @@ def end_state_of(
     """Return the end state of the program that has just ended in this process.
 
     Args:
-        how: The way it ended.
         printed: Name of a stream to the file of its output.
         files: The files that it may have written.
-        own: The program's own modules, by name.
         living: The modules and optimizers that were alive at its backward calls.
         generators: ``generators()`` when the program's body had ended.
     """
@@ -114,8 +112,6 @@ def compare_end_states(
     """Return the differences of ``other`` from ``reference``.
 
     Args:
-        reference: The end state of the guarded original.
-        other: That of a candidate, or of the original's second run.
         unsteady: Numbers of the printed texts in which two runs of the original differ.
         state_options: See ``_state.differences``.
     """
@@ -155,8 +151,7 @@ _NUMBER = re.compile(r"(\d+(?:\.\d+)?(?:e[-+]?\d+)?)")
 
 
 def _shape(line: str, number: int) -> str:
-    """Return a line with ``#`` for each number in it. The line's own number stands before it if it has no
-    letters, because lines of numbers alone look alike."""
+    # Lines of numbers alone look alike, so that their own number counts, too.
     shape = _NUMBER.sub("#", line)
     return shape if any(map(str.isalpha, shape)) else f"{number}: {shape}"
 
@@ -238,7 +233,6 @@ def _without_times(text: str) -> tuple[str, bool]:
 
 
 def _content(path: str) -> tuple[str, bool]:
-    """Return a digest of a file, without the times of a text, and whether there were any."""
     if os.path.getsize(path) <= _MOST_TEXT:
         with contextlib.suppress(UnicodeDecodeError), open(path, encoding="utf-8", newline="") as stream:
             text, times = _without_times(stream.read())

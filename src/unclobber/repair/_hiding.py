@@ -38,7 +38,6 @@ class Hidden:
 
 
 def probes_of(finding: Finding) -> tuple[WriteStatement, ...]:
-    """Return the statements that wrote, as probes."""
     return tuple(dict.fromkeys(map(_probe, sites(*finding.writes))))
 
 
@@ -49,14 +48,7 @@ def _probe(site: Site) -> WriteStatement:
 def hidden(
     candidate: Candidate, finding: Finding, project: Project, held: Mapping[WriteStatement, HeldBy]
 ) -> Hidden:
-    """Return the holders of a tensor that an edit no longer writes to.
-
-    Args:
-        candidate: An edit of the project's texts.
-        finding: The finding that it is meant to fix.
-        project: The texts before the edit.
-        held: Measured holders at the finding's writes in the project as it is.
-    """
+    """Return the holders of a tensor that an edit no longer writes to."""
     never_read_again: set[str] = set()
     measured = False
     for write, (path, source, statement) in write_statements(finding, project):
@@ -106,8 +98,7 @@ def _is_read_after_call(project: Project, file: str, line: int, name: str) -> bo
 
 
 def _change(source: Source, statement: Any, new: str, names: tuple[str, ...]) -> tuple[bool, set[str]]:
-    """Return whether the new text changes the statement, or binds one of ``names`` just before it, and the
-    names bound there."""
+    """Return whether the text changes the statement or binds a name before it, and the bound ``names``."""
     first, last = statement.lineno - 1, statement.end_lineno
     old_lines = [line.strip() for line in lines_in(source.text)]
     full = [line.rstrip() for line in lines_in(new)]

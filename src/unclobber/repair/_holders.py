@@ -81,7 +81,6 @@ class Holders:
         self._own_count = counted[0]
 
     def by_statement(self) -> dict[WriteStatement, HeldBy]:
-        """Return the holders of each probed statement."""
         return {
             write: HeldBy(
                 seen.times, tuple(sorted(seen.names or ())), seen.others, tuple(sorted(seen.callers))
@@ -218,7 +217,6 @@ class Holders:
 
 
 def _ids_of_stack(frame: FrameType) -> Iterator[int]:
-    """Yield the ids of the running functions' frames and of their global names."""
     at: FrameType | None = frame
     while at is not None:
         yield id(at)
@@ -250,7 +248,6 @@ def _is_of_a_call(container: Any, known: set[int]) -> bool:
 
 
 def _remembers(value: torch.Tensor) -> bool:
-    """Return whether the tensor has state that a new one in its place would lack."""
     return type(value) is not torch.Tensor or value.retains_grad or bool(vars(value))
 
 

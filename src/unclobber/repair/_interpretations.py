@@ -28,7 +28,6 @@ Call = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 def enter(interpretations: frozenset[str], stack: ExitStack) -> None:
-    """Enter the contexts of some interpretations; the recorder implements those about backward itself."""
     for interpretation in sorted(interpretations):
         if interpretation in _CONTEXTS:
             stack.enter_context(_CONTEXTS[interpretation]())
@@ -133,8 +132,7 @@ def _alone(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
     return whole.as_strided(part.size(), part.stride(), part.storage_offset())
 
 
-def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:
-    """Call an operation; take a view in normal mode, whatever the current mode is."""
+def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:  # in normal mode, whatever the current mode is
     if torch.is_grad_enabled() or getattr(func, "__name__", "") not in _views():
         return func(*args, **kwargs)
     with torch.inference_mode(False), torch.enable_grad():
@@ -142,9 +140,7 @@ def _views_recorded(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 @cache
-def _views() -> frozenset[str]:
-    """Return the functions and methods that return views, without ``detach``, which the program itself uses
-    to stop recording."""
+def _views() -> frozenset[str]:  # without `detach`, which the program itself uses to stop recording
     table = torch_table()
     single = table.returns_views | table.may_return_view | table.view_attributes | {"__getitem__"}
     return (single | table.returns_several_views) - {"detach", "numpy"}
@@ -193,8 +189,7 @@ def _clone(argument: Any) -> Any:
 
 @contextmanager
 def _applied(apply: Call) -> Iterator[Patches]:
-    """Let a function apply every custom Function. Its arguments are those of ``Function.apply``, after the
-    bound original."""
+    """Let a function apply every custom Function. It gets ``Function.apply``'s arguments after it."""
     function: Any = torch.autograd.Function
     # From the class's dict, because the attribute would be bound to Function itself.
     original = function.__dict__["apply"]
@@ -290,8 +285,7 @@ def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
 
 
 def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) -> Any:
-    """Return the answer with the input in place of its copy, after the copy's new content was written to the
-    input."""
+    """Return the answer with the input in place of its copy, whose new content it was given."""
     if same_bits(copy, arg):
         return compat.compilers.tree_map(lambda item: arg if item is copy else item, answer)
     parts = answer if isinstance(answer, tuple) else (answer,)

@@ -195,10 +195,8 @@ class Ran:
 
     @property
     def finding(self) -> Finding | None:
-        """The first finding that was not repaired."""
         return next((finding for finding in self.findings if not finding.repaired), None)
 
     @property
     def problem(self) -> str:
-        """The first line of the error that ended it, else how it ended."""
         return self.error.partition("\n")[0] or self.ended.value

@@ -90,8 +90,7 @@ class Files:
 
 
 def digest_of(path: str) -> str:
-    """Return a digest of a file's content, or of its size and time if it is large; empty if it can't be
-    read."""
+    """Return a digest of a file's content, or of its size and time if large; empty if unreadable."""
     try:
         facts = os.stat(path)
         if facts.st_size > _MOST_BYTES:
@@ -102,14 +101,12 @@ def digest_of(path: str) -> str:
 
 
 def digest(path: str) -> str:
-    """Return a digest of a file's content."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def blame(earlier: Mapping[str, str], other: Mapping[str, str]) -> str:
-    """Return a clause that names the files which the later run read as another run had left them; empty if
-    there are none."""
+    """Return a clause on the files which the later run read as another run had left them, or nothing."""
     changed = [os.path.relpath(path) for path in other if earlier.get(path) != other[path]]
     if not changed:
         return ""

@@ -19,13 +19,11 @@ class Living:
         self._kept: dict[int, Any] = {}
         self._bytes = 0
 
-    def look(self, nth: int) -> None:
-        """Search after a backward call: after the 1st, 2nd, 4th, 8th …, because a search takes time."""
+    def look(self, nth: int) -> None:  # after the 1st, 2nd, 4th, 8th …, because a search takes time
         if nth & (nth - 1) == 0:
             self._take()
 
     def objects(self) -> list[Any]:
-        """Return the objects that were alive at a search, or are alive now."""
         self._take()
         return list(self._kept.values())
 

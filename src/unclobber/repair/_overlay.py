@@ -91,7 +91,6 @@ class Overlay:
         )
 
     def _code(self, source: str | bytes, name: str) -> CodeType:
-        """Return the code of a file, with the probes of its statements."""
         writes = [write for write in self._job.probes if write.path == os.path.realpath(name)]
         if writes:
             return instrumented(source, name, writes)

@@ -36,8 +36,7 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
     return [candidate for *_, candidate in ranked[:MOST]]
 
 
-def has_any(finding: Finding, project: Project) -> bool:
-    """Return whether there is any candidate, which is known once the first one is made."""
+def has_any(finding: Finding, project: Project) -> bool:  # known once the first one is made
     return any(
         _is_change(candidate, project) for fixer in FIXERS.values() for candidate in fixer(finding, project)
     )

@@ -39,8 +39,6 @@ def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement
     """Return the code of a file, with probes of the tensors that some statements write.
 
     Args:
-        source: The file's text.
-        name: The file name of the code.
         writes: Statements of this file; those that aren't found are skipped.
     """
     encoded = decode(source) if isinstance(source, bytes) else Encoded(source, "utf-8")
@@ -134,14 +132,11 @@ def _peeled(node: ast.expr) -> tuple[list[ast.expr], ast.expr | None]:
             return [], None
 
 
-def _keeps(method: str) -> bool:
-    """Return whether a method returns its own tensor or a view of it, so that the tensor is found further
-    left."""
+def _keeps(method: str) -> bool:  # the tensor is further left
     return _is_inplace(method) or method in torch_table().returns_views | {"flatten"}
 
 
-def _any(calls: Iterable[ast.expr]) -> ast.expr:
-    """Join calls by ``or``: the first one that returns True is the last one that runs."""
+def _any(calls: Iterable[ast.expr]) -> ast.expr:  # the first one that returns True is the last one that runs
     parts = list(calls)
     return parts[0] if len(parts) == 1 else ast.BoolOp(ast.Or(), parts)
 

@@ -104,11 +104,7 @@ class Recorder:
         return running
 
     def end(self, running: _RunningBackward | None, call: EngineCall) -> None:
-        """Record the gradients of a backward that has ended.
-
-        Raises:
-            Enough: The run need not go on.
-        """
+        """Record the gradients of a backward that has ended. Raise `Enough` if the run need not go on."""
         if running is None:
             return
         if not call.done:
@@ -178,7 +174,6 @@ def _key(leaf: torch.Tensor) -> Key:
 
 
 def _graph(outputs: Sequence[Any]) -> list[Any]:
-    """Return the nodes that backward may visit, each once."""
     return list(compat.graph.nodes_below(map(_node_of, outputs)))
 
 
@@ -194,8 +189,7 @@ def _node_of(root: Any) -> Any:
 
 
 def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Comparison:
-    """Compare backward calls: all up to ``until``, which both must have reached, and later ones that both
-    have."""
+    """Compare backward calls: all up to ``until``, which both must have reached, and later common ones."""
     if len(reference) < until or len(candidate) < until:
         return Comparison(Why.NOT_REACHED, f"backward call {until} was not reached")
     total = Comparison()

@@ -125,8 +125,7 @@ class Run:
             self._answer_so_far()
         return False
 
-    def _answer_so_far(self) -> None:
-        """Write an answer that counts if the end does not come in time."""
+    def _answer_so_far(self) -> None:  # it counts if the end does not come in time
         self.ended = Ended.STOPPED
         self._record(None)
         self._answer(replace(self._ran(), comparison=self._comparison(), too_long=True), ".so-far")
@@ -171,7 +170,6 @@ class Run:
         }
 
     def _here(self, path: str) -> str:
-        """Return the user's own path of a file, which may lie in a copy."""
         return self.job.at.copy.here(os.path.abspath(path))
 
     def _answer(self, ran: Ran, suffix: str) -> None:
@@ -200,7 +198,6 @@ class Run:
     # --- the reference ------------------------------------------------------------------------------
 
     def _record(self, end_state: EndState | None) -> None:
-        """Save the records, if the job names a file for them."""
         if self.job.record_to is not None:
             part = f"{self.job.record_to}.part"
             torch.save(RunRecord(self.recorder.records, end_state), part)
@@ -218,7 +215,6 @@ class Run:
             return Comparison(Why.NOT_COMPARABLE, f"{Why.NOT_COMPARABLE.value}: {problem}")
 
     def _comparison(self) -> Comparison | None:
-        """Return the comparison of all records; None if the job compares with no reference."""
         if self.job.against is None:
             return None
         if self.reference is None:
@@ -246,7 +242,6 @@ class Run:
 
 
 def _loaded(against: Against) -> RunRecord | None:
-    """Return the reference's records; None if it could not be run."""
     if not os.path.exists(against.file):
         return None
     # written a moment ago by this very code in another child
@@ -255,7 +250,6 @@ def _loaded(against: Against) -> RunRecord | None:
 
 
 def _seed() -> None:
-    """Seed every generator, so that two runs draw the same numbers."""
     random.seed(SEED)
     torch.manual_seed(SEED)
     with contextlib.suppress(ImportError):
@@ -264,8 +258,6 @@ def _seed() -> None:
         numpy.random.seed(SEED)
 
 
-def _peak() -> int:
-    """Return the peak resident bytes of this process; ``ru_maxrss`` is in kibibytes on Linux, in bytes on
-    macOS."""
+def _peak() -> int:  # `ru_maxrss` is in kibibytes on Linux, in bytes on macOS
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024

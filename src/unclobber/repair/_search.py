@@ -65,16 +65,13 @@ class _SearchState:
 
     @property
     def copies_parameters(self) -> bool:
-        """Return whether the edits call a module with copies of its parameters."""
         return bool(self._more(".functional_call("))
 
     @property
-    def copies(self) -> int:
-        """The number of copies that the edits add, counted in the text; a loop's copies are one."""
+    def copies(self) -> int:  # counted in the text; a loop's copies are one
         return self._more(".clone(") + sum(step.late for step in self.steps)
 
     def _more(self, code: str) -> int:
-        """Return how often more some code is in the new texts."""
         old, new = self.project.on_disk, self.texts
         return sum(text.count(code) - (old.text(path) or "").count(code) for path, text in new.items())
 
@@ -85,7 +82,6 @@ class _SearchState:
 
     @property
     def comparable(self) -> bool:
-        """Return whether there is a program that it can be compared with."""
         return bool(self.interpretations) and None not in self.interpretations
 
     @property
@@ -125,8 +121,7 @@ class Search:
     def __post_init__(self) -> None:
         self._trial = Trial(self.program, self.runner, beyond=BEYOND)
 
-    def outcome(self, project: Project) -> Outcome:
-        """Search from a project state, which may contain edits already. An internal error is an outcome."""
+    def outcome(self, project: Project) -> Outcome:  # an internal error is an outcome
         try:
             return self._outcome(project)
         except Exception as error:
@@ -172,8 +167,7 @@ class Search:
     def _explore(
         self, start: _SearchState, finding: Finding, began: float
     ) -> tuple[list[Repair], list[Repair], str]:
-        """Try states from a queue, best first. Return proved and unproved repairs, and the reason if the
-        search stopped early."""
+        """Try states, best first. Return proved and unproved repairs, and why the search stopped early."""
         proved: list[tuple[Repair, _SearchState]] = []
         unproved: list[Repair] = []
         stopped = ""
@@ -241,20 +235,15 @@ class Search:
             heapq.heappush(self._queue, (new.order, len(self._seen), new))
 
     def _held_in(self, state: _SearchState, finding: Finding) -> Mapping[WriteStatement, HeldBy]:
-        """Return the holders of the tensors that a finding's statements write, in the program with a state's
-        edits."""
         if not state.project.overlay:
             return self._held
         interpretations = (state.interpretations | _interpretations(finding, None)) - {None}
         return self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
 
     def _is_beyond(self, ran: Ran) -> bool:
-        """Return whether a run passed everything that is compared before its finding."""
         return ran.failed_at > self._trial.until + BEYOND
 
     def _helps(self, state: _SearchState, ran: Ran) -> bool:
-        """Return whether a candidate passed the finding that it was meant to fix, without a finding seen
-        before."""
         assert ran.finding is not None
         seen = _finding_key(ran.finding) in state.seen_findings
         return ran.failed_at >= self._trial.until and not seen
@@ -338,7 +327,6 @@ class Search:
         )
 
     def _goes_to_end(self) -> bool:
-        """Return whether each candidate runs to its end at once."""
         return all(
             not reference.ran.too_long and reference.ran.seconds < QUICK
             for reference in self._trial.references.values()
@@ -421,8 +409,7 @@ def _rank(repair: Repair) -> tuple[float, ...]:
 
 
 def _finding_key(finding: Finding) -> Any:
-    """Return a key that still matches the finding after edits of other lines and after `.clone()`/`.detach()`
-    in its own."""
+    """Return a key that still matches the finding after edits of other lines and `.clone()` in its own."""
     saved = finding.saved
     return (
         # Without the backward calls, whose lines an edit may change, too.

@@ -70,7 +70,6 @@ class Walk:
     """
 
     def __init__(self, own: frozenset[str]) -> None:
-        """Start with an empty table."""
         self._own = own | {"__main__"}
         self._rows: list[Row] = []
         self._known: dict[int, int] = {}
@@ -225,8 +224,6 @@ def differences(
     """Return the differences of another run's state from the reference's.
 
     Args:
-        reference: The guarded original's state.
-        other: The candidate's state.
         never_read_again: Names in modules that the program never reads again.
         detaches: Whether a tensor of the reference's graph may be detached.
         with_gradients: Whether the gradients that leaves are left with count. The program's end reads none.

@@ -64,34 +64,27 @@ class Source:
 
     @cached_property
     def nodes(self) -> tuple[ast.AST, ...]:
-        """All nodes of the tree, in the order of ``walk``."""
         return tuple(walk(self.tree))
 
     @cached_property
     def parents(self) -> Mapping[ast.AST, ast.AST]:
-        """The node round each one."""
         return {child: node for node in self.nodes for child in _children(node)}
 
     @cached_property
     def smalls(self) -> tuple[ast.stmt, ...]:
-        """The simple statements."""
         return tuple(filter(is_small, self.nodes))
 
     def statement(self, line: int, column: int | None = None) -> ast.stmt | None:
-        """Return the simple statement at a line (and 1-based column); None if there isn't exactly one."""
         covering = [small for small in self.smalls if small.lineno <= line <= _end_line(small)]
         if column is not None:
             at = self.at(line, column)
             covering = [small for small in covering if self.start(small) <= at < self.end(small)]
-        return covering[0] if len(covering) == 1 else None
+        return covering[0] if len(covering) == 1 else None  # None if there isn't exactly one
 
     def statement_of(self, site: Site) -> ast.stmt | None:
-        """Return the simple statement that contains a site, or None."""
         return self.statement(site.line, site.column) or self.statement(site.line)
 
     def in_header(self, line: int) -> ast.expr | None:
-        """Return the expression in the header of an ``if``, ``while`` or ``for`` on a line; None if there is
-        none."""
         for node in self.nodes:
             if isinstance(node, ast.If | Loop) and node.lineno <= line:
                 value = node.iter if isinstance(node, For) else node.test
@@ -114,32 +107,26 @@ class Source:
         return sorted(inside, key=lambda node: (self.start(node), -self.end(node)))
 
     def above(self, node: ast.AST, *kinds: type[ast.AST]) -> Any:
-        """Return the nearest node of some kinds around ``node``, or None."""
         return next((above for above in self.all_above(node) if isinstance(above, kinds)), None)
 
     def function(self, node: ast.AST) -> Function | None:
-        """Return the nearest ``def`` around ``node``, or None."""
         function: Function | None = self.above(node, ast.FunctionDef, ast.AsyncFunctionDef)
         return function
 
     def loop_round(self, node: ast.AST) -> Loop | None:
-        """Return the nearest ``for`` around ``node``, else the nearest ``while``, or None."""
         loop: Loop | None = self.above(node, ast.For, ast.AsyncFor) or self.above(node, ast.While)
         return loop
 
     def all_above(self, node: ast.AST) -> Iterator[ast.AST]:
-        """Yield the nodes around ``node``, nearest first."""
         at = self.parents.get(node)
         while at is not None:
             yield at
             at = self.parents.get(at)
 
-    def is_bound(self, node: ast.Name | ast.Attribute) -> bool:
-        """Return whether an assignment sets a name or an attribute here; ``x += 1`` reads it, too."""
+    def is_bound(self, node: ast.Name | ast.Attribute) -> bool:  # `x += 1` reads it, too
         return isinstance(node.ctx, ast.Store) and not isinstance(self.parents[node], ast.AugAssign)
 
     def block(self, statement: ast.AST) -> list[ast.stmt]:
-        """Return the block that a statement is in."""
         above = self.parents[statement]
         blocks = (getattr(above, name, []) for name in ("body", "orelse", "finalbody"))
         return next(block for block in blocks if statement in block)
@@ -166,16 +153,13 @@ class Source:
         return Line(block[first : last + 1], self._starts[top - 1], start, end, indent, in_header)
 
     def small(self, node: ast.AST) -> ast.AST | None:
-        """Return the simple statement that a node is in, or None."""
         return next((above for above in self.all_above(node) if is_small(above)), None)
 
     def own_line(self, small: ast.AST) -> Line | None:
-        """Return the line with this statement alone; None if it shares its line."""
         line = self.line(small) if is_small(small) else None
         return line if line is not None and len(line.statements) == 1 and not line.in_header else None
 
-    def _is_idle(self, number: int, indent: str) -> bool:
-        """Return whether a line has no code; a comment further in belongs to the block before."""
+    def _is_idle(self, number: int, indent: str) -> bool:  # a comment further in belongs to the block before
         line = self._lines[number - 1]
         return _IDLE.match(line) is not None and not line.startswith((f"{indent} ", f"{indent}\t"))
 
@@ -187,36 +171,29 @@ class Source:
 
     @cached_property
     def _starts(self) -> list[int]:
-        """The offset of each line, and that of the text's end."""
         return [0, *itertools.accumulate(map(len, self._lines))]
 
-    def _offset(self, line: int, column: int) -> int:
-        """Return the offset of a line and a column in bytes, as ``ast`` counts them."""
+    def _offset(self, line: int, column: int) -> int:  # in bytes, as `ast` counts
         text = self._lines[line - 1]
         if not text.isascii():
             column = len(text.encode()[:column].decode())
         return self._starts[line - 1] + column
 
-    def at(self, line: int, column: int) -> int:
-        """Return the offset of a line and a column as a ``Site`` counts them; the text's end beyond it."""
+    def at(self, line: int, column: int) -> int:  # as a `Site` counts; the text's end beyond it
         return self._starts[min(line, len(self._starts)) - 1] + column - 1
 
     def start(self, node: ast.AST) -> int:
-        """Return the offset of a node's first character."""
         at: Any = node
         return self._offset(at.lineno, at.col_offset)
 
     def end(self, node: ast.AST) -> int:
-        """Return the offset behind a node's last character."""
         at: Any = node
         return self._offset(at.end_lineno, at.end_col_offset)
 
     def line_end(self, node: ast.stmt | ast.expr) -> int:
-        """Return the offset behind the end of a node's last line."""
         return self._starts[_end_line(node)]
 
-    def span(self, node: ast.AST) -> tuple[int, int]:
-        """Return the offsets of a node's start and end, with the parentheses round it alone."""
+    def span(self, node: ast.AST) -> tuple[int, int]:  # with the parentheses round it alone
         span = self.start(node), self.end(node)
         while isinstance(node, ast.expr) and span in self._parentheses:
             span = self._parentheses[span]
@@ -249,30 +226,24 @@ class Source:
     # --- edit -----------------------------------------------------------------------------------
 
     def change(self, node: ast.AST, code: str) -> Splice:
-        """Return the change that puts code in the place of a node."""
         return Splice(*self.span(node), code)
 
     def renamed(self, node: ast.AST, name: str) -> Splice:
-        """Return the change of a name, or of an attribute's last name."""
         end = self.end(node)
         return Splice(end - len(last_name(node)), end, name)
 
     def edited(self, *changes: Splice) -> str:
-        """Return the text with some changes."""
         return spliced(self.text, changes)
 
     def replaced(self, changes: Mapping[ast.AST, str]) -> str:
-        """Return the text with code in the place of some nodes."""
         return self.edited(*(self.change(node, code) for node, code in changes.items()))
 
     def code(self, node: ast.AST, *changes: Splice) -> str:
-        """Return the text of a node, with the parentheses round it, and with changes inside of it."""
         start, end = self.span(node)
         inside = (Splice(first - start, last - start, code) for first, last, code in changes)
         return spliced(self.text[start:end], inside)
 
     def in_brackets(self, node: ast.expr) -> str:
-        """Return the text of a node, in brackets if a following dot needs them."""
         code = self.code(node)
         enclosed = self.span(node)[0] < self.start(node)
         return code if isinstance(node, ATOMS) or enclosed else f"({code})"
@@ -302,23 +273,18 @@ class Source:
         )
 
     def lines_of(self, statements: tuple[str, ...], indent: str) -> str:
-        """Return statements as lines with an indentation."""
         lines = (line for code in statements for line in code.split("\n"))
         return "".join(f"{indent}{line}{self.newline}" for line in lines)
 
     def behind(self, line: Line, lines: str) -> Splice:
-        """Return the change that inserts whole lines after a line."""
         if lines and not self.text[: line.end].endswith(("\n", "\r")):  # the text's last line
             lines = self.newline + lines.removesuffix(self.newline)
         return Splice(line.end, line.end, lines)
 
     def removed(self, line: Line) -> Splice:
-        """Return the change that removes a line with the comments above it."""
-        return Splice(line.above, line.end, "")
+        return Splice(line.above, line.end, "")  # with the comments above it
 
     def first_in(self, function: Function, code: str) -> Splice | None:
-        """Return the change that puts a statement first in a function, after the docstring; None if its body
-        is on its header's line."""
         first = self.line(function.body[0])
         if first.in_header:
             return None
@@ -357,8 +323,7 @@ class Source:
             yield self.edited(Splice(line.start, line.end, (left and f"{left}{newline}") + block))
 
     def moved(self, start: int, end: int, indent: str) -> str:
-        """Return the whole lines between two offsets with another indentation; the inside of strings
-        stays."""
+        """Return the whole lines between two offsets, re-indented; the inside of strings stays."""
         first, last = self._starts.index(start), self._starts.index(end)
         numbers = range(first, last)
         codes = [self._lines[n] for n in numbers if self._lines[n].strip()]
@@ -373,18 +338,15 @@ class Source:
 
     @cached_property
     def _lines_in_strings(self) -> frozenset[int]:
-        """The numbers of the lines that begin inside of a string."""
         strings = (node for node in self.nodes if isinstance(node, ast.Constant | ast.JoinedStr))
         return frozenset(n for node in strings for n in range(node.lineno + 1, _end_line(node) + 1))
 
     @cached_property
     def newline(self) -> str:
-        """The line end of the text's first line."""
         return next((end for end in ("\r\n", "\n", "\r") if self._lines[0].endswith(end)), "\n")
 
     @cached_property
     def unit(self) -> str:
-        """The indentation of a block, as that of the text's first one."""
         for node in self.nodes:
             if isinstance(node, ast.If | Loop | Function | With):
                 inner, outer = self.line(node.body[0]), self.line(node)
@@ -403,17 +365,14 @@ class Source:
 
     @cached_property
     def torch_name(self) -> str | None:
-        """The text's name of the torch package; None if it doesn't import torch."""
         return next((name for name, full in self._imports.items() if full == "torch"), None)
 
     @cached_property
     def imported_names(self) -> frozenset[str]:
-        """The names that imports anywhere in the text bind."""
         return frozenset(self._imports)
 
     @cached_property
-    def names_from_torch(self) -> frozenset[str]:
-        """Imported names that are torch, a part of it or an object in it: ``torch``, ``nn``, ``F``."""
+    def names_from_torch(self) -> frozenset[str]:  # `torch`, `nn`, `F`
         return frozenset(n for n, full in self._imports.items() if full.partition(".")[0] == "torch")
 
 
@@ -426,8 +385,7 @@ def parse(text: str, notebook: str = "") -> Source | None:
     return Source(text, tree, parse(notebook) if notebook else None)
 
 
-def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield a node and all nodes below it: each before those in it, statements in source order."""
+def walk(node: ast.AST) -> Iterator[ast.AST]:  # each before those in it, statements in source order
     stack = [node]
     while stack:
         node = stack.pop()
@@ -444,13 +402,11 @@ def _end_line(node: ast.stmt | ast.expr) -> int:
 
 
 def is_small(node: ast.AST) -> TypeGuard[ast.stmt]:
-    """Return whether a node is a simple statement."""
     return isinstance(node, ast.stmt) and not isinstance(node, _COMPOUND)
 
 
 def is_place(node: ast.AST) -> bool:
-    """Return whether ``node`` is a name or a dotted path of names, which can be assigned, and read without
-    effect."""
+    """Return whether ``node`` is a dotted path of names, which can be assigned, and read without effect."""
     while isinstance(node, ast.Attribute):
         # These give a view, or a tensor other than their owner's, so the path is no place to bind a result
         # to.
@@ -461,8 +417,7 @@ def is_place(node: ast.AST) -> bool:
 
 
 def root_place(node: ast.expr) -> ast.expr | None:
-    """Return the name or path that holds the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``.
-    None if there is none."""
+    """Return the path of the tensor which ``node`` is a part of: ``x`` of ``x[i].t()[0]``, or None."""
     while not is_place(node):
         if isinstance(node, ast.Subscript | ast.Attribute):
             node = node.value
@@ -474,50 +429,41 @@ def root_place(node: ast.expr) -> ast.expr | None:
 
 
 def root_name(node: ast.AST) -> str:
-    """Return the first name of a dotted path; empty for another expression."""
     return dotted(node).partition(".")[0]
 
 
 def calls(node: ast.AST, names: Container[str]) -> Iterator[ast.Call]:
-    """Yield the calls of methods or functions of some names anywhere in ``node``."""
     return (inner for inner in walk(node) if isinstance(inner, ast.Call) and last_name(inner.func) in names)
 
 
-def method_call(node: ast.AST | None, *methods: str) -> ast.expr | None:
-    """Return the receiver of a call of one of some methods, ``h`` of ``h.append(x)``, else None."""
+def method_call(node: ast.AST | None, *methods: str) -> ast.expr | None:  # `h` of `h.append(x)`
     func = node.func if isinstance(node, ast.Call) else None
     return func.value if isinstance(func, ast.Attribute) and func.attr in methods else None
 
 
 def arguments_of(call: ast.Call) -> list[ast.expr]:
-    """Return the values of a call's arguments, by position and by name."""
     return [*call.args, *(keyword.value for keyword in call.keywords)]
 
 
 def parameters_of(function: Function) -> list[str]:
-    """Return the names of a function's plain parameters."""
     return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
 
 
 def methods_of(owner: ast.ClassDef) -> dict[str, Function]:
-    """Return the functions of a class by name."""
     return {node.name: node for node in owner.body if isinstance(node, Function)}
 
 
 def targets_of(node: ast.AST) -> list[ast.expr]:
-    """Return what an assignment, plain or augmented, assigns."""
     if isinstance(node, ast.Assign):
         return node.targets
     return [node.target] if isinstance(node, ast.AugAssign | ast.AnnAssign) else []
 
 
 def single_target(node: ast.AST) -> ast.expr | None:
-    """Return the target of an assignment that has one, else None."""
     return node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
 
 
 def flat(node: ast.expr) -> Iterator[ast.expr]:
-    """Yield the elements of a tuple or list that is written out, and of those in it; else the node itself."""
     if isinstance(node, ast.Tuple | ast.List):
         for element in node.elts:
             yield from flat(element.value if isinstance(element, ast.Starred) else element)
@@ -537,20 +483,16 @@ def with_argument(source: Source, call: ast.Call, code: str) -> Splice:
 
 
 def is_name(node: ast.AST | None, *names: str) -> bool:
-    """Return whether a node is one of these plain names."""
     return isinstance(node, ast.Name) and node.id in names
 
 
 def is_attribute_of(node: ast.AST | None, *names: str) -> TypeGuard[ast.Attribute]:
-    """Return whether a node is an attribute of one of these plain names, ``self.h``."""
-    return isinstance(node, ast.Attribute) and is_name(node.value, *names)
+    return isinstance(node, ast.Attribute) and is_name(node.value, *names)  # `self.h`
 
 
 def is_constant(node: ast.AST | None, value: object) -> bool:
-    """Return whether a node is this one of ``None``, ``True``, ``False`` and ``...``."""
     return isinstance(node, ast.Constant) and node.value is value
 
 
 def names_in(node: ast.AST) -> set[str]:
-    """Return all names that are read or written in ``node``, without attribute names."""
     return {inner.id for inner in walk(node) if isinstance(inner, ast.Name)}

@@ -21,12 +21,7 @@ class Encoded:
     mark: bytes = b""
     """The byte order mark, which is not part of the text."""
 
-    def encode(self, text: str) -> bytes:
-        """Return the bytes of the file with this ``text``.
-
-        Raises:
-            UnicodeEncodeError: The file's encoding lacks a character of it.
-        """
+    def encode(self, text: str) -> bytes:  # UnicodeEncodeError: the file's encoding lacks a character
         return self.mark + text.encode(self.encoding)
 
 
@@ -51,8 +46,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 
 
 def lines_in(text: str) -> list[str]:
-    """Return the lines as Python counts them, with their ends; `str.splitlines` knows more separators."""
-    return _LINE.findall(text)
+    return _LINE.findall(text)  # as Python counts them; `str.splitlines` knows more separators
 
 
 class Splice(NamedTuple):
@@ -64,11 +58,7 @@ class Splice(NamedTuple):
 
 
 def spliced(text: str, changes: Iterable[Splice]) -> str:
-    """Return a text with changes made in it.
-
-    Raises:
-        ValueError: Two of them overlap.
-    """
+    """Return a text with changes made in it; ValueError if two of them overlap."""
     parts, at = [], 0
     for start, end, code in sorted(changes, key=lambda change: change[:2]):
         if start < at:

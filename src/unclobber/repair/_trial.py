@@ -56,12 +56,7 @@ class Trial:
         self._unsteady: frozenset[Slot] = frozenset()
 
     def watched(self, texts: Mapping[str, str], *, whole: bool = False) -> Ran:
-        """Run the program with some texts, compared with nothing.
-
-        Args:
-            texts: Real path of a file to the text that runs in its place.
-            whole: Run to its end or its first finding, and not only up to the last compared call.
-        """
+        """Run the program with some texts, compared with nothing."""
         job = self._job(texts)
         return self.runner.run(replace(job, stop_after=None) if whole else job)
 
@@ -83,7 +78,6 @@ class Trial:
     def holders(
         self, texts: Mapping[str, str], interpretations: frozenset[str], probes: tuple[WriteStatement, ...]
     ) -> Mapping[WriteStatement, HeldBy]:
-        """Return the measured holders of what some statements write, in the program with some texts."""
         return self.runner.run(replace(self._guarded(texts, interpretations), probes=probes)).held
 
     def changed(
@@ -93,7 +87,6 @@ class Trial:
 
         Args:
             texts: Real path of a file to the text that runs in its place.
-            reference: A result of ``reference``.
             to_end: Whether to go on to the end, and compare that as well.
             meant: What the change is meant to do, see ``Against``.
         """
@@ -135,14 +128,12 @@ class Trial:
         return ""
 
     def _again(self, reference: Reference) -> Ran:
-        """Run a reference a second time, compared with the first."""
         job = self._guarded({}, reference.interpretations)
         against = Against(reference.file)
         return self.runner.run(replace(job, against=against, to_end=not reference.ran.too_long))
 
     def _look_at_ends(self, first: Ran, again: Ran) -> None:
-        """Note whether two runs of the program as it is have equal end states, and in which entries they
-        differ."""
+        """Note whether two runs of the program as it is have equal end states, or which entries differ."""
         numbers = [entry for entry in again.at_end or () if entry.slots]
         others = [entry for entry in again.at_end or () if not entry.slots]
         unequal = [entry for entry in others if not entry.plain]

@@ -64,13 +64,11 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     return script is not None and _plan.has_any(finding, project)
 
 
-def _places(finding: Finding) -> tuple[Site, ...]:
-    """Return the sites of a finding, the offending ones first."""
+def _places(finding: Finding) -> tuple[Site, ...]:  # the offending ones first
     return tuple(sites(*reversed(finding.writes), finding.saved, finding.needed, finding.made, finding.freed))
 
 
-def _cells(paths: list[str]) -> dict[str, str]:
-    """Return the texts that are in no file: of a notebook's cells, or of standard input."""
+def _cells(paths: list[str]) -> dict[str, str]:  # of a notebook's cells, or of standard input
     texts = {os.path.realpath(path): text_of(path) for path in paths}
     return {
         path: "".join(text.lines)
@@ -87,7 +85,6 @@ def _length(path: str) -> int:
 
 
 def _is_as_it_ran(project: Project, site: Site) -> bool:
-    """Return whether the file still holds the statement that ran."""
     lines = (project.text(site.path) or "").split("\n")
     held = lines[site.statement_line - 1 : site.statement_end_line]
     ran = site.statement.split("\n")
@@ -106,8 +103,7 @@ def _fix(candidate: Candidate, edits: tuple[Edit, ...], diff: str, shown: set[st
     return Fix(f"{candidate.title}, in {where}", diff=diff, code=code, edits=edits)
 
 
-def _without_comment(line: str) -> str:
-    """Return a line of code without its comment; unchanged if it is a part of a statement."""
+def _without_comment(line: str) -> str:  # unchanged if it is a part of a statement
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(line).readline))
     except (tokenize.TokenError, SyntaxError):
@@ -134,11 +130,7 @@ def _carrying(finding: Finding, candidate: Fix) -> Finding:
 
 
 def together(report: Report) -> str:
-    """Return the candidates of all findings as one diff; if two change the same line, only the first.
-
-    Args:
-        report: A report with candidates.
-    """
+    """Return the candidates of all findings as one diff; if two change the same line, only the first."""
     texts: dict[str, dict[str, str]] = {}
     taken: dict[str, list[Edit]] = {}
     for finding in report.findings:
@@ -156,8 +148,7 @@ def together(report: Report) -> str:
     return "".join(Project(root).diff(texts[root]) for root in sorted(texts))
 
 
-def _with(finding: Finding, fix: Fix) -> Finding:
-    """Return the finding with one more fix, before the fix by ``guard``."""
+def _with(finding: Finding, fix: Fix) -> Finding:  # before the fix by `guard`
     last = next((at for at, known in enumerate(finding.fixes) if known.guard), len(finding.fixes))
     return replace(finding, fixes=(*finding.fixes[:last], fix, *finding.fixes[last:]))
 

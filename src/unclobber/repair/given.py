@@ -21,8 +21,7 @@ from .proof import Runner
 
 
 def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None:
-    """Return whole new texts of the files, by their real paths; None if a file isn't the project's, or two
-    edits overlap."""
+    """Return whole new texts of files, by real paths; None if one isn't the project's, or edits overlap."""
     by_path: dict[str, set[SpanEdit]] = {}
     for edit in edits:
         by_path.setdefault(os.path.realpath(edit.path), set()).add(edit)
@@ -40,10 +39,8 @@ def edited(project: Project, edits: Iterable[SpanEdit]) -> dict[str, str] | None
 
 
 def _change(edit: SpanEdit, starts: Sequence[int]) -> Splice:
-    """Return an edit as a change of a text whose lines start at some offsets; its last line may have no
-    end."""
     end = min(starts[min(edit.end_line, len(starts)) - 1] + edit.end_column - 1, starts[-1])
-    return Splice(starts[edit.line - 1] + edit.column - 1, end, edit.text)
+    return Splice(starts[edit.line - 1] + edit.column - 1, end, edit.text)  # the last line may have no end
 
 
 class Prover:

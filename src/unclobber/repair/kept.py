@@ -56,12 +56,7 @@ class KeptFix:
         return None
 
     def keep(self, rounds: Rounds, reads: Iterable[str] | None) -> None:
-        """Keep a result, unless it depends on more than is known.
-
-        Args:
-            rounds: The result.
-            reads: The files that the runs have read; None if others may have been read unseen.
-        """
+        # reads: None if files may have been read unseen.
         known = reads is not None and not rounds.in_place and rounds.proved and self._own() == self._before
         if reads is not None and known and all(_age(path) < self._began for path in reads):
             outside = sorted(reads)
@@ -69,7 +64,6 @@ class KeptFix:
             write_cached(self._path, head.encode() + b"\n" + pickle.dumps(rounds))
 
     def _own(self) -> str:
-        """Return a digest of the versions, the environment, the command and the files of its folders."""
         variables = sorted(item for item in os.environ.items() if item[0] not in _VOLATILE)
         folders = [folder for folder, _ in copy_for(self._program[0], self._folder).pairs]
         files = sorted(path for folder in folders for path in files_in(folder, self._folder))
@@ -77,13 +71,11 @@ class KeptFix:
 
 
 def _stamp(facts: str, files: Iterable[str]) -> str:
-    """Return a digest of some facts, and of the names and contents of files."""
     rows = [facts, *(f"{path}\0{digest_of(path)}" for path in files)]
     return hashlib.sha256("\0".join(rows).encode(errors="surrogateescape")).hexdigest()
 
 
 def _age(path: str) -> int:
-    """Return the time of a file's last change, in nanoseconds; 0 if there is none."""
     try:
         return os.stat(path).st_mtime_ns
     except OSError:
@@ -91,8 +83,7 @@ def _age(path: str) -> int:
 
 
 class _Facts(pickle.Unpickler):
-    """An unpickler that makes plain data and unclobber's own facts alone, because a project may bring its
-    cache along."""
+    """An unpickler that makes plain data and unclobber's facts alone: a project may bring its cache."""
 
     def find_class(self, module: str, name: str) -> Any:
         """Return a class that a fact may have; raise an ``UnpicklingError`` for anything else."""

@@ -14,8 +14,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 
-def first_on_path(directory: str) -> None:
-    """Put the program's directory in place of unclobber's at the head of ``sys.path``."""
+def first_on_path(directory: str) -> None:  # in place of unclobber's
     if not sys.flags.safe_path:
         sys.path[0] = directory
 
@@ -32,12 +31,7 @@ def run_as_main(
     """Run a program to the end of its body; its exceptions pass through.
 
     Args:
-        code: The compiled body.
-        file: The program's ``__file__``.
-        loader: The program's ``__loader__``.
         spec: The program's ``__spec__``: that of ``python -m``, None for a script.
-        package: The program's ``__package__``.
-        cached: The program's ``__cached__``.
     """
     module = ModuleType("__main__")
     names = vars(module)

@@ -40,7 +40,6 @@ class Proof:
 
     @property
     def verified(self) -> str:
-        """The proof in the words of reports: ``whole-run``, or ``backward-3``."""
         return "whole-run" if self.to_end else f"backward-{self.backward}"
 
     @property
@@ -81,8 +80,7 @@ class Repair:
     def title(self) -> str:
         return ", then ".join(dict.fromkeys(self.titles))
 
-    def places(self, project: Project) -> str:
-        """Return the changed lines, as ``in line 7``; empty if they are in several files."""
+    def places(self, project: Project) -> str:  # `in line 7`; empty if they are in several files
         edits = project.edits(self.texts)
         if len({edit.path for edit in edits}) != 1:
             return ""
@@ -108,8 +106,7 @@ class Repair:
         return "; ".join(clauses)
 
 
-def _line(edit: Edit) -> int:
-    """Return the first changed line; for inserted lines, the line before which they are inserted."""
+def _line(edit: Edit) -> int:  # for inserted lines, the line before which they are inserted
     return edit.end_line + 1 if edit.new.startswith(f"{edit.old}\n") else edit.line
 
 

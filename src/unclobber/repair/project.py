@@ -19,8 +19,7 @@ _OURS = os.path.realpath(PACKAGE)
 
 
 def root_of(script: str) -> str:
-    """Return the folder below which files may be edited: the nearest one that looks like a project's, else
-    the script's own."""
+    """Return the folder below which files may be edited: the nearest project's, else the script's."""
     folder = start = os.path.dirname(os.path.realpath(script))
     while True:
         if any(os.path.exists(os.path.join(folder, marker)) for marker in _MARKERS):
@@ -32,7 +31,6 @@ def root_of(script: str) -> str:
 
 
 def within(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or in it."""
     return os.path.commonpath([folder, path]) == folder
 
 
@@ -57,7 +55,6 @@ class Project:
 
     @classmethod
     def of(cls, script: str) -> Project:
-        """Return the project that a script belongs to, as it is on disk."""
         return cls(root_of(script))
 
     @property
@@ -65,7 +62,6 @@ class Project:
         return replace(self, overlay={})
 
     def owns(self, path: str) -> bool:
-        """Return whether ``path`` is a file of the project itself, so that it may be edited."""
         real = os.path.realpath(path)
         relative = os.path.relpath(real, self.root).split(os.sep)
         installed = any(part in _INSTALLED for part in relative) or within(real, _OURS)
@@ -85,7 +81,6 @@ class Project:
         return decode(self.originals[real])
 
     def text(self, path: str) -> str | None:
-        """Return the file's text with the overlay's edits, or None."""
         path = os.path.realpath(path)
         if path in self.overlay:
             return self.overlay[path]
@@ -93,16 +88,11 @@ class Project:
         return None if encoded is None else encoded.text
 
     def source(self, path: str) -> Source | None:
-        """Return the parsed text; None if the file may not be edited or is no Python."""
         text = self.text(path)
         return None if text is None else _parsed(text, self.notebook)
 
     def sources(self, near: Iterable[str], word: str) -> Iterator[tuple[str, Source]]:
-        """Yield the files that contain a word: those of the paths first, then all others that the program has
-        loaded.
-
-        They are parsed one by one as they are needed, because a program may load hundreds.
-        """
+        # One by one as they are needed: a program may load hundreds.
         for path in dict.fromkeys(os.path.realpath(path) for path in (*near, *self.loaded)):
             if word in (self.text(path) or "") and (source := self.source(path)) is not None:
                 yield path, source
@@ -110,11 +100,9 @@ class Project:
     # --- edits ------------------------------------------------------------------------------------
 
     def lines_changed(self, texts: Mapping[str, str]) -> int:
-        """Return how many lines new texts of files change."""
         return sum(_diff.changed_lines(self.text(path) or "", text) for path, text in texts.items())
 
     def edits(self, texts: Mapping[str, str]) -> tuple[Edit, ...]:
-        """Return new texts of files as edits of whole lines."""
         files = ((path, self.text(path) or "", texts[path]) for path in sorted(texts))
         return tuple(edit for file in files for edit in _diff.edits(*file))
 
@@ -173,6 +161,5 @@ class Project:
             raise ApplyError(f"{path} is {encoded.encoding}, which has no {lacking!r}.") from None
 
     def with_texts(self, texts: Mapping[str, str]) -> Project:
-        """Return this project with further edits."""
         new = {os.path.realpath(path): text for path, text in texts.items()}
         return replace(self, overlay={**self.overlay, **new})

@@ -74,9 +74,8 @@ class Runner:
             process.stdout.close()
 
     def file(self, name: str) -> str:
-        """Return a path in the runner's own folder, which is removed when the runner is closed."""
         assert self._folder is not None, "use the runner in a with statement"
-        return os.path.join(self._folder, name)
+        return os.path.join(self._folder, name)  # removed when the runner is closed
 
     def run(self, job: Job) -> Ran:
         """Run one job. Never raises because of the program.

@@ -37,12 +37,10 @@ class Rounds:
 
     @property
     def explained(self) -> tuple[Proved | Unproved, ...]:
-        """The outcomes with a finding."""
         return tuple(outcome for outcome in self.outcomes if isinstance(outcome, (Proved, Unproved)))
 
     @property
     def clean(self) -> bool:
-        """True if the script runs clean, with the proved edits if there are any."""
         return isinstance(self.last, Clean)
 
     @property
@@ -52,12 +50,10 @@ class Rounds:
 
     @property
     def failure(self) -> Failed | None:
-        """The script's own failure, if no round came to more."""
         return self.last if isinstance(self.last, Failed) and not self.proved else None
 
     @property
     def diff(self) -> str:
-        """The diff of all proved edits."""
         return self.project.diff(self.project.overlay)
 
     @property
@@ -67,15 +63,12 @@ class Rounds:
         return tuple(way for outcome in self.explained for way in (*outcome.repairs, *outcome.offered))
 
     def taking(self, number: int) -> Rounds:
-        """Return this result with the edits of one way in place of all best ones; the number is 1-based."""
-        return replace(self, project=self.project.on_disk.with_texts(self.ways[number - 1].texts))
+        return replace(self, project=self.project.on_disk.with_texts(self.ways[number - 1].texts))  # 1-based
 
     def write(self) -> list[str]:
-        """Write the chosen edits to the files; see ``Project.write``."""
         return self.project.write(self.project.overlay)
 
     def report(self, command: tuple[str, ...]) -> Report:
-        """Return the findings of all rounds as one report, with the repairs as their fixes."""
         findings = tuple(_with_fixes(outcome, self.project.on_disk) for outcome in self.explained)
         if not findings:
             return Report("clean", command=command)
@@ -127,8 +120,7 @@ def fix(
         return Rounds(tuple(outcomes), project, used.runs - runs, in_place)
 
 
-def _with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:
-    """Return the finding with the repairs as its fixes, proved ones first."""
+def _with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:  # proved ones first
     repairs = (*outcome.repairs, *outcome.offered)
     return replace(outcome.finding, fixes=tuple(_fix(repair, project) for repair in repairs))
 

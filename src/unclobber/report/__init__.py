@@ -20,22 +20,11 @@ from ._sarif import to_sarif_text
 from ._suppressed import notice_lines
 from ._terminal import options_for
 from ._text import report_to_text
-from .story import offending
 
 __all__ = [
-    "FORMATS",
-    "RenderOptions",
-    "ReportDisplay",
-    "error_of",
-    "guard_lines",
-    "line_of",
-    "notice_lines",
-    "offending",
-    "options_for",
-    "rendered",
-    "text_of",
-    "to_json",
-]
+    "FORMATS", "RenderOptions", "ReportDisplay", "error_of", "guard_lines", "line_of", "notice_lines",
+    "options_for", "rendered", "text_of", "to_json",
+]  # fmt: skip
 
 FORMATS: dict[str, Callable[[Report, RenderOptions], str]] = {
     "text": report_to_text,

@@ -19,12 +19,7 @@ _NOT_SHOWN = "the story could not be shown"
 
 
 def error_of(finding: Finding, others: Sequence[Finding] = ()) -> InplaceError:
-    """Return the exception that carries a finding. Its first line is torch's own.
-
-    Args:
-        finding: The finding on the refused tensor or write.
-        others: Findings that the same backward would have refused next.
-    """
+    """Return the exception that carries a finding. Its first line is torch's own."""
     first = finding.torch_message or finding.message
     parts = [first, text_of(finding), *filter(None, [or_default(lambda: ahead_to_text(others), "")])]
     return InplaceError("\n\n".join(parts), finding)
@@ -43,7 +38,6 @@ def text_of(finding: Finding, **options: Any) -> str:
 
 
 def line_of(finding: Finding) -> str:
-    """Return the finding's ``summary_line``, or just the code and message if that fails."""
     return or_default(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
 
 

@@ -13,8 +13,7 @@ from ..syntax import NotParsedError, parse
 from . import _words as words
 from ._sources import read_lines
 
-_HIGHEST = 4
-"""Limit of examined callers above the line."""
+_HIGHEST = 4  # limit of examined callers above the line
 _LONGEST = 50
 
 
@@ -50,8 +49,7 @@ def _place(frame: Frame) -> str:
 
 
 def _call(site: Site | None) -> tuple[str, Frame] | None:
-    """Return the innermost function around a site that is called in several places, and the frame that called
-    it."""
+    """Return the innermost function that is called in several places around a site, and its caller."""
     if site is None or site.library:
         return None
     frames = list(site.stack)
@@ -78,7 +76,6 @@ def _call(site: Site | None) -> tuple[str, Frame] | None:
 
 
 def _calls(path: str) -> Counter[str]:
-    """Return how often a file calls each name, as a function or as a method."""
     try:
         return _counted(path)
     except NotParsedError:

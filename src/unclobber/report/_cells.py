@@ -15,10 +15,8 @@ from dataclasses import dataclass
 
 from ._words import SOLID_SPACE
 
-NARROWEST = 40
-"""Smallest width in columns, because an excerpt is unreadable in less."""
-_TAB = 4
-"""Cells between tab stops, as rustc shows them."""
+NARROWEST = 40  # smallest width in columns, because an excerpt is unreadable in less
+_TAB = 4  # cells between tab stops, as rustc shows them
 
 _UNSEEN = "\N{REPLACEMENT CHARACTER}"
 
@@ -32,8 +30,7 @@ _encoding: ContextVar[str | None] = ContextVar("encoding of the stream that is w
 
 @contextmanager
 def shown_in(encoding: str | None) -> Iterator[None]:
-    """Lay texts out for a stream with this encoding, in which missing characters are escaped before cells are
-    counted."""
+    # Missing characters are escaped before cells are counted.
     token = _encoding.set(encoding)
     try:
         yield
@@ -57,8 +54,7 @@ def _lacks(char: str) -> bool:
 
 
 def _safe(char: str) -> str:
-    """Return a replacement for a character that acts on the terminal (escapes, newlines, text direction) or
-    can't be shown."""
+    """Return a replacement for a character that acts on the terminal or can't be shown."""
     safe = _harmless(char)
     if not _lacks(safe):
         return safe
@@ -66,7 +62,6 @@ def _safe(char: str) -> str:
 
 
 def _harmless(char: str) -> str:
-    """Return the replacement character for control characters and text direction, else ``char``."""
     category = unicodedata.category(char)
     if category in ("Cc", "Cs", "Zl", "Zp") or char in "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e":
         return _UNSEEN
@@ -76,7 +71,6 @@ def _harmless(char: str) -> str:
 
 
 def char_width(char: str) -> int:
-    """Return the cells that one character takes: 0, 1 or 2."""
     # Without rich, which a report of plain text never loads (test_importing_reports_is_cheap).
     if " " <= char <= "~":
         return 1
@@ -95,36 +89,30 @@ def width(text: str) -> int:
     return sum(map(char_width, text))
 
 
-def clean(text: str) -> str:
-    """Return the text with every control character replaced; tabs and newlines become spaces."""
+def clean(text: str) -> str:  # tabs and newlines become spaces
     return "".join(_safe(" " if char in "\t\n\r" else char) for char in text)
 
 
 def clean_line(text: str) -> str:
-    """Return the text as :func:`clean` does, with usual spaces, for formats that break no lines."""
-    return clean(text).replace(SOLID_SPACE, " ")
+    return clean(text).replace(SOLID_SPACE, " ")  # for formats that break no lines
 
 
 def clean_source(text: str) -> str:
-    """Return the text as :func:`clean` does, but keep tabs, because a page lays them out."""
-    return "\t".join(clean(part) for part in text.split("\t"))
+    return "\t".join(clean(part) for part in text.split("\t"))  # a page lays tabs out
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """A source line as displayed: tabs expanded, controls replaced, cells counted."""
 
-    glyphs: tuple[tuple[str, int, int], ...]
-    """Character, first cell, number of cells."""
-    offsets: tuple[int, ...]
-    """First cell of each character of the source line, then the total."""
+    glyphs: tuple[tuple[str, int, int], ...]  # character, first cell, number of cells
+    offsets: tuple[int, ...]  # first cell of each character of the source line, then the total
 
     @property
     def total(self) -> int:
         return self.offsets[-1]
 
     def cell(self, column: int) -> int:
-        """Return the cell where a 1-based column of the source line begins, limited to the line."""
         return self.offsets[min(max(column - 1, 0), len(self.offsets) - 1)]
 
     def window(self, start: int, room: int) -> str:

@@ -19,12 +19,10 @@ from .story import FindingPlace, Kind
 class Underline:
     """The part of a mark that covers one line."""
 
-    event: int
-    """Number of the event in the timeline."""
+    event: int  # number of the event in the timeline
     kind: Kind
     primary: bool
-    lane: int
-    """Depth among overlapping marks: 0 for the innermost, which is drawn closest to the text."""
+    lane: int  # depth among overlapping marks: 0 for the innermost, which is drawn closest to the text
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +40,7 @@ class Label:
     event: int
     kind: Kind
     text: str
-    indent: int
-    """Characters before the mark."""
+    indent: int  # characters before the mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +57,12 @@ class Excerpt:
     """The shown lines of one file."""
 
     path: str
-    where: str
-    """``train.py:14``, with a remark if the source can't be read."""
+    where: str  # `train.py:14`, with a remark if the source can't be read
     lines: tuple[ExcerptLine, ...]
 
 
 def excerpts(numbered: Sequence[tuple[int, FindingPlace]], sources: Sources) -> list[Excerpt]:
-    """Return one excerpt for each file, that of the first offending place first.
-
-    Args:
-        numbered: The places in the order of events, each with the number of its event.
-        sources: Source of the lines; only shown lines are read from it.
-    """
+    """Return one excerpt for each file, that of the first offending place first."""
     if not numbered:
         return []
     first = next((place for _, place in numbered if place.primary), numbered[-1][1])
@@ -122,8 +113,7 @@ def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> 
 
 
 def _lane(item: tuple[int, int, int, Kind, Mark], spans: list[tuple[int, int, int, Kind, Mark]]) -> int:
-    """Return how many narrower spans overlap this one, because each needs a line of its own below the
-    text."""
+    # Each needs a line of its own below the text.
     start, end = item[:2]
     later = spans[spans.index(item) + 1 :]
     return sum(other[0] < end and start < other[1] for other in later)

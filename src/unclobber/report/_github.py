@@ -32,7 +32,6 @@ def to_github(report: Report, options: RenderOptions | None = None) -> str:
 
 
 def _annotation(finding: Finding) -> str:
-    """Return the workflow command of one finding, at its offending line."""
     shown = places(finding, Sources())
     level = "notice" if finding.repaired else finding.severity
     properties = {**_position(offending_place(finding, shown)), "title": f"{finding.code} {finding.name}"}
@@ -66,7 +65,6 @@ def _path(path: str) -> str:
 
 
 def _message(finding: Finding, shown: list[FindingPlace]) -> str:
-    """Return the annotation's text: message, places, notes and fixes, one a line."""
     lines = [finding.message]
     lines += [f"{_path(place.site.path)}:{place.span.line}: {place.label}" for place in shown]
     lines += [f"note: {text}" for text in notes(finding, shown_writes(finding)[1])]
@@ -74,11 +72,9 @@ def _message(finding: Finding, shown: list[FindingPlace]) -> str:
     return "\n".join(map(clean_line, lines))
 
 
-def _data(text: str) -> str:
-    """Return a message in the runner's encoding, because a line break would end the command."""
+def _data(text: str) -> str:  # a line break would end the command
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """Return a property's value; colons and commas are encoded too, because they would end it."""
-    return _data(clean(text)).replace(":", "%3A").replace(",", "%2C")
+    return _data(clean(text)).replace(":", "%3A").replace(",", "%2C")  # colons and commas would end it

@@ -30,8 +30,7 @@ MOST_EVENTS = 9
 """Limit of events that source and timeline link: saved, three writes and those of unknown lines, freed,
 needed. The page still shows events beyond it."""
 
-_PAGE = 76
-"""Columns of a code's page in the report."""
+_PAGE = 76  # columns of a code's page in the report
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +43,7 @@ class _FindingPage:
     excerpts: list[Excerpt]
     notes: list[str]
     fixes: list[Fix]
-    has_page: bool
-    """Whether the code's page is in this card: only the first one of the code has it."""
+    has_page: bool  # whether the code's page is in this card: only the first one of the code has it
 
 
 def to_html(report: Report, options: RenderOptions | None = None) -> str:
@@ -65,7 +63,6 @@ def to_html(report: Report, options: RenderOptions | None = None) -> str:
 
 
 def to_html_fragment(report: Report) -> str:
-    """Return the report as a part of another page, such as a notebook's cell."""
     return _rendered(
         "fragment.html",
         report=report,
@@ -99,8 +96,7 @@ def _story(finding: Finding, *, has_page: bool) -> _FindingPage:
     )
 
 
-def _summary(report: Report) -> str:
-    """Return the number of findings in words: ``2 errors and 1 warning``."""
+def _summary(report: Report) -> str:  # `2 errors and 1 warning`
     if not report.findings:
         if report.outcome == "script-error":
             return "No findings: the program failed for reasons of its own"
@@ -145,7 +141,6 @@ def _ticks(text: str) -> list[tuple[str, bool]]:
 
 
 def _diff(diff: str) -> list[tuple[str, str]]:
-    """Return the lines of a diff, each with its kind: file, hunk, added, removed or empty."""
     kinds = {"+": "added", "-": "removed", "@": "hunk"}
     lines = diff.rstrip("\n").split("\n")
     return [

@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from ..model import VERSION, Edit, Finding, Fix, Frame, Need, Report, Save, Site, Write
+from ..model import VERSION, Finding, Fix, Frame, Need, Report, Save, Site, Write
 from ..syntax import file_and_cell
 from ._options import RenderOptions
 from ._past_counter import through
@@ -49,58 +49,40 @@ def to_json(report: Report) -> Object:
 
 
 def to_json_text(report: Report, options: RenderOptions | None = None) -> str:
-    """Return :func:`to_json` as text, indented by two, with non-ASCII characters and no final newline."""
     return json.dumps(to_json(report), indent=2, ensure_ascii=False)
 
 
 def finding_to_json(finding: Finding) -> Object:
     """Return one finding as a dict."""
     return {
-        "code": finding.code,
-        "name": finding.name,
-        "severity": finding.severity,
-        "message": finding.message,
+        **_given(finding, "code name severity message"),
         "saved": _save(finding.saved) if finding.saved else None,
         "writes": [_write(write) for write in finding.writes],
         "needed": _need(finding.needed) if finding.needed else None,
         "harmless": finding.harmless,
         "fixes": [_fix(fix) for fix in finding.fixes],
         "freed": _need(finding.freed) if finding.freed else None,
-        "notes": list(finding.notes),
-        "torch_message": finding.torch_message,
-        "kept_bytes": finding.kept_bytes,
-        "repaired": finding.repaired,
-        "ranks": list(finding.ranks),
-        "processes": list(finding.processes),
+        **_given(finding, "notes torch_message kept_bytes repaired ranks processes"),
         "made": _save(finding.made) if finding.made else None,
-        "ahead": finding.ahead,
-        "times": finding.times,
-        "confidence": finding.confidence,
+        **_given(finding, "ahead times confidence"),
         "also": [_save(save) for save in finding.also],
     }
 
 
-_LOCATION = ("path", "line", "column", "end_line", "end_column", "function", "source")
-_STATEMENT = ("statement", "statement_line", "statement_end_line")
-
-
 def _location(site: Site | None) -> Object:
-    """Return the keys of a place; all None if it is not known."""
     # Of None, too: an unknown place has all keys (test_unknown_places_are_null).
-    place = {name: getattr(site, name, None) for name in _LOCATION}
+    place = _given(site, "path line column end_line end_column function source")
     return place if site is None else {**place, "path": file_and_cell(site.path)[0]}
 
 
 def _surroundings(site: Site | None) -> Object:
-    """Return further keys of a place, which follow at the end of each object."""
     return {
-        **{name: getattr(site, name, None) for name in _STATEMENT},
+        **_given(site, "statement statement_line statement_end_line"),
         "below": _frames(site.below if site else ()),
     }
 
 
 def _cell(site: Site | None) -> int | None:
-    """Return the number of the notebook's cell that the place is in; None for any other place."""
     return None if site is None else file_and_cell(site.path)[1]
 
 
@@ -120,11 +102,7 @@ def _save(save: Save) -> Object:
     is_seen = save.dtype != "unknown"
     return {
         **_location(save.site),
-        "expression": save.expression,
-        "name": save.name,
-        "operation": save.operation,
-        "node": save.node,
-        "role": save.role,
+        **_given(save, "expression name operation node role"),
         "shape": list(save.shape) if is_seen else None,
         "dtype": save.dtype if is_seen else None,
         "bytes": save.bytes if is_seen else None,
@@ -132,11 +110,9 @@ def _save(save: Save) -> Object:
         "stack": _stack(save.site),
         **_surroundings(save.site),
         "library": bool(save.site and save.site.library),
-        "why_words": save.why_words,
-        "gradient_of": save.gradient_of,
+        **_given(save, "why_words gradient_of"),
         "version": save.version if is_seen else None,
-        "nth": save.nth,
-        "of": save.of,
+        **_given(save, "nth of"),
         "cell": _cell(save.site),
     }
 
@@ -145,19 +121,10 @@ def _write(write: Write) -> Object:
     """Return a write; its place first, the keys that later versions added last."""
     return {
         **_location(write.site),
-        "expression": write.expression,
-        "operation": write.operation,
-        "bumps_version": write.bumps_version,
-        "overlaps_needed": write.overlaps_needed,
-        "library": write.library,
+        **_given(write, "expression operation bumps_version overlaps_needed library"),
         "stack": _stack(write.site),
         **_surroundings(write.site),
-        "version_before": write.version_before,
-        "version_after": write.version_after,
-        "count": write.count,
-        "optimizer": write.optimizer,
-        "parameters": list(write.parameters),
-        "module": write.module,
+        **_given(write, "version_before version_after count optimizer parameters module"),
         "through": through(write),
         "cell": _cell(write.site),
     }
@@ -170,8 +137,7 @@ def _need(need: Need) -> Object:
         "stack": _stack(need.site),
         **_surroundings(need.site),
         "library": bool(need.site and need.site.library),
-        "node": need.node,
-        "nth": need.nth,
+        **_given(need, "node nth"),
         "cell": _cell(need.site),
     }
 
@@ -179,15 +145,14 @@ def _need(need: Need) -> Object:
 def _fix(fix: Fix) -> Object:
     """Return a fix with its edits."""
     return {
-        "title": fix.title,
-        "diff": fix.diff,
-        "verified": fix.verified,
-        "code": fix.code,
-        "edits": [_edit(edit) for edit in fix.edits],
+        **_given(fix, "title diff verified code"),
+        # Not `asdict`, which leaves out `end_line`, a property.
+        "edits": [_given(edit, "path line end_line old new") for edit in fix.edits],
         "proved_by": fix.proved_by,
     }
 
 
-def _edit(edit: Edit) -> Object:
-    # Not `asdict`, which leaves out `end_line`, a property.
-    return {name: getattr(edit, name) for name in ("path", "line", "end_line", "old", "new")}
+def _given(fact: object, names: str) -> Object:
+    """Return attributes of a fact as JSON has them; None for each if there is no fact."""
+    values = {name: None if fact is None else getattr(fact, name) for name in names.split()}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

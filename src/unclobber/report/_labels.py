@@ -10,12 +10,10 @@ from . import _words as words
 
 
 def override(finding: Finding, place: str) -> str | None:
-    """Return the finding's own text for ``made``, ``saved``, ``write``, ``needed`` or ``freed``, or None."""
     return dict(finding.labels).get(place)
 
 
 def tensor_name(save: Save) -> str | None:
-    """Return the user's name for the saved tensor, for a parameter its module path; None if there is none."""
     if save.name:
         return words.tick(save.name)
     # The whole underlined expression is no name: the label would repeat the line above it.
@@ -50,7 +48,6 @@ def saved_label(finding: Finding, save: Save) -> str:
 
 
 def made_label(finding: Finding) -> str:
-    """Return ``` `features` was made here, in inference mode ```."""
     return override(finding, "made") or "it was made here"
 
 
@@ -100,7 +97,6 @@ def _version(write: Write) -> str:
 
 
 def needed_label(finding: Finding, need: Need) -> str:
-    """Return ``needed here``, with the number of the backward call if it isn't the first."""
     if (text := override(finding, "needed")) is not None:
         return text
     if finding.entry.stage == "graph":
@@ -109,7 +105,6 @@ def needed_label(finding: Finding, need: Need) -> str:
 
 
 def freed_label(finding: Finding, need: Need) -> str:
-    """Return ``freed here, by the 1st backward``."""
     if (text := override(finding, "freed")) is not None:
         return text
     return f"freed here, by the {words.ordinal(need.nth)} backward"

@@ -20,12 +20,7 @@ refuses before anything has run."""
 
 
 def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
-    """Return all notes, most important first, without full stops.
-
-    Args:
-        finding: The finding.
-        hidden: Writes that the excerpt leaves out.
-    """
+    """Return all notes, most important first, without full stops."""
     texts: list[str] = [f"found {on_ranks(finding.ranks)}"] if finding.ranks else []
     if where := in_processes(finding.processes):
         texts.append(f"found {where}")
@@ -52,8 +47,7 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def occurrences(finding: Finding) -> str:
-    """Return ``found 100 times, first by the 1st backward``."""
+def occurrences(finding: Finding) -> str:  # `found 100 times, first by the 1st backward`
     first = f", first by the {words.ordinal(finding.needed.nth)} backward" if finding.needed else ""
     by = f" by {words.plural(1 + len(finding.also), 'tensor')}" if finding.also else ""
     return f"found {words.plural(finding.times, 'time')}{by}{first}"
@@ -73,7 +67,6 @@ def _harmless(finding: Finding) -> str:
 
 
 def _silent(finding: Finding) -> list[str]:
-    """Return one note per write that torch's counter missed, with the reason."""
     return [
         f"torch does not see the write at {place(write.site)}: {why_unseen(write)}"
         for write in finding.writes
@@ -172,7 +165,6 @@ def helps(finding: Finding) -> list[Fix]:
 
 
 def _cost(finding: Finding) -> str:
-    """Return the memory that guard keeps, in brackets; empty if it isn't known."""
     if finding.kept_bytes:
         return " " + words.solid(f"(keeps {words.size(finding.kept_bytes)})")
     if finding.writes and not finding.overwriting:

@@ -21,14 +21,12 @@ _COUNTER_UNSAID: tuple[PastCounter, ...] = ("undeclared", "handed out")
 
 
 def through(write: Write) -> str | None:
-    """Return the way that the write took past the counter; None if it isn't known, or torch saw the write."""
     if write.past_counter is None:
         return None
     return _WAYS[write.past_counter].format(operation=write.operation, undeclared=write.undeclared)
 
 
 def why_unseen(write: Write) -> str:
-    """Return why torch does not see the write, as one clause."""
     way = through(write)
     if way is None:
         return "it does not count in the tensor's version"

@@ -45,21 +45,17 @@ def in_processes(names: Sequence[str]) -> str:
     return f"in {len(names)} processes: {words.listing(names)}"
 
 
-OWN_PROCESS = "MainProcess"
-"""``multiprocessing``'s name of the program's own process."""
+OWN_PROCESS = "MainProcess"  # `multiprocessing`'s name of the program's own process
 
 
 def remarks(report: Report) -> list[str]:
-    """Return remarks on the run as a whole: its notices, abnormal ends, and the number of suppressed
-    findings."""
     stopped = [end.rank for end in report.ranks if _is_stopped(end)]
     said = [_remark(end, stopped) for end in report.ranks] + [_of_process(end) for end in report.processes]
     return [*report.notices, *filter(None, [*said, suppressed_line(report)])]
 
 
 def _of_process(end: ProcessEnd) -> str:
-    """Return a remark on a process that did not end by itself. A daemon gets none, because all daemons end
-    so."""
+    """Return a remark on a process that did not end by itself, but for daemons, which all end so."""
     if end.state == "running" and not end.daemon:
         return f"process {end.name} had not ended: what it had found until then is here"
     if end.state == "died" and not end.daemon:
@@ -69,9 +65,7 @@ def _of_process(end: ProcessEnd) -> str:
     return ""
 
 
-def _is_stopped(end: RankEnd) -> bool:
-    """Return whether a finding ended a rank's program. Other ranks that wait for it then fail, or are
-    ended."""
+def _is_stopped(end: RankEnd) -> bool:  # other ranks that wait for it then fail, or are ended
     return end.state == "ended" and end.outcome == "refused" and bool(end.exit_code)
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-Row = list[tuple[str, str]]
-"""Pieces from left to right: text and style name (``""`` for none, ``link /home/me/train.py`` for a path)."""
+Row = list[tuple[str, str]]  # pieces from left to right: text and style (`""`, or `link /home/me/train.py`)
 
 _LINK = "link "
 
@@ -30,12 +29,10 @@ STYLES = {
 
 
 def plain(row: Row) -> str:
-    """Return the row's characters, without spaces at its end."""
     return "".join(text for text, _ in row).rstrip()
 
 
 def link_to(path: str) -> str:
-    """Return the style of a path: a link to the file if the path is absolute, else none."""
     return f"{_LINK}{path}" if os.path.isabs(path) else ""
 
 
@@ -43,7 +40,6 @@ def to_string(rows: Iterable[Row], *, colour: bool, links: bool = False) -> str:
     """Join rows to one text without a newline at its end.
 
     Args:
-        rows: The rows, top down.
         colour: Add ANSI colours, whatever the output is, because the caller knows the terminal.
         links: Add links, too.
     """
@@ -73,8 +69,7 @@ def to_string(rows: Iterable[Row], *, colour: bool, links: bool = False) -> str:
 
 
 def _linked(text: str, path: str) -> str:
-    """Return the text with an OSC 8 link, built by hand, because rich's links carry a random id and equal
-    runs must print the same."""
+    # Rich's links carry a random id, and equal runs must print the same.
     from pathlib import PurePath  # here, because only a terminal that shows links needs it
 
     return f"\x1b]8;;{PurePath(path).as_uri()}\x1b\\{text}\x1b]8;;\x1b\\"

@@ -77,7 +77,6 @@ def to_sarif(report: Report) -> Object:
 
 
 def to_sarif_text(report: Report, options: RenderOptions | None = None) -> str:
-    """Return :func:`to_sarif` as text, indented by two, without a newline at its end."""
     return json.dumps(to_sarif(report), indent=2, ensure_ascii=False)
 
 
@@ -162,7 +161,6 @@ _WHY: dict[SuppressedBy, str] = {
 
 
 def _message(finding: Finding) -> str:
-    """Return the sentence, then notes and fixes, one a line."""
     lines = [finding.message]
     lines += [f"Note: {text}" for text in notes(finding, shown_writes(finding)[1])]
     lines += [f"Help: {words.advice(fix)}" for fix in helps(finding)]
@@ -185,8 +183,7 @@ def _fix(fix: Fix, root: str) -> Object:
 
 
 def _replacement(edit: Edit) -> Object:
-    """Return the SARIF replacement for ``edit``. Neither the region nor the text includes the last
-    newline."""
+    """Return the SARIF replacement for ``edit``, without the last newline on either side."""
     return {
         "deletedRegion": {
             "startLine": edit.line,

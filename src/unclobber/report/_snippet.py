@@ -22,14 +22,10 @@ from ._cells import Measured, clean, clip_left, measure, width, wrap
 from ._rows import Row, link_to
 from ._sources import SourceRange, Sources
 
-_CONTEXT = 10
-"""Cells shown right of a mark in a shortened line, if there is room."""
-_INLINE = 36
-"""Cells right of the underline below which a label is moved to the next row."""
-_BELOW = 48
-"""Cells that a label below its underline may take; it moves left to get them."""
-_TALL = 5
-"""Lines of a marked range above which only the first and the last ones are shown."""
+_CONTEXT = 10  # cells shown right of a mark in a shortened line, if there is room
+_INLINE = 36  # cells right of the underline below which a label is moved to the next row
+_BELOW = 48  # cells that a label below its underline may take; it moves left to get them
+_TALL = 5  # lines of a marked range above which only the first and the last ones are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +34,7 @@ class Mark:
 
     span: SourceRange
     label: str
-    primary: bool = False
-    """Whether it is the offending place (``^^^^``) or one that explains it (``----``)."""
+    primary: bool = False  # whether it is the offending place (`^^^^`) or one that explains it (`----`)
 
     @property
     def tall(self) -> bool:
@@ -50,7 +45,6 @@ class Mark:
 
 
 def gutter_width(marks: Sequence[Mark]) -> int:
-    """Return the digits of the largest line number shown; at least 1."""
     return max([len(str(mark.span.end_line)) for mark in marks], default=1)
 
 
@@ -62,8 +56,6 @@ def snippet(
     Args:
         marks: In the order of events. The file of the first primary mark, else of the last mark, is shown
             first.
-        sources: Source of the lines.
-        width: Cells of a row.
         gutter: Cells for line numbers (see :func:`gutter_width`).
         primary_style: Style of the carets.
     """
@@ -86,13 +78,11 @@ def snippet(
 
 
 def _header(mark: Mark, sources: Sources, width: int, gutter: int, *, arrow: str) -> Row:
-    """Return the row above a file's lines: arrow, path and line."""
     where = clip_left(heading(mark.span, sources), width - gutter - 4)
     return [(f"{'':{gutter}}{arrow} ", "gutter"), (where, link_to(mark.span.path))]
 
 
 def heading(span: SourceRange, sources: Sources) -> str:
-    """Return ``train.py:14``, with a remark if the source can't be read."""
     missing = " (source not available)" if sources.line(span.path, span.line) is None else ""
     return f"{words.path(span.path)}:{span.line}{missing}"
 
@@ -136,8 +126,7 @@ class _Block:
         self.marks = [visible(mark, sources) for mark in marks]
         self.lanes = _lanes(self.marks)
         self.lane_cells = 2 * (max(self.lanes.values()) + 1) if self.lanes else 0
-        self.open: set[int] = set()
-        """Marks (by index) whose bracket is open at the row being written."""
+        self.open: set[int] = set()  # marks (by index) whose bracket is open at the row being written
         self.room = width - gutter - 3 - self.lane_cells
 
     def rows(self) -> list[Row]:
@@ -152,8 +141,7 @@ class _Block:
         return rows
 
     def _line(self, number: int) -> list[Row]:
-        """Return the rows of one source line: the line itself, in windows if it is long, and its underlines
-        and labels."""
+        """Return the rows of one source line, in windows if it is long, with underlines and labels."""
         text = self.sources.line(self.path, number)
         line = measure("…" if text is None else text.rstrip())
         here = [

@@ -24,11 +24,7 @@ class SourceRange:
     end_column: int
 
 
-def read_lines(path: str) -> list[str] | None:
-    """Return the file's lines without line ends; None if it can't be read.
-
-    All reports read source here. ``linecache`` also knows the cells of notebooks.
-    """
+def read_lines(path: str) -> list[str] | None:  # all reports read source here
     text = text_of(path)
     return None if text is None else [line.rstrip("\r\n") for line in text.lines]
 
@@ -43,7 +39,6 @@ class Sources:
     """Files whose text was not available when the program ran, so their current text is another."""
 
     def line(self, path: str, number: int) -> str | None:
-        """Return the text of a 1-based line; None if it is not known."""
         if (path, number) in self.own:
             return self.own[path, number]
         if path in self.unknown:
@@ -55,7 +50,6 @@ class Sources:
         """Return the range to underline.
 
         Args:
-            site: The place.
             part: A part of the site's expression, such as ``d`` in ``torch.matmul(d, w2)``.
             statement: Take the whole statement if the expression is its target.
         """
@@ -67,8 +61,7 @@ class Sources:
         return span if part is None else _narrow(span, site, part)
 
     def _expression(self, site: Site) -> SourceRange:
-        """Return the range of the site's expression; of the whole recorded line if the expression isn't found
-        in it."""
+        """Return the range of the site's expression, or of the whole recorded line."""
         # Nothing could be read when the program ran, so a file that is there now is another one.
         if not site.source and not site.statement:
             self.unknown.add(site.path)
@@ -125,13 +118,11 @@ def _narrow(span: SourceRange, site: Site, part: Extent) -> SourceRange:
 
 
 def _all_of(line: str) -> tuple[int, int]:
-    """Return the columns of everything but the indentation."""
-    return len(line) - len(line.lstrip()) + 1, len(line.rstrip()) + 1
+    return len(line) - len(line.lstrip()) + 1, len(line.rstrip()) + 1  # without the indentation
 
 
 def _find(line: str, site: Site) -> tuple[int, int] | None:
-    """Return the columns of the site's expression in a line: as recorded, or its only occurrence; None if the
-    line changed."""
+    """Return the columns of the site's expression: as recorded, or its only occurrence, or None."""
     statement = site.statement.split("\n")
     index = site.line - site.statement_line
     # A short expression may stand at the recorded column of another statement by chance

@@ -26,7 +26,6 @@ def summary_line(finding: Finding) -> str:
     }
 
     def known(part: re.Match[str]) -> str:
-        """Return the part in brackets, without them, if its place is known; else empty."""
         (name,) = re.findall(r"\{(\w+)\}", part[1])
         return part[1] if sites[name] else ""
 

@@ -33,6 +33,5 @@ def suppressed_line(report: Report) -> str:
 
 
 def notice_lines(report: Report, columns: int) -> list[str]:
-    """Return one paragraph for each notice of a run, and one that counts the suppressed findings."""
     said = (*report.notices, suppressed_line(report))
     return [indented(f"unclobber: {notice}", columns, 4) for notice in said if notice]

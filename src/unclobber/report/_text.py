@@ -41,7 +41,6 @@ def to_text(
     """Return the whole explanation of one finding; no newline at its end.
 
     Args:
-        finding: The finding.
         width: Cells of the longest line (at least 40).
         colour: Add ANSI colours.
         links: Make paths links, if there is colour.
@@ -60,7 +59,6 @@ def to_text(
 
 
 def report_to_text(report: Report, options: RenderOptions) -> str:
-    """Return all findings of a run, then their number; the last line is the first one's summary."""
     with shown_in(options.encoding):
         return _report_to_text(report, options)
 
@@ -95,8 +93,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     return "\n\n".join([*stories, first])
 
 
-def _clean_sentence(checked: CheckedSources) -> str:
-    """Return a clean check's one sentence; that it proves nothing stands in the help and the docs."""
+def _clean_sentence(checked: CheckedSources) -> str:  # that it proves nothing stands in the help and the docs
     return f"no findings in {words.plural(checked.files, 'file')} ({words.plural(checked.lines, 'line')})"
 
 
@@ -132,8 +129,7 @@ class _FindingText:
         return [first, *([("    " + line, "title")] for line in lines[1:])]
 
     def _item(self, kind: str, text: str, mark: str = "", column: int = 0) -> list[Row]:
-        """Return ``= note: text``, with later lines indented under the first, and ``mark`` from ``column`` of
-        the text."""
+        """Return ``= note: text``, later lines indented under the first, and ``mark`` from ``column`` on."""
         head: Row = [(" " * (self.gutter + 1), ""), ("= ", "gutter"), (f"{kind}:", "strong"), (" ", "")]
         indent = self.gutter + 1 + len(f"= {kind}: ")
         lines = wrap(text, self.width - indent)

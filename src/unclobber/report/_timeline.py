@@ -35,13 +35,10 @@ class Event:
     number: int
     kind: Kind
     fact: Save | Write | Need
-    at: float
-    """Position in percent from the left."""
+    at: float  # position in percent from the left
     title: str
-    where: str
-    """File name and line, short enough for a label."""
-    place: str
-    """Path and line."""
+    where: str  # file name and line, short enough for a label
+    place: str  # path and line
     details: tuple[Detail, ...]
     stack: tuple[str, ...]
 
@@ -62,11 +59,9 @@ class Timeline:
 
     events: tuple[Event, ...]
     spans: tuple[StateSpan, ...]
-    kept: StateSpan | None
-    """The values that guard kept outside the memory, from the first overwrite on."""
+    kept: StateSpan | None  # the values that guard kept outside the memory, from the first overwrite on
     caption: str
-    main: int
-    """Number of the event to explain first."""
+    main: int  # number of the event to explain first
 
 
 def timeline(finding: Finding) -> Timeline:
@@ -103,7 +98,6 @@ def _facts(finding: Finding) -> list[tuple[Kind, Save | Write | Need]]:
 
 
 def _state(finding: Finding, event: Event, before: State) -> State:
-    """Return the state of the memory after an event."""
     fact = event.fact
     if event.kind == "freed":
         return "freed"
@@ -136,8 +130,7 @@ def _caption(finding: Finding) -> str:
 
 
 def _main(finding: Finding, events: tuple[Event, ...]) -> int:
-    """Return the number of the event to explain first: the write that hit, or for a freed graph the freeing
-    backward."""
+    # The write that hit, or for a freed graph the freeing backward.
     writes = [event for event in events if isinstance(event.fact, Write)]
     overlapping = [e.number for e in writes if isinstance(e.fact, Write) and e.fact.overlaps_needed]
     freed = [event.number for event in events if event.kind == "freed"]
@@ -181,8 +174,7 @@ def _short(site: Site | None) -> str:
     return clip(clean(name), _LONGEST - len(line)) + line
 
 
-def _stack(site: Site | None) -> tuple[str, ...]:
-    """Return the callers of the line, innermost first; library frames only if there are no others."""
+def _stack(site: Site | None) -> tuple[str, ...]:  # library frames only if there are no others
     if site is None:
         return ()
     # Library frames explain nothing, unless there are no others.

@@ -63,8 +63,7 @@ def reliability(fix: Fix) -> str:
     return f"a candidate: {tick(fix.proved_by)} proves it or finds another"
 
 
-def advice(fix: Fix) -> str:
-    """Return a fix on one line, as formats without room for marks show it: title, code, reliability."""
+def advice(fix: Fix) -> str:  # for formats without room for marks
     how = reliability(fix)
     return code_after(fix.title, fix.code) + (f" ({how})" if how else "")
 
@@ -74,8 +73,7 @@ def code_after(title: str, code: str | None) -> str:
     return f"{title}: `{flattened(code)}`" if code else title
 
 
-def severities(findings: Sequence[Finding]) -> list[str]:
-    """Return the number of errors, of warnings and of repaired findings in words, without zeros."""
+def severities(findings: Sequence[Finding]) -> list[str]:  # without zeros
     left = [finding.severity for finding in findings if not finding.repaired]
     counts = [plural(left.count(severity), severity) for severity in ("error", "warning") if severity in left]
     repaired = len(findings) - len(left)

@@ -23,45 +23,36 @@ class FindingPlace:
     kind: Kind
     fact: Save | Write | Need
     site: Site
-    span: SourceRange
-    """The range to underline; often narrower or wider than the site."""
+    span: SourceRange  # the range to underline; often narrower or wider than the site
     label: str
-    primary: bool = False
-    """Whether it is an offending place or one that explains it."""
+    primary: bool = False  # whether it is an offending place or one that explains it
 
 
 def offending_write(finding: Finding) -> Write | None:
-    """Return the first write with a known line that touched a needed element, else the first with a known
-    line."""
     known = [write for write in finding.writes if write.site]
     return next((write for write in known if write.overlaps_needed), known[0] if known else None)
 
 
 def offending(finding: Finding) -> Site | None:
-    """Return the line to name first: the write, for a freed graph the second backward; None if unknown."""
     return next(iter(finding.blamed), None)
 
 
 def offending_place(finding: Finding, shown: list[FindingPlace]) -> FindingPlace | None:
-    """Return the place among those of ``places`` that has the offending line; None if it is unknown."""
     site = offending(finding)
     return next((place for place in shown if place.site is site), None)
 
 
 def place(site: Site | None) -> str:
-    """Return ``train.py:14``, or ``an unknown line``."""
     return f"{words.path(site.path)}:{site.line}" if site else "an unknown line"
 
 
 def refused_at(finding: Finding) -> Site | None:
-    """Return the line at which torch refused an inference tensor without any write; None for all other
-    findings."""
+    """Return the line at which torch refused an inference tensor without any write, or None."""
     return offending(finding) if finding.variant in ("saved", "trained") else None
 
 
 def made_at(finding: Finding) -> Site | None:
-    """Return where the leaf, the view or the inference tensor was made; for other codes, where it was
-    saved."""
+    """Return where the leaf, view or inference tensor was made; for other codes, where it was saved."""
     site = None if finding.saved is None else finding.saved.site
     if site is not None and site is refused_at(finding):
         return None if finding.made is None else finding.made.site
@@ -112,8 +103,7 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
     return shown
 
 
-def marks(finding: Finding, sources: Sources) -> list[Mark]:
-    """Return the places as an excerpt marks them, without repeated labels at one place."""
+def marks(finding: Finding, sources: Sources) -> list[Mark]:  # without repeated labels at one place
     all_marks = [Mark(place.span, place.label, place.primary) for place in places(finding, sources)]
     # Of two writes by one line one may hit and one miss: the same words twice would be two rows.
     loud = {(mark.span, mark.label) for mark in all_marks if mark.primary}

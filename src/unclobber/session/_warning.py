@@ -34,12 +34,10 @@ def warn(finding: Finding) -> None:
 
 
 def _text(finding: Finding) -> str:
-    """Return the finding's sentence, by which a filter can match the warning, then the explanation."""
-    return f"{finding.message}\n\n{text_of(finding)}\n"
+    return f"{finding.message}\n\n{text_of(finding)}\n"  # a filter can match the warning by its sentence
 
 
 def _blamed(finding: Finding) -> Site | None:
-    """Return the site that a warning points at: the guilty write, else the save; None if both are unknown."""
     if (write := finding.culprit) is not None:
         return write.site
     return None if finding.saved is None else finding.saved.site

@@ -109,7 +109,6 @@ class watch(Watching):  # noqa: N801  (a context manager that reads as a verb)
         self._fingerprint = fingerprint
 
     def _make(self) -> Session:
-        """Return a session by the arguments, or by the settings for an argument that is None."""
         # At each entry: test_settings_that_change_while_it_runs.
         return Session.by_settings(
             settings_here(), guard=False, strict=self._strict, fingerprint=self._fingerprint

@@ -22,8 +22,7 @@ from ..report import error_of
 from ..source import Stack, of_program
 from ..torch_internals import compat
 
-_STORAGE_SWAPS = frozenset(("set_", "set_data"))
-"""Operations that give the tensor itself other memory."""
+_STORAGE_SWAPS = frozenset(("set_", "set_data"))  # operations that give the tensor itself other memory
 
 
 class Frozen:
@@ -62,12 +61,7 @@ class _Entry:
     __slots__ = ("key", "region", "stack", "tensor")
 
     def __init__(self, tensor: torch.Tensor, stack: Stack) -> None:
-        """Check that ``tensor`` can be frozen.
-
-        Raises:
-            TypeError: not a tensor.
-            UnclobberError: a tensor without strided memory of its own.
-        """
+        """Check that ``tensor`` is one, with strided memory of its own; else TypeError or UnclobberError."""
         if not isinstance(tensor, torch.Tensor):
             raise TypeError(f"freeze takes a tensor, not {type(tensor).__name__}")
         if not compat.tensors.is_plain(tensor):
@@ -125,11 +119,7 @@ class _Keeper(Listener):
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> None:
-        """Refuse a write to an element of a frozen tensor.
-
-        Raises:
-            InplaceError: the write touches one, or gives the frozen tensor other memory.
-        """
+        """Refuse a write to an element of a frozen tensor, and other memory for the frozen tensor."""
         entries = self.watched.get(compat.tensors.storage_key_or_none(tensor) or 0, ())
         if not entries:
             return
@@ -142,7 +132,6 @@ class _Keeper(Listener):
                 raise error_of(of_frozen(entry.tensor, entry.stack, operation))
 
     def before_storage_swap(self, tensor: torch.Tensor, new: torch.Tensor) -> None:
-        """Refuse ``tensor.data = …`` if ``tensor`` is frozen."""
         self.before_write(tensor, "set_data", False, (tensor,), {})
 
     def unaffected(self, *_: Any) -> None:
@@ -152,14 +141,12 @@ class _Keeper(Listener):
     after_detach = before_replay = before_hand_out = before_export = unaffected
 
     def before_shrink(self, storage: torch.UntypedStorage, size: int) -> None:
-        """Refuse ``storage.resize_(…)`` if it would free an element of a frozen tensor."""
         for entry in self.watched.get(compat.tensors.key_of_storage(storage), ()):
             if entry.region is not None and entry.region.hi > size:
                 raise error_of(of_frozen(entry.tensor, entry.stack, "resize_"))
 
     def anything_alive(self) -> bool:
-        """Return whether any tensor is frozen, so that an optimizer's writes must be observed."""
-        return bool(self.watched)
+        return bool(self.watched)  # an optimizer's writes must be observed then
 
     def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]:
         # Backward is observed all the same, by `observe_always`:

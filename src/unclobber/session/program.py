@@ -32,14 +32,12 @@ def settings_here() -> ProjectSettings:
 
 @lru_cache(maxsize=64)
 def _settings_of(path: str, second: int) -> ProjectSettings | None:
-    """Return the settings of the file's project, or None if there is no such file."""
     # `second` is part of the cache's key: a context may be entered in each step, and searching for
     # pyproject.toml each time would cost more than the entry.
     return settings_for(os.path.dirname(os.path.abspath(path))) if os.path.isfile(path) else None
 
 
-def is_watched_by_a_command() -> bool:
-    """Return whether the calling program runs under an unclobber command, which watches it already."""
+def is_watched_by_a_command() -> bool:  # which watches it already
     return any(starts_program(frame.f_code) for frame, _ in walk_stack(sys._getframe(1)))
 
 
@@ -50,7 +48,6 @@ class LoadedFiles:
         self._before = dict(sys.modules)
 
     def of_program(self) -> set[str]:
-        """Return the absolute paths of the loaded modules that are the program's own, not a library's."""
         # By identity, because the program's `__main__` takes the name of the command's own.
         new = [module for name, module in list(sys.modules.items()) if self._before.get(name) is not module]
         names = (getattr(module, "__file__", None) for module in new)

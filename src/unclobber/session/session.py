@@ -26,9 +26,7 @@ from ..explain import (
     bare_finding,
     is_unpacking,
     notices,
-    of_conflict,
     of_refusal,
-    of_unpack,
     refused_too,
 )
 from ..model import (
@@ -65,18 +63,14 @@ _CODES = {"ctx": "UC103", "recompute": "UC105", "cache": "UC105"}
 Policy = Literal["watch", "guard", "audit"]
 T = TypeVar("T")
 
-_FINDING_ATTRIBUTE = "_unclobber_finding"
-"""Attribute of a torch exception that carries the exception's finding."""
+_FINDING_ATTRIBUTE = "_unclobber_finding"  # attribute of a torch exception that carries its finding
 
-_MOST_FINDINGS = 1000
-"""Distinct findings that one session keeps; more are counted only."""
+_MOST_FINDINGS = 1000  # distinct findings that one session keeps; more are counted only
 
 
-_MOST_TENSORS = 20
-"""Tensors that are described as spoilt by the writes of one finding; more are counted only."""
+_MOST_TENSORS = 20  # tensors that are described as spoilt by the writes of one finding; more are counted only
 
-_MOST_AHEAD = 20
-"""Findings that are reported besides the one for which backward is refused."""
+_MOST_AHEAD = 20  # findings that are reported besides the one for which backward is refused
 
 
 class Session:
@@ -157,12 +151,7 @@ class Session:
         """Return a session that is not entered yet; the project's settings decide what is None.
 
         Args:
-            settings: The settings of the project.
-            guard: Whether backward is given the values that were saved.
-            strict: Whether silent writes raise.
-            fingerprint: Share of saved tensors whose content is compared.
             suppression: The suppression; by default that of the settings alone.
-            options: Further arguments of ``Session``.
         """
         return cls(
             "guard" if (settings.guard if guard is None else guard) else "watch",
@@ -175,11 +164,7 @@ class Session:
     # --- enter and leave ------------------------------------------------------------------------
 
     def __enter__(self) -> Session:
-        """Install what is missing, and push the hooks of this thread.
-
-        Raises:
-            UnclobberError: the policy is ``guard``, which can't work on this torch.
-        """
+        """Install what is missing, and push the hooks of this thread; UnclobberError if guard can't work."""
         with compat.unseen.unseen_by_functions():
             self._enter()
         return self
@@ -203,11 +188,7 @@ class Session:
             engine.subscribe(self._unseen)
 
     def _refuse_or_warn(self) -> None:
-        """Warn of the mechanisms that don't work on this torch.
-
-        Raises:
-            UnclobberError: the policy is ``guard`` and nothing that it would return can be relied on.
-        """
+        """Warn of the mechanisms that don't work on this torch; UnclobberError if guard can't go without."""
         for said in (fallback.why(), core.missed()):
             if said is not None and self.warn:
                 _warn_once(said)
@@ -248,7 +229,6 @@ class Session:
 
     @staticmethod
     def depth() -> int:
-        """Return how many contexts this thread has entered and not left."""
         return len(_saves.active())
 
     @staticmethod
@@ -267,11 +247,7 @@ class Session:
     # --- called at unpack -----------------------------------------------------------------------
 
     def _need(self, saved: SavedTensor) -> torch.Tensor:
-        """Return what backward gets for ``saved``, to which something may have happened.
-
-        Raises:
-            InplaceError: backward is refused.
-        """
+        """Return what backward gets for ``saved``, to which something may have happened, or refuse."""
         if is_unpacking():  # unclobber itself unpacks, to learn a history: no backward reads the values
             return saved.alias
         fault = None if saved.entry is None else saved.entry.lost
@@ -285,15 +261,11 @@ class Session:
         return self._by_versions(saved, fault)
 
     def _followed(self, verdict: Verdict) -> torch.Tensor:
-        """Report a finding if the verdict is one, and return the verdict's value.
-
-        Raises:
-            InplaceError: the verdict is a refusal, or ``watch`` is strict.
-        """
+        """Return the verdict's value and report its finding; InplaceError if it refuses or strict does."""
         if verdict.refused:
             raise self._refusal(verdict.state)
         if verdict.reported:
-            finding = self.keep(of_unpack(verdict.state, self, repaired=self.policy == "guard"))
+            finding = self.keep(Occurrence.of_unpack(verdict.state, self, repaired=self.policy == "guard"))
             if self.policy == "watch":
                 self.warn_or_raise(finding)
         return verdict.value
@@ -317,18 +289,16 @@ class Session:
         raise error_of(self._kept(finding))
 
     def note_internal_error(self, fault: str) -> None:
-        """Note the sentence about an internal error for the report, once."""
         self._internal_errors[fault] = None
 
     def _unrecorded(self, error: Exception) -> str:
-        """Note an internal error while a write was recorded. Return the sentence about it."""
         fault = internal_error_in("a write could not be recorded", error)
         self.note_internal_error(fault)
         return fault
 
     def _refusal(self, state: SaveState) -> InplaceError:
         """Return the error that refuses a tensor, with the findings that backward would have raised next."""
-        occurrence = of_unpack(state, self, repaired=False, again=True)
+        occurrence = Occurrence.of_unpack(state, self, repaired=False, again=True)
         finding = self.keep(occurrence)
         if finding is None:
             raise AssertionError("a story with a refusal is a finding, or tells of its fault")
@@ -345,7 +315,9 @@ class Session:
             return ()
         refused: dict[int, Finding] = {}
         for saved, node in refused_too(state.saved, self.ledger):
-            finding = self.keep(of_unpack(self.ledger.state_of(saved), self, repaired=False, node=node))
+            finding = self.keep(
+                Occurrence.of_unpack(self.ledger.state_of(saved), self, repaired=False, node=node)
+            )
             if finding is not None and finding.ahead:
                 refused[id(finding)] = finding
             if len(refused) >= _MOST_AHEAD:
@@ -356,8 +328,7 @@ class Session:
 
     @property
     def repairs(self) -> bool:
-        """Return whether code gets the values as they were: under ``guard`` and ``audit``."""
-        return self.policy != "watch" and self.active
+        return self.policy != "watch" and self.active  # guard and audit give code the values as they were
 
     def stale(self, saved: SavedTensor, held: Literal["ctx", "recompute", "cache"]) -> SaveState | None:
         """Return the save state of ``saved`` if its values are known to have changed, else None; in a cache
@@ -392,7 +363,7 @@ class Session:
 
     def on(self, conflict: conflicts.Conflict) -> None:
         """Keep the finding for a conflict that the hooks saw, and report it."""
-        occurrence = of_conflict(conflict, self)
+        occurrence = Occurrence.of_conflict(conflict, self)
         if occurrence is None:
             return
         # Decided before `keep`, which calls `on_finding`: code of the caller, which may end the session.
@@ -404,11 +375,7 @@ class Session:
     # --- findings -------------------------------------------------------------------------------
 
     def keep(self, occurrence: Occurrence) -> Finding | None:
-        """Count a conflict, and keep its finding unless its key is known already. Raise no internal error.
-
-        Returns:
-            The finding; None if nothing is wrong.
-        """
+        """Count a conflict; return its finding, made if its key is new, or None. Raise no internal error."""
         again, reached = occurrence.again, occurrence.reached
         with self._lock:
             self.conflicts += reached
@@ -446,8 +413,6 @@ class Session:
             tensors[tensor] = None if finding is None else finding.saved
 
     def _with_tensors(self, finding: Finding, known: int) -> Finding:
-        """Return the finding with the other tensors that its writes spoil, each once by its name and
-        place."""
         others = {_named(save): save for save in self._tensors.get(known, {}).values() if save is not None}
         if finding.saved is not None:
             others.pop(_named(finding.saved), None)
@@ -467,11 +432,7 @@ class Session:
     def warn_or_raise(
         self, finding: Finding | None, *, refuse: bool = False, cause: BaseException | None = None
     ) -> None:
-        """Warn of a finding that torch is silent about.
-
-        Raises:
-            InplaceError: instead of the warning, if the session is strict or ``refuse`` is given.
-        """
+        """Warn of a finding that torch is silent about; raise it if the session is strict or ``refuse``."""
         if finding is None or (not refuse and self._lets_pass(finding)):
             return
         if refuse or (self.strict and self.policy == "watch"):
@@ -514,16 +475,13 @@ class Session:
         if on_finding is not None and not self._lets_pass(finding):
             self._guarded_call("a finding could not be handed on", lambda: on_finding(finding), None)
 
-    def _noted(self, finding: Finding) -> Finding:
-        """Return the finding, with a note if the author tried to suppress it in vain."""
+    def _noted(self, finding: Finding) -> Finding:  # the author tried to suppress it in vain
         return self._suppressed(lambda suppression: suppression.noted(finding), finding)
 
     def _lets_pass(self, finding: Finding) -> bool:
-        """Return whether a finding neither stops nor warns the program."""
         return self._suppressed(lambda suppression: suppression.lets_pass(finding), False)
 
     def _suppressed(self, look: Callable[[Suppression], T], otherwise: T) -> T:
-        """Return ``look()`` at the author's suppressions; ``otherwise`` if there are none, or it fails."""
         suppression = self._suppression
         if suppression is None:
             return otherwise
@@ -532,7 +490,6 @@ class Session:
         return self._guarded_call("comments could not be read", lambda: look(suppression), otherwise)
 
     def _guarded_call(self, what: str, look: Callable[[], T], otherwise: T) -> T:
-        """Return ``look()``. If it raises, note an internal error in the report and return ``otherwise``."""
         try:
             return look()
         except Exception as error:
@@ -596,13 +553,11 @@ class Session:
 
 
 def _named(save: Save) -> Any:
-    """Return the parts in which two saves of one finding differ: the tensor's names, its shape and line."""
     site = save.site
     return save.name, save.expression, save.shape, site and (site.path, site.line, site.column)
 
 
 def _of_this_torch() -> tuple[str, ...]:
-    """Return a sentence for each mechanism that doesn't work on this torch, and one for an untested torch."""
     said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
     return (*said, *(mechanism.sentence for mechanism in installation.off()))
 

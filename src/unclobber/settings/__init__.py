@@ -13,14 +13,6 @@ from .errors import SettingsError
 from .suppression import Suppression
 
 __all__ = [
-    "Baseline",
-    "ProjectSettings",
-    "SettingsError",
-    "Suppression",
-    "add_comments",
-    "codes",
-    "comments_in",
-    "pyproject",
-    "shown_path",
-    "unused",
-]
+    "Baseline", "ProjectSettings", "SettingsError", "Suppression", "add_comments", "codes", "comments_in",
+    "pyproject", "shown_path", "unused",
+]  # fmt: skip

@@ -6,7 +6,6 @@ import os
 
 
 def shown_path(path: str) -> str:
-    """Return the path; relative if it is below the working directory."""
     try:
         relative = os.path.relpath(path)
     except (OSError, ValueError):  # the working directory is gone, or on another drive

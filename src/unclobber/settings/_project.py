@@ -38,12 +38,10 @@ class ProjectSettings:
 
     @property
     def file(self) -> str:
-        """The path of the settings file, if it has any settings."""
         return os.path.join(self.folder, "pyproject.toml")
 
     @property
     def mode(self) -> Literal["watch", "guard", "strict"]:
-        """The mode of a run if the command line names none."""
         return "guard" if self.guard else "strict" if self.strict else "watch"
 
     def leaves_out(self, code: str, path: str | None) -> bool:
@@ -61,7 +59,6 @@ class ProjectSettings:
         )
 
     def excludes(self, path: str) -> bool:
-        """Return whether ``check`` leaves out a file, given by its absolute path."""
         if not self.exclude:
             return False
         # A glob of a folder leaves out all below it, so each folder on the way is compared, too.
@@ -85,7 +82,6 @@ class ProjectSettings:
 
 
 def _longest(prefixes: Sequence[str], code: str) -> int:
-    """Return the length of the longest prefix that the code begins with, -1 if none matches."""
     return max((len(prefix) for prefix in prefixes if code.startswith(prefix)), default=-1)
 
 

@@ -48,11 +48,7 @@ class Baseline:
 
     @classmethod
     def read(cls, path: str) -> Baseline:
-        """Return the baseline in a file.
-
-        Raises:
-            SettingsError: The file is missing, unreadable or no baseline.
-        """
+        """Return the baseline in a file; SettingsError if it is missing, unreadable or no baseline."""
         try:
             with open(path, encoding="utf-8") as stream:
                 document = json.load(stream)
@@ -71,12 +67,10 @@ class Baseline:
 
     @classmethod
     def of(cls, findings: Iterable[Finding], path: str) -> Baseline:
-        """Return the baseline of these findings, for the file ``path``."""
         folder = _folder(path)
         return cls(folder, Counter(_key(finding, folder) for finding in findings))
 
     def knows(self, finding: Finding) -> bool:
-        """Return whether the baseline contains such a finding."""
         return _key(finding, self.folder) in self.counts
 
     def split(self, findings: Sequence[Finding]) -> tuple[list[Finding], list[Finding], int]:
@@ -94,8 +88,7 @@ class Baseline:
             left[key] -= 1
         return new, known, sum(count for count in left.values() if count > 0)
 
-    def text(self) -> str:
-        """Return the file's text, which depends on the findings but not on their order."""
+    def text(self) -> str:  # it depends on the findings, but not on their order
         # Sorted, so that a file under version control changes only where findings do
         # (test_the_text_is_the_same_in_any_order).
         listed = [{**key._asdict(), "count": count} for key, count in sorted(self.counts.items())]

@@ -39,16 +39,14 @@ def meant(given: str) -> str | None:
 
 
 def unknown(given: str) -> str:
-    """Return a sentence that there is no such code, and which one was probably meant; no full stop."""
     code = meant(given)
-    return f'there is no code "{given.strip()}"' + (f": did you mean {code}?" if code else "")
+    return f'there is no code "{given.strip()}"' + (f": did you mean {code}?" if code else "")  # no full stop
 
 
 def checked(given: Iterable[str], where: str) -> tuple[str, ...]:
     """Return codes and beginnings of codes, in capitals.
 
     Args:
-        given: As they were written.
         where: The setting, for the message: ``ignore in [tool.unclobber] of /home/me/pyproject.toml``.
     Raises:
         SettingsError: No code begins so.
@@ -65,5 +63,4 @@ def checked(given: Iterable[str], where: str) -> tuple[str, ...]:
 
 
 def covers(codes: Iterable[str], code: str) -> bool:
-    """Return whether ``code`` begins with one of the codes or beginnings of codes."""
     return code.startswith(tuple(codes))

@@ -21,21 +21,15 @@ class IgnoreComment(NamedTuple):
     """A comment that suppresses findings."""
 
     path: str
-    line: int
-    """1-based."""
-    text: str
-    """The comment as written, without the text after it."""
-    codes: tuple[str, ...] | None
-    """Codes, or beginnings of codes; None for all."""
-    problem: str = ""
-    """The mistake in it; no full stop; empty if there is none."""
+    line: int  # 1-based
+    text: str  # the comment as written, without the text after it
+    codes: tuple[str, ...] | None  # codes, or beginnings of codes; None for all
+    problem: str = ""  # the mistake in it; no full stop; empty if there is none
 
     def covers(self, code: str) -> bool:
-        """Return whether the comment suppresses findings of the code."""
         return self.codes is None or covers(self.codes, code)
 
     def stands_at(self, site: Site) -> bool:
-        """Return whether it is on one of the lines of the site's statement."""
         return self.path == site.path and site.statement_line <= self.line <= site.statement_end_line
 
 

@@ -37,9 +37,7 @@ def settings_for(folder: str) -> ProjectSettings:
 
 
 @lru_cache(maxsize=64)
-def _upward(folder: str) -> tuple[str, ...]:
-    """Return the possible paths of a pyproject.toml; cached, because each context needs them when it is
-    entered."""
+def _upward(folder: str) -> tuple[str, ...]:  # cached, because each context needs them when it is entered
     here = Path(folder)
     return tuple(str(parent / "pyproject.toml") for parent in (here, *here.parents))
 
@@ -93,8 +91,7 @@ def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
     return ProjectSettings(**values, folder=folder, given=tuple(table))
 
 
-Reader = Callable[[Any, str], Any]
-"""Checks and converts a value; its second argument says where that stands."""
+Reader = Callable[[Any, str], Any]  # checks and converts a value; its second argument says where that stands
 
 
 def _reader(
@@ -138,7 +135,6 @@ def _per_file(value: Any, where: str) -> tuple[tuple[str, tuple[str, ...]], ...]
 
 
 def _toml(value: Any) -> str:
-    """Return a value about as it was written."""
     return "a table" if isinstance(value, dict) else json.dumps(value, ensure_ascii=False, default=str)
 
 
@@ -147,12 +143,9 @@ class Setting(NamedTuple):
 
     read: Reader
     schema: dict[str, Any]
-    example: str
-    """A value as TOML."""
-    about: str
-    """The effect of the key, as one sentence."""
-    commands: str
-    """The commands that read it."""
+    example: str  # a value as TOML
+    about: str  # the effect of the key, as one sentence
+    commands: str  # the commands that read it
 
 
 _CODES: dict[str, Any] = {

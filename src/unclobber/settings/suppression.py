@@ -37,18 +37,15 @@ class Suppression:
         self._comments: dict[str, tuple[IgnoreComment, ...]] = {}
 
     def by(self, finding: Finding) -> SuppressedBy | None:
-        """Return the reason that suppresses a finding; None if it is to be reported."""
         return self._tried(finding) if finding.is_silent else None
 
     def lets_pass(self, finding: Finding) -> bool:
-        """Return whether a finding neither stops nor warns the program."""
         if not finding.is_silent:
             return False
         known = self.all_known or (self.baseline is not None and self.baseline.knows(finding))
         return known or self._tried(finding) is not None
 
     def noted(self, finding: Finding) -> Finding:
-        """Return the finding, with a note if the author has tried to suppress it and that isn't possible."""
         note = self._in_vain(finding)
         return (
             finding
@@ -90,7 +87,6 @@ class Suppression:
         return self.settings.leaves_out(finding.code, path)
 
     def _comment(self, code: str, site: Site) -> IgnoreComment | None:
-        """Return the comment on a statement that covers the code, or None."""
         # Kept for the session: a file that is edited meanwhile keeps the comments of the code that runs.
         if site.path not in self._comments:
             self._comments[site.path] = comments_in(site.path)

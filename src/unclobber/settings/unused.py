@@ -10,13 +10,7 @@ from .comments import IgnoreComment, comments_in
 
 
 def unused(paths: Iterable[str], findings: Iterable[Finding], where: str = "in this run") -> Iterator[str]:
-    """Yield one sentence for each comment without a finding, no full stop.
-
-    Args:
-        paths: The files whose code ran, or was checked.
-        findings: All findings of the run, suppressed or not.
-        where: The end of the sentence.
-    """
+    """Yield one sentence for each comment without a finding, no full stop."""
     occurred = [(finding.code, site) for finding in findings for site in finding.blamed]
     for path in sorted(set(paths)):
         for comment in comments_in(path):
@@ -26,8 +20,7 @@ def unused(paths: Iterable[str], findings: Iterable[Finding], where: str = "in t
 
 
 def _wrong_with(comment: IgnoreComment, occurred: set[str], where: str) -> str:
-    """Return the mistake in a comment, given the codes that were found at its statement; empty if there is
-    none."""
+    """Return the mistake in a comment, given its statement's codes; empty if there is none."""
     if comment.problem:
         return f"is not understood: {comment.problem}"
     if comment.codes is None:

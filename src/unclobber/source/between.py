@@ -32,13 +32,11 @@ _QUIET = re.compile(
 )
 """Instructions that run no Python code except, at most, that of a property."""
 
-_RUNS = re.compile("POP_JUMP_.*(TRUE|FALSE)")
-"""Quiet-looking instructions that call ``__bool__`` of an object."""
+_RUNS = re.compile("POP_JUMP_.*(TRUE|FALSE)")  # quiet-looking instructions that call `__bool__` of an object
 
 _ENDS = ("RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE")
 _ALWAYS = ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT")
-_MOST = 5000
-"""Size limit of an examined function, in instructions."""
+_MOST = 5000  # size limit of an examined function, in instructions
 
 
 def statement_between(first: Stack, first_name: str, second: Stack, second_name: str) -> Stack | None:
@@ -133,8 +131,7 @@ def _passed(code: CodeType, begin: int, end: int) -> set[int] | None:
 
 
 def _successors(code: CodeType, instructions: list[dis.Instruction]) -> dict[int, list[int]]:
-    """Return the offsets that may run right after each instruction: the next one, jump targets and exception
-    handlers."""
+    """Return the offsets that may run after each instruction: the next, jump targets and handlers."""
     jumps = {*dis.hasjrel, *dis.hasjabs}
     read: Any = dis.Bytecode(code)
     entries = read.exception_entries
@@ -165,8 +162,7 @@ def _reached(starts: Iterable[int], after: dict[int, list[int]], stop: int | Non
 
 
 def _runs_no_code_of_the_programs(node: ast.AST, frame: FrameType) -> bool:
-    """Return whether every name in a statement has a known value and none of them is the program's
-    own code."""
+    """Return whether every name in a statement has a known value that is not the program's own code."""
     if isinstance(node, (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.Await)):
         return False
     if isinstance(node, ast.Assign):

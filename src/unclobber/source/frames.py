@@ -18,8 +18,7 @@ from ..model import PACKAGE
 from .sites import Stack as Stack
 from .sites import is_library
 
-_OURS = PACKAGE + os.sep
-"""The path prefix of this package's files."""
+_OURS = PACKAGE + os.sep  # the path prefix of this package's files
 
 
 class _Native:
@@ -96,8 +95,7 @@ def of_program() -> Stack:
 
 
 def go_deeper(frame: FrameType | None, out: list[Any]) -> None:
-    """Extend ``out`` to the program's innermost frame if all its frames are a library's; ``frame`` comes
-    next."""
+    """Extend ``out`` to the program's innermost frame if it has only a library's; ``frame`` is next."""
     if any(not is_library(code) for code in out[::2]):
         return
     room = _DEEPEST

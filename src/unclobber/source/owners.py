@@ -28,10 +28,8 @@ from ..torch_internals import compat
 from .sites import is_library
 from .values import contents, is_a
 
-_DEEPEST = 3
-"""Limit of steps from a variable to a module: ``agents["a"].critic`` is two."""
-_MOST = 20_000
-"""Limit of visited objects, because a program with more has no short names anyway."""
+_DEEPEST = 3  # limit of steps from a variable to a module: `agents["a"].critic` is two
+_MOST = 20_000  # limit of visited objects, because a program with more has no short names anyway
 
 _WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module"})
 """Names under which a wrapper (data parallel, compile) keeps the user's module."""
@@ -132,8 +130,7 @@ class ProgramNames:
         return None
 
     def module(self, module: torch.nn.Module) -> str:
-        """Return the name of a module for a report: path and class, ``trunk.2 (Dropout)``; the class alone if
-        no path is found."""
+        """Return a module's name for a report: path and class, ``trunk.2 (Dropout)``, or the class alone."""
         kind = type(module).__name__
         modules = _live_modules()
         try:
@@ -143,8 +140,6 @@ class ProgramNames:
         return kind if path is None or path == kind else f"{path} ({kind})"
 
     def way_to(self, wanted: object) -> str | None:
-        """Return the variable, or a short path from one, that leads to an object such as an optimizer; None
-        if none does."""
         return _search([wanted], self._frames).get(id(wanted))
 
     def tensors(self, deepest: int = 5) -> list[tuple[str, torch.Tensor]]:
@@ -162,8 +157,7 @@ class ProgramNames:
 
 # --- modules -----------------------------------------------------------------------------------
 class _Settled(NamedTuple):
-    """The modules of the collector's oldest generation, and its counts of collections when they were
-    listed."""
+    """The modules of the collector's oldest generation, and its counts when they were listed."""
 
     collections: tuple[int, int]
     modules: tuple[weakref.ref[torch.nn.Module], ...]
@@ -244,8 +238,7 @@ def _module_classes() -> set[type]:
 
 
 def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list[tuple[torch.nn.Module, str]]:
-    """Return (module, attribute) of each tensor with extent ``place``; else of all in its storage if they
-    have one extent."""
+    """Return (module, attribute) of each tensor with extent ``place``; else of all if extents agree."""
     sharing = [
         (module, name, there)
         for module in modules.values()
@@ -269,7 +262,6 @@ def _registered(module: torch.nn.Module, *registries: str) -> Iterator[tuple[str
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield a module's own parameters and buffers by name."""
     for name, tensor in _registered(module, "_parameters", "_buffers"):
         if is_a(tensor, torch.Tensor):
             yield name, tensor
@@ -278,10 +270,8 @@ def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
 class _Path(NamedTuple):
     """A path that names an object: from a variable, or from a class, down to it."""
 
-    start: str | None
-    """The user's name for the path's outermost module; None if no variable leads to it."""
-    root: str
-    """The class name of the outermost module."""
+    start: str | None  # the user's name for the path's outermost module; None if no variable leads to it
+    root: str  # the class name of the outermost module
     steps: tuple[str, ...]
 
     @property
@@ -361,8 +351,7 @@ def _reachable(frames: Sequence[FrameType] | None, deepest: int) -> Iterator[tup
 
 
 def _search(wanted: Sequence[object], frames: Sequence[FrameType] | None) -> dict[int, str]:
-    """Return the best name that leads to each wanted object, by id; objects that no variable leads to are
-    missing."""
+    """Return the best name that leads to each wanted object, by id; unnamed ones are missing."""
     ids = {id(target) for target in wanted}
     best_names: dict[int, str] = {}
     for name, value in _reachable(frames, _DEEPEST):
@@ -389,8 +378,7 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
                 yield f"{name}.{key}", inner
 
 
-def _holds_things(kind: type) -> bool:
-    """Return whether to look inside objects of this class: the program's own classes and modules."""
+def _holds_things(kind: type) -> bool:  # the program's own classes, and modules
     # Most values are numbers and strings, whose classes are no heap types.
     if kind.__flags__ & _HEAP_TYPE == 0:
         return False
@@ -398,7 +386,6 @@ def _holds_things(kind: type) -> bool:
 
 
 def _running(frames: Sequence[FrameType] | None) -> list[FrameType]:
-    """Return the given frames, or those of the current stack that aren't a library's, innermost first."""
     if frames is not None:
         return list(frames)
     return [frame for frame, _ in walk_stack(sys._getframe(1)) if not is_library(frame.f_code)]

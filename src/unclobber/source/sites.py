@@ -27,8 +27,7 @@ from ..syntax import Span
 from ..torch_internals import compat
 from .syntax import Instruction, Located, header
 
-Stack = tuple[Any, ...]
-"""Alternating code objects and instruction offsets, innermost frame first."""
+Stack = tuple[Any, ...]  # alternating code objects and instruction offsets, innermost frame first
 
 # Packages of another interpreter (a zip, a second venv on PYTHONPATH) have this path shape too. A plain
 # folder called site-packages does not make a user's project a library: tests/unit/source/test_sites.py.
@@ -77,7 +76,6 @@ def is_library(code: CodeType) -> bool:
 
 
 def is_own(code: CodeType) -> bool:
-    """Return whether ``code`` is this package's own."""
     return code.co_filename.startswith(PACKAGE + os.sep)
 
 
@@ -97,7 +95,6 @@ def is_plumbing(code: CodeType) -> bool:
 
 
 def is_library_path(name: str) -> bool:
-    """Return whether code of this file is a library's."""
     if name.startswith("<"):
         return name.startswith(_GENERATED)
     path = os.path.normcase(os.path.abspath(name))
@@ -188,8 +185,7 @@ def user_frame(stack: Stack) -> Instruction | None:
 
 
 def _passes_on(code: CodeType, lasti: int) -> bool:
-    """Return whether the instruction of a relay calls the function that the relay was given, or the relay of
-    its superclass."""
+    """Return whether the instruction of a relay calls the function that it was given."""
     located = Instruction(code, lasti).located()
     if located is None or not isinstance(located.node, ast.Call):
         return False
@@ -231,7 +227,6 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) 
 
 
 def _programs(frames: list[Instruction]) -> list[Instruction]:
-    """Return the frames without this package's own and without those of the command that runs the program."""
     command = next((i for i, frame in enumerate(frames) if starts_program(frame.code)), None)
     return [frame for frame in frames[:command] if not is_own(frame.code)]
 
@@ -257,9 +252,8 @@ def _frame(at: Instruction) -> Frame:
 
 
 def _line_text(at: Instruction) -> str:
-    """Return the text of the instruction's line; empty if it isn't certain."""
     lines, line = at.lines, at.line
-    return lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""
+    return lines[line - 1].rstrip("\r\n") if 1 <= line <= len(lines) else ""  # empty if it isn't certain
 
 
 def _site(at: Instruction, located: Located | None, span: Span | None) -> Site:

@@ -47,12 +47,10 @@ class ParsedSource:
     """Code objects of this text by name and first line, to recognise the one that ran."""
 
     def text(self, node: ast.AST) -> str:
-        """Return a node's text as the user wrote it; a node over several lines is unparsed to one line."""
         text = Span.of(node).text(self.lines)
-        return text if "\n" not in text else ast.unparse(node)
+        return text if "\n" not in text else ast.unparse(node)  # a node over several lines is unparsed to one
 
     def extent(self, node: ast.AST) -> Extent | None:
-        """Return a node's place in 1-based characters; None if the text has no such lines."""
         return Span.of(node).extent(self.lines)
 
     def statement_text(self, statement: ast.stmt) -> str:
@@ -83,7 +81,6 @@ class Located:
 
     @property
     def right_side(self) -> Span:
-        """The span of the right-hand side if an assignment itself writes; else the whole span."""
         match self.statement:
             case ast.AugAssign(value=value) if self.node is self.statement:
                 return Span.of(value)
@@ -127,8 +124,7 @@ class Instruction(NamedTuple):
         return self.code.co_filename, self.code, self.lasti
 
     @property
-    def line(self) -> int:
-        """The 1-based line; the function's first line if the instruction has none."""
+    def line(self) -> int:  # the function's first line if the instruction has none
         position = self._position()
         return self.code.co_firstlineno if position is None or position[0] is None else position[0]
 
@@ -207,8 +203,7 @@ def source_of(code: CodeType) -> ParsedSource | None:
 
 
 def tree_of(filename: str, word: str) -> ast.Module | None:
-    """Return a file's syntax tree; None if the file doesn't contain the word, can't be read or isn't
-    Python."""
+    """Return a file's syntax tree; None if it lacks the word, can't be read or isn't Python."""
     entry = _entry(filename)
     if entry is None or not any(word in line for line in entry[0]):
         return None
@@ -232,8 +227,7 @@ def header(statement: ast.stmt) -> tuple[int, int]:
     return first_line(statement), min(last, first_line(body[0]))
 
 
-def first_line(node: ast.expr | ast.stmt) -> int:
-    """Return the first line of a node: of a decorated definition, its first decorator's."""
+def first_line(node: ast.expr | ast.stmt) -> int:  # of a decorated definition, its first decorator's
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
@@ -252,7 +246,6 @@ def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
 
 
 def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource | None:
-    """Return the parsed text; None if it isn't Python or can't be parsed at this moment."""
     try:
         return _parsed(filename, lines, fixed)
     except NotParsedError:
@@ -301,8 +294,7 @@ def _around(tree: ast.AST, line: int, end_line: int) -> Iterator[tuple[ast.expr 
 
 
 def _matches(node: ast.expr | ast.stmt, span: Span) -> bool:
-    """Return whether the node covers the span, or is a method call over several lines that Python
-    placed so."""
+    """Return whether the node covers the span, or is a method call that Python placed so."""
     if (node.end_lineno, node.end_col_offset) != (span.end_line, span.end_column):
         return False
     if (node.lineno, node.col_offset) == (span.line, span.column):

@@ -31,8 +31,7 @@ class _Unknown:
 
 
 # Not None, because None is a value that a name may have.
-UNKNOWN: Final = _Unknown()
-"""The value of an expression that can't be known without running code."""
+UNKNOWN: Final = _Unknown()  # the value of an expression that can't be known without running code
 
 _FIELDS = (types.MemberDescriptorType, type(vars(namedtuple("_", "field"))["field"]))
 """Types of the descriptors of named-tuple fields and slots: reading one runs no Python."""
@@ -74,12 +73,10 @@ def value_of(node: ast.expr, frame: FrameType) -> Any:
 
 
 def is_a(value: Any, kind: type | tuple[type, ...]) -> bool:
-    """Return ``isinstance`` by ``type(value)``, because reading a proxy's ``__class__`` runs code."""
-    return issubclass(type(value), kind)
+    return issubclass(type(value), kind)  # reading a proxy's `__class__` runs code
 
 
 def name_in(name: str, frame: FrameType) -> Any:
-    """Return a variable of the frame: local, global or builtin; ``UNKNOWN`` if there is none."""
     for scope in (frame.f_locals, frame.f_globals, vars(builtins)):
         if name in scope:
             return scope[name]
@@ -120,8 +117,7 @@ def attribute_of(value: Any, name: str) -> Any:
     return attribute if isinstance(attribute, types.FunctionType) else UNKNOWN
 
 
-def contents(value: Any) -> dict[str, Any]:
-    """Return the instance's own ``__dict__``, without running code of its class; empty if it has none."""
+def contents(value: Any) -> dict[str, Any]:  # without running code of the value's class
     try:
         attributes = object.__getattribute__(value, "__dict__")
     except Exception:  # AttributeError, or what an object of C raises
@@ -183,6 +179,5 @@ def function_of(value: Any) -> types.FunctionType | None:
 
 
 def _is_grad_mode_wrapper(function: Callable[..., Any]) -> bool:
-    """Return whether the wrapper is ``@torch.no_grad()`` or the like, which returns the function's own
-    result: tests/programs/UC204/nograd_decorated.py."""
+    # Such a wrapper returns the function's own result: tests/programs/UC204/nograd_decorated.py.
     return hasattr(function, "__wrapped__") and function.__code__.co_filename.endswith("_contextlib.py")

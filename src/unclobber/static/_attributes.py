@@ -21,8 +21,7 @@ _NUMBERS = frozenset(_PLAIN.split())
 
 
 def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value:
-    """Return the value of an attribute: an object's, a module's parameter, ``.data``, ``.grad``, a view, or
-    unknown."""
+    """Return the value of an attribute: an object's, a parameter, ``.data``, ``.grad``, a view."""
     if value.kind in ("object", "class"):
         return _of_object(run, value, name, state)
     if name in ("weight", "bias"):
@@ -49,7 +48,6 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
 
 
 def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value:
-    """Return an attribute by its full name; an unknown value the first time."""
     if key not in state.attributes:
         made = Value(places=run.new_place(), name=key, may=may)
         state.attributes[key] = holds_integers(made, key.rpartition(".")[2])
@@ -57,7 +55,6 @@ def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value
 
 
 def defined_as(index: FileIndex, text: str) -> Value | None:
-    """Return the function or class that a dotted name means; None if its source isn't known."""
     node = index.definition(text)
     if node is None:
         return None
@@ -117,9 +114,7 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
     return None
 
 
-def _renamed(value: Value, owner: str) -> Value:
-    """Return an attribute of an object, named after that object instead of ``self``."""
-
+def _renamed(value: Value, owner: str) -> Value:  # after that object instead of `self`
     def of(name: str) -> str:
         return owner + name[4:] if name.startswith("self") else name
 

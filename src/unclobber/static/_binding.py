@@ -51,7 +51,6 @@ def bind(run: FileRun, target: ast.expr, value: Value, state: FlowState) -> None
 
 
 def forget(name: str, state: FlowState) -> None:
-    """Forget conditions that mention a name, because it is bound again."""
     if any(name in _words(text) for text, _ in state.guards):
         state.guards = frozenset((text, holds) for text, holds in state.guards if name not in _words(text))
     for condition in [condition for condition in state.bound_if if name in _words(condition[0])]:

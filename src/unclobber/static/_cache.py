@@ -49,7 +49,6 @@ class CheckCache:
         """The entries of this check; None for a file that gets none."""
 
     def known(self, path: str, *, is_named: bool) -> CleanFile | None:
-        """Return the result of a file in which an earlier check found nothing; None if it must be checked."""
         digest = self._digests[path] = _digest(path, is_named=is_named)
         match self._known.get(self._name(path)):
             case [str(then), int(lines), list(commented), dict(others)] if then == digest and digest:
@@ -92,13 +91,11 @@ class CheckCache:
         return {}
 
     def _digest_of(self, name: str) -> str:
-        """Return the digest of another file, taken once: many files import the same."""
         if name not in self._others:
             self._others[name] = _digest(self._path_of(name))
-        return self._others[name]
+        return self._others[name]  # many files import the same
 
-    def _name(self, path: str) -> str:
-        """Return a path from the cache's folder on, so that the whole project may be moved."""
+    def _name(self, path: str) -> str:  # so that the whole project may be moved
         try:
             return os.path.relpath(path, self._folder)
         except ValueError:  # on another drive
@@ -109,7 +106,6 @@ class CheckCache:
 
 
 def _digest(path: str, *, is_named: bool = False) -> str:
-    """Return a digest of a file's content; empty if it can't be read."""
     try:
         with open(path, "rb") as stream:
             # A file that a user has named is parsed even without torch in it.
@@ -120,13 +116,11 @@ def _digest(path: str, *, is_named: bool = False) -> str:
 
 @cache
 def _engine() -> str:
-    """Return a digest of what a result depends on besides the file: unclobber's sources and Python."""
     rows = [VERSION, sys.version, *_sources(["static", "syntax", "model"])]
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
 def _sources(rooms: Sequence[str]) -> Iterator[str]:
-    """Yield the name, size and time of each source file of some rooms."""
     for room in rooms:
         # By time and size, because a package under development changes without a new version.
         with suppress(OSError):

@@ -31,7 +31,6 @@ class FollowedCall:
 
     @property
     def holder(self) -> ast.expr:
-        """The expression of the receiver; of a plain function the function's own."""
         return self.node.func.value if isinstance(self.node.func, ast.Attribute) else self.node.func
 
     @property
@@ -40,17 +39,14 @@ class FollowedCall:
 
     @property
     def first(self) -> Value:
-        """The first positional argument; a plain value if there is none."""
         return self.values[0] if self.values else PLAIN
 
     def is_true(self, name: str) -> bool:
-        """Return whether a keyword is given as True."""
         return bool(self.keywords.get(name, PLAIN).data == Constant(True))
 
     @property
     def retains_graph(self) -> bool:
-        """True if a backward call may keep the graph: ``retain_graph`` or ``create_graph`` is given, neither
-        as False nor as None."""
+        # `retain_graph` or `create_graph` is given, neither as False nor as None.
         given = [self.keywords[name] for name in ("retain_graph", "create_graph") if name in self.keywords]
         return any(value.data not in (Constant(False), Constant(None)) for value in given)
 

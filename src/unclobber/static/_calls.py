@@ -56,8 +56,7 @@ def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("class", "__call__")
 def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Return a new object; in the file's own statements its ``__init__`` is followed with the given
-    arguments."""
+    """Return a new object; in the file's own statements its ``__init__`` is followed."""
     cls = call.receiver.data
     name = f"{cls.name}{'#' if run.at_top else '@'}{run.tick()}"
     made = Value("object", grad=Grad.NO, data=cls, name=name)
@@ -73,8 +72,7 @@ def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: FollowedCall) -> None:
-    """Record the attributes that ``__init__`` sets to constants and the file sets nowhere else
-    (``self.causal = causal``)."""
+    """Record attributes that only ``__init__`` sets, to constants (``self.causal = causal``)."""
     assert made.made is not None
     if made.made in run.constructed:
         return
@@ -146,7 +144,6 @@ def _abs(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 
 @transfers("builtin", "sum max min")
 def _reduced(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the join of all elements."""
     element = None
     for value in call.values:
         element = join(elements(run, value, state) if value.kind == "sequence" else value, element)

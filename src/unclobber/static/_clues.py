@@ -30,8 +30,6 @@ _SIDE = re.compile(
 _OWN_NODES = {"+=": "Add", "-=": "Sub", "*=": "Mul", "/=": "Div", "[...] =": "CopySlices"}
 _BINARY = {ast.Add: "Add", ast.Sub: "Sub", ast.Mult: "Mul", ast.Div: "Div", ast.Pow: "Pow", ast.MatMult: "Mm"}
 _VIEWS = {"AsStrided", "View", "Select", "Slice", "T", "Transpose", "Permute", "ReshapeAlias", "Squeeze"}
-_BY_CONFIDENCE = {3: 3.5, 2: 2.5}
-"""Points for a suspicion by its confidence; 1 for a lower one."""
 
 
 class Clue(NamedTuple):
@@ -60,7 +58,6 @@ class Context:
         self.words = _without_frames(pasted.text)
 
     def suspicions(self, site: WriteSite) -> list[Suspicion]:
-        """Return the interpreter's suspicions about a place."""
         run = self.tree.runs.get(site.path)
         known = run.suspicions.values() if run is not None else ()
         return [s for s in known if site.line in (s.span.line, s.write.line if s.write else 0)]
@@ -302,8 +299,7 @@ def _made(site: WriteSite, context: Context) -> str:
     return ""
 
 
-def _operator(text: str) -> str:
-    """Return the node of an expression's outermost operator: Sub for ``a - b``."""
+def _operator(text: str) -> str:  # Sub for `a - b`
     try:
         parsed = parse_expression(text.strip())
     except (SyntaxError, ValueError):
@@ -403,8 +399,7 @@ def _part(site: WriteSite, context: Context) -> Iterator[Clue]:
         yield Clue(3.0, "a parameter is written, by its name")
 
 
-def _said(site: WriteSite, context: Context) -> Iterator[Clue]:
-    """People name the statement in words."""
+def _said(site: WriteSite, context: Context) -> Iterator[Clue]:  # people name the statement in words
     text = context.tree.files[site.path].lines[site.line - 1].strip()
     if len(text) >= 10 and text in context.words:
         yield Clue(3.0, "the text quotes this line")
@@ -436,13 +431,11 @@ CLUES: tuple[Callable[[WriteSite, Context], Iterator[Clue]], ...] = (
 
 
 def _is_operation(text: str, node: str) -> bool:
-    """Return whether a name or text has an operation by a node's name: ``F.leaky_relu(x)`` has LeakyRelu."""
     wanted = re.sub(r"_", "", node).lower()
-    return wanted in re.findall(r"[a-z]+", re.sub(r"_", "", text).lower())
+    return wanted in re.findall(r"[a-z]+", re.sub(r"_", "", text).lower())  # `F.leaky_relu(x)` has LeakyRelu
 
 
 def _snapped(place: FramePlace) -> FramePlace:
-    """Return a frame, moved to the nearest call of backward if its line has no call any more."""
     scope, line = place
     if any(at == line for at, *_ in scope.calls):
         return place

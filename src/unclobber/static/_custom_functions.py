@@ -40,7 +40,6 @@ class FunctionRules:
         )
 
     def check(self) -> None:
-        """Suspect the mistakes of the method."""
         if self.node.name == "forward":
             self._forward()
         else:
@@ -79,7 +78,6 @@ class FunctionRules:
         return bool(values) and all(_itself(value) == tensor for value in values)
 
     def _on_ctx(self) -> None:
-        """Suspect an input that is kept as an attribute of ``ctx``."""
         for assignment in ast.walk(self.node):
             if isinstance(assignment, ast.Assign) and isinstance(assignment.targets[0], ast.Attribute):
                 target, value = assignment.targets[0], assignment.value
@@ -107,8 +105,7 @@ class FunctionRules:
                 self._suspect(CheckRule.GRADIENT, HIGH - 1, statement, name, how)
 
     def _writes(self) -> Iterator[tuple[ast.stmt, str, str, bool]]:
-        """Yield each write: the statement, the written name, the operation, whether only a tensor can be
-        written so."""
+        """Yield each write: statement, written name, operation, whether only a tensor can be written so."""
         for statement in ast.walk(self.node):
             how, surely = "", False
             match statement:
@@ -146,8 +143,7 @@ def _is_returned(node: ast.Return, names: set[str]) -> bool:
 
 
 def _itself(node: ast.expr | None) -> str | None:
-    """Return the variable whose tensor an expression is; in-place methods return the tensor that they write
-    to."""
+    """Return the variable whose tensor an expression is, through in-place methods."""
     while (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)

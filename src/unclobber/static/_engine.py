@@ -98,7 +98,6 @@ class FileRun:
 
     @contextmanager
     def within(self, **fields: Any) -> Iterator[None]:
-        """Set fields of the run, and restore them afterwards."""
         outer = {name: getattr(self, name) for name in fields}
         vars(self).update(fields)
         yield
@@ -118,20 +117,16 @@ class FileRun:
         return frozenset([self.last_place])
 
     @property
-    def root(self) -> str:
-        """The name of the function that is followed by itself, for any caller; empty at the file's top."""
+    def root(self) -> str:  # the function that is followed by itself, for any caller
         return self.stack[0].name if self.stack else ""
 
     def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
-        """Return a new tensor in a storage of its own."""
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
 
     def follows(self, function: FunctionNode) -> bool:
-        """Return whether a function is short enough to be followed, or stands in the checked file."""
         return home_of(function) is self.own or is_short(function)
 
     def entered(self, function: FunctionNode) -> dict[str, Any]:
-        """Return the fields to set while a function is followed; none if it stands in the file at hand."""
         home, called = home_of(function), self.elsewhere
         if home is self.index:
             return {}
@@ -163,8 +158,7 @@ class FileRun:
             self.suspicions[key] = replace(suspicion, confidence=confidence)
 
     def _quiet(self, suspicion: Suspicion) -> int:
-        """Return the steps of confidence that a suspicion loses because its function or folder is mostly not
-        trained."""
+        """Return the steps of confidence that a suspicion loses in code that is mostly not trained."""
         rule = suspicion.rule.value
         # A write is reported where the function returns that called the writing function.
         functions = [function.name for function in self.stack]
@@ -194,9 +188,7 @@ def follows(*kinds: type[ast.expr] | type[ast.stmt]) -> Callable[[_Function], _F
     return register
 
 
-def _last_line(statement: ast.expr | ast.stmt) -> int:
-    """Return a statement's last line; of a compound one, the last line of its head, because a location
-    excludes the body."""
+def _last_line(statement: ast.expr | ast.stmt) -> int:  # a location excludes the body of a compound statement
     body = getattr(statement, "body", None)
     if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
         return max(statement.lineno, body[0].lineno - 1)

@@ -41,7 +41,6 @@ _LIBRARIES = ("torch.", "numpy.", "math.", "scipy.")
 
 @follows(ast.expr)
 def _other(run: FileRun, node: ast.expr, state: FlowState) -> Value:
-    """Return an unknown value that may depend on all parts of the expression."""
     parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     return unknown_result(run, state, [run.evaluate(part, state) for part in parts])
 
@@ -58,8 +57,7 @@ def _lambda(run: FileRun, node: ast.Lambda, state: FlowState) -> Value:
 
 @follows(ast.Name)
 def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
-    """Return the value of a name: a variable, a global, a definition of the file, an import, or a new
-    unknown."""
+    """Return the value of a name: variable, global, the file's definition, import, or unknown."""
     name, index = node.id, run.index
     known = state.names.get(name) or (run.globals.get(name) if index is run.own else None)
     if known is not None:
@@ -75,7 +73,6 @@ def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
 
 @follows(ast.Tuple, ast.List)
 def _several(run: FileRun, node: ast.Tuple | ast.List, state: FlowState) -> Value:
-    """Return a tuple or list; a starred part of known length is spread."""
     items: list[Value] = []
     for element in node.elts:
         value = run.evaluate(element.value if isinstance(element, ast.Starred) else element, state)
@@ -85,7 +82,6 @@ def _several(run: FileRun, node: ast.Tuple | ast.List, state: FlowState) -> Valu
 
 @follows(ast.Dict)
 def _dict(run: FileRun, node: ast.Dict, state: FlowState) -> Value:
-    """Return a dictionary with its keys if all are texts, else a list of its values."""
     values = tuple(run.evaluate(item, state) for item in node.values)
     keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
     if keys and all(isinstance(key, str) for key in keys):
@@ -103,7 +99,6 @@ def _named(run: FileRun, node: ast.NamedExpr, state: FlowState) -> Value:
 # --- conditions --------------------------------------------------------------------------------------
 @follows(ast.Compare)
 def _compare(run: FileRun, node: ast.Compare, state: FlowState) -> Value:
-    """Return an integer tensor if a side may be a tensor; ``is`` and ``in`` give a plain value."""
     values = [run.evaluate(operand, state) for operand in (node.left, *node.comparators)]
     plain = (ast.Is, ast.IsNot, ast.In, ast.NotIn)
     if any(value.may_be_tensor for value in values) and not any(isinstance(op, plain) for op in node.ops):
@@ -118,7 +113,6 @@ def _bool(run: FileRun, node: ast.BoolOp, state: FlowState) -> Value:
 
 @follows(ast.IfExp)
 def _conditional(run: FileRun, node: ast.IfExp, state: FlowState) -> Value:
-    """Return the value of the branch that is known to be taken, else the join of both."""
     holds = truth(run, node.test, state)
     run.evaluate(node.test, state)
     if holds is not None:

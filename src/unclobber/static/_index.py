@@ -58,9 +58,7 @@ class FileIndex:
             if isinstance(statement, Definition):
                 self.defined[statement.name] = statement
 
-    def full(self, node: ast.AST) -> str:
-        """Return the dotted name with its head replaced by the imported name:
-        ``torch.nn.functional.relu``."""
+    def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`
         text = dotted(node)
         head, _, tail = text.partition(".")
         head = self.imports.get(head, head)
@@ -97,7 +95,6 @@ class FileIndex:
 
     @cached_property
     def called(self) -> frozenset[str]:
-        """The bare names of all functions and methods that this file calls."""
         return frozenset(name for name, _, _ in self._every_call)
 
     @cached_property
@@ -119,9 +116,7 @@ class FileIndex:
 
 @lru_cache(maxsize=64)
 def index_of(text: str, path: str) -> FileIndex:
-    """Return the index of a file's text; raises as `parse` does. Kept, because a file that others import is
-    mostly checked, too."""
-    return FileIndex(parse(text), path)
+    return FileIndex(parse(text), path)  # kept, because a file that others import is mostly checked, too
 
 
 def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
@@ -152,13 +147,11 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
 
 
 def home_of(node: Definition) -> FileIndex:
-    """Return the index of the file that a function or class stands in."""
     home: FileIndex = vars(node)["home"]
     return home
 
 
-def lineage(cls: ast.ClassDef, depth: int = 0) -> Iterator[ast.ClassDef]:
-    """Yield a class and its bases, as far as their files are known, each before its own bases."""
+def lineage(cls: ast.ClassDef, depth: int = 0) -> Iterator[ast.ClassDef]:  # each before its own bases
     yield cls
     for base in cls.bases if depth < 6 else ():
         above = home_of(cls).definition(dotted(base))
@@ -167,7 +160,6 @@ def lineage(cls: ast.ClassDef, depth: int = 0) -> Iterator[ast.ClassDef]:
 
 
 def method_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:
-    """Return a method of a class or of its bases; None if none is known."""
     for each in lineage(cls):
         for statement in each.body:
             if isinstance(statement, FunctionNode) and statement.name == name:
@@ -176,9 +168,8 @@ def method_of(cls: ast.ClassDef, name: str) -> FunctionNode | None:
 
 
 def is_a(cls: ast.ClassDef, names: frozenset[str]) -> bool:
-    """Return whether a class has one of these bases, by the last part of its name."""
     bases = (home_of(each).full(base) for each in lineage(cls) for base in each.bases)
-    return any(base.rpartition(".")[2] in names for base in bases)
+    return any(base.rpartition(".")[2] in names for base in bases)  # by the last part of its name
 
 
 def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -208,13 +199,11 @@ def _calls(node: ast.AST, caller: str, *, off: bool) -> Iterator[tuple[str, str,
 
 
 def is_off(expressions: list[ast.expr]) -> bool:
-    """Return whether decorators or the items of a ``with`` turn gradients off."""
     return any(mode_of(expression) for expression in expressions)
 
 
 def mode_of(node: ast.expr) -> int | None:
-    """Return the mode that a decorator or context turns on: 1 no_grad, 2 inference mode, 0 gradients; None if
-    it changes none."""
+    """Return the mode that a decorator or context sets: 1 no_grad, 2 inference mode, 0 gradients, or None."""
     call = node if isinstance(node, ast.Call) else None
     name = dotted(call.func if call is not None else node).rpartition(".")[2]
     switch = True
@@ -233,10 +222,8 @@ def mode_of(node: ast.expr) -> int | None:
 
 @lru_cache
 def is_short(function: FunctionNode) -> bool:
-    """Return whether a function of another file is followed: a whole network would cost too much."""
-    return sum(1 for _ in ast.walk(function)) <= _LONGEST
+    return sum(1 for _ in ast.walk(function)) <= _LONGEST  # a whole network would cost too much
 
 
 def has_decorator(function: FunctionNode, word: str) -> bool:
-    """Return whether a decorator's text holds a word: ``staticmethod``, ``property``."""
     return any(word in ast.unparse(decorator) for decorator in function.decorator_list)

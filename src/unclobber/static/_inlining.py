@@ -160,12 +160,8 @@ def _bind_arguments(
     """Bind parameters to arguments, defaults or values by their annotations.
 
     Args:
-        run: The interpretation.
-        node: The function.
-        state: The state in which the parameters are bound.
         owner: The object whose method it is, if it gets one.
         given: The positional arguments; None if none are known.
-        keywords: The keyword arguments.
     """
     spec = node.args
     positional = [*spec.posonlyargs, *spec.args]

@@ -40,8 +40,7 @@ _FILLS_FROM_LAST = frozenset(
 
 
 def method_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Return the result of a method call: by the receiver's kind and the method, by the method alone, or by
-    the kind alone."""
+    """Return the result of a method call: by kind and method, by the method, or by the kind alone."""
     kind = call.receiver.kind
     for key in ((kind, call.name), ("any", call.name), (kind, "")):
         known = transferred(run, *key, call, state)
@@ -129,7 +128,6 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 # --- objects and modules -----------------------------------------------------------------------------
 @transfers("object class", f"{_KEEPS_MODULE} zero_grad state_dict")
 def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the result of a method that torch's modules have; None if the class has one of its own."""
     if method_of(call.receiver.data, call.name):
         return None
     return PLAIN if call.name in ("zero_grad", "state_dict") else call.receiver
@@ -146,8 +144,7 @@ def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 @transfers("class", "apply")
 def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the result of a custom Function. If ``forward`` returns an input, it is a view that must not be
-    written."""
+    """Return the result of a custom Function; an input among its results is a view not to be written."""
     cls: ast.ClassDef = call.receiver.data
     if not is_a(cls, frozenset({"Function"})):
         return None
@@ -171,7 +168,6 @@ def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
 
 @transfers("module", _KEEPS_MODULE)
 def _kept_module(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Return the module itself; ``requires_grad_(False)`` freezes it."""
     if call.name == "requires_grad_" and call.first.data == Constant(False):
         key = call.receiver.name or f"frozen {call.receiver.data.span}"
         run.frozen.add(key)
@@ -285,7 +281,6 @@ def _written(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 def _viewed(value: ast.expr) -> ast.expr:
-    """Return the base of a view expression; any other expression as it is."""
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute) or value.keywords:
         return value
     forms = torch_table().overloads(value.func.attr)

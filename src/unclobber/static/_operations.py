@@ -41,12 +41,8 @@ def operation(
     """Return the result of an operation, and record the tensors that it saves.
 
     Args:
-        run: The interpretation.
-        state: The state at the call.
         name: The table's name of the operation, or another of its names.
         values: Positional arguments, the tensor of a method first.
-        node: The call.
-        keywords: Keyword arguments by name.
         operands: The expressions of the arguments, as far as they are written there.
         in_place: Whether the result is the first argument itself, whose write the caller has recorded.
         torchs: Whether it is a function of torch, so that its arguments are tensors.
@@ -149,7 +145,6 @@ class _Applied:
                     yield self._save(value, role, grad, expressions.get(role))
 
     def _needed_grad(self, readers: list[Value]) -> Grad:
-        """Return whether one of the arguments whose gradients read a saved tensor needs one."""
         grad = max((reader.grad for reader in readers if reader.may_be_tensor), default=Grad.NO)
         if self.state.mode:
             return Grad.NO
@@ -176,7 +171,6 @@ class _Applied:
         return result, self._result(returns[0], result, grad)
 
     def _result(self, role: str, value: Value, grad: Grad) -> list[SaveEffect]:
-        """Return a result as saved if the operation saves it, certainly or perhaps."""
         if not any(role in overload.results or role in overload.may_results for overload in self.overloads):
             return []
         always = all(role in overload.results for overload in self.overloads)
@@ -211,7 +205,6 @@ def view_of(
 
 
 def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
-    """Return the nodes on which a result depends, those on which it may depend, and its uses."""
     nodes = may = 0
     uses = frozenset[Use]()
     for value in values:
@@ -230,9 +223,6 @@ def unknown_result(
     """Return the result of an unknown function: it may depend on all its arguments.
 
     Args:
-        run: The interpretation.
-        state: The state at the call.
-        values: The function's arguments.
         strong: Whether the result surely depends on them.
         more: Further arguments, on which it may depend.
     """
@@ -255,12 +245,11 @@ def _view_of(overloads: tuple[Overload, ...]) -> str:
 
 
 def _by_name(overload: Overload, values: Sequence[Value], keywords: Mapping[str, Value]) -> dict[str, Value]:
-    """Return the arguments by the overload's names for them; ``input=`` means the first."""
     by_name = dict(zip(overload.arguments, values, strict=False))
     by_name.update((name, value) for name, value in keywords.items() if name in overload.arguments)
     if "input" in keywords and overload.arguments:
         by_name[overload.arguments[0]] = keywords["input"]
-    return by_name
+    return by_name  # `input=` means the first
 
 
 def _fits(

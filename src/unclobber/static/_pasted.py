@@ -49,7 +49,6 @@ class PastedFrame(NamedTuple):
 
     @property
     def is_library(self) -> bool:
-        """True if it is in an installed package, or in the interpreter."""
         return _LIBRARY.search(self.path) is not None
 
 
@@ -73,8 +72,7 @@ class Pasted:
     """The frames of the save, by anomaly mode, the outermost first."""
 
     @property
-    def bumps(self) -> int | None:
-        """The number of writes that torch counted since the save."""
+    def bumps(self) -> int | None:  # writes that torch counted since the save
         if self.version is None or self.expected is None:
             return None
         return self.version - self.expected
@@ -130,8 +128,7 @@ def read_pasted(text: str) -> Pasted:
 
 
 def _operation(node: str) -> str:
-    """Return the name of a node without ``Backward`` and its number: ``Addmm`` for ``AddmmBackward0``."""
-    return re.sub(r"(Backward)+\d*$", "", node)
+    return re.sub(r"(Backward)+\d*$", "", node)  # `Addmm` for `AddmmBackward0`
 
 
 def _frames(text: str) -> tuple[PastedFrame, ...]:

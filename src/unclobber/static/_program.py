@@ -45,8 +45,6 @@ def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
     """Return the interpretation of a file.
 
     Args:
-        text: The file's text.
-        path: Its path.
         has_failed: Whether the program is known to fail, so that each suspicion counts.
     """
     index = index_of(text, path)

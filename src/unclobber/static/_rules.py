@@ -253,7 +253,6 @@ class Suspicion:
 
     @property
     def span(self) -> SourceSpan:
-        """The line to blame."""
         to_blame = self.write or self.needed or self.saved
         assert to_blame is not None
         return to_blame
@@ -267,5 +266,4 @@ class Suspicion:
         return bool(within) or all(span is None or span.inner for span in spans)
 
     def is_reported(self, *, all_rules: bool) -> bool:
-        """Return whether the confidence suffices, with or without the rules that need a request."""
         return self.confidence >= (MEDIUM if all_rules else self.rule.value.reported_from)

@@ -186,19 +186,17 @@ def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
 
 
 def _is_optimizer(func: ast.Attribute, call: ast.Call) -> bool:
-    """Return whether ``x.step(…)`` may update parameters, by the words in its names."""
     name = ast.unparse(func.value)
     words = " ".join([name, *map(ast.unparse, call.args)])
     return not _NO_OPTIMIZER.search(name) and (not call.args or _OPTIMIZER.search(words) is not None)
 
 
 def _base(target: ast.expr) -> str:
-    """Return the expression whose memory is written: ``x`` for ``x[0].view(-1)``."""
     while isinstance(target, (ast.Subscript, ast.Call)):
         target = target.value if isinstance(target, ast.Subscript) else target.func
         if isinstance(target, ast.Attribute) and target.attr in _VIEWS:
             target = target.value
-    return dotted(target) or ast.unparse(target)
+    return dotted(target) or ast.unparse(target)  # `x` for `x[0].view(-1)`
 
 
 def _is_count(node: ast.expr) -> bool:
@@ -222,7 +220,6 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _turns(loop: ast.For | ast.While | ast.AsyncFor) -> int | None:
-    """Return the number of turns of a loop over a literal or ``range`` of constants."""
     match getattr(loop, "iter", None):
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
             return len(elements)

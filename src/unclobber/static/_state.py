@@ -98,7 +98,6 @@ class FlowState:
         return copied
 
     def is_sure(self, value: Value) -> bool:
-        """Return whether the value certainly is a tensor."""
         return value.sure or bool(value.places & self.sure)
 
     def assume(self, condition: tuple[str, bool]) -> None:
@@ -110,22 +109,18 @@ class FlowState:
                 where[name] = value
 
     def bound(self) -> dict[str, Value]:
-        """Return the values of all names and attributes, the latter by names with a dot."""
         return self.names | self.attributes
 
     def lose_history(self, prefix: str) -> None:
-        """Note that the attributes whose names begin so may be bound again."""
         for name, value in self.attributes.items():
             if name.startswith(prefix) and (value.nodes or value.uses):
                 self.attributes[name] = replace(value, nodes=0, uses=frozenset())
 
     def take(self, other: FlowState) -> None:
-        """Replace all contents by those of another state."""
         self.__dict__.update(other.__dict__)
 
 
 def both(a: Value, b: Value) -> Value:
-    """Return value ``a`` with the dependencies of both."""
     return replace(
         a, nodes=a.nodes | b.nodes, may=a.may | b.may, uses=a.uses | b.uses, grad=max(a.grad, b.grad)
     )
@@ -161,7 +156,6 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
 
 
 def _unite(mine: dict[int, Any], others: dict[int, Any]) -> None:
-    """Add the sets of one state to those of another."""
     for place, kept in others.items():
         known = mine.get(place)
         if known is not kept:

@@ -134,7 +134,6 @@ def _define(run: FileRun, node: ast.FunctionDef, state: FlowState) -> None:
 
 @follows(ast.Return)
 def _return(run: FileRun, node: ast.Return, state: FlowState) -> None:
-    """Record a returned value with its state; later statements of the block are never reached."""
     value = run.evaluate(node.value, state) if node.value is not None else PLAIN
     if run.depth == 0:
         leaves(run, state, value)
@@ -189,7 +188,6 @@ def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowS
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
-    """Return whether a branch is taken only if nothing is trained."""
     text = ast.unparse(test)
     if text.endswith(".training"):
         return holds == text.startswith("not ")

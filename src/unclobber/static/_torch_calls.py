@@ -90,7 +90,6 @@ def _autograd_backward(run: FileRun, call: FollowedCall, state: FlowState) -> Va
 
 @transfers("torch", "weight_norm spectral_norm orthogonal remove_weight_norm remove_spectral_norm")
 def _reparametrized(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the module itself."""
     return call.first if call.first.kind in ("module", "object") else None
 
 
@@ -148,6 +147,5 @@ def _unknown(run: FileRun, call: FollowedCall, state: FlowState, *, functional: 
 
 
 def _is_module(full: str, last: str) -> bool:
-    """Return whether it is a module class that the table or the interpreter knows."""
     named = full.startswith("torch.nn.") and last[:1].isupper() and ".functional." not in full
     return named and (last in CONTAINERS or last in PASSES or last in torch_table().modules)

@@ -28,6 +28,5 @@ def transfers(kinds: str, names: str) -> Callable[[Transfer], Transfer]:
 
 
 def transferred(run: FileRun, kind: str, name: str, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return a call's result by the table; None if no function there knows it."""
     transfer = transfer_functions.get((kind, name))
     return None if transfer is None else transfer(run, call, state)

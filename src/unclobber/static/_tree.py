@@ -118,7 +118,6 @@ class SourceTree:
         return places
 
     def _files_of(self, frame: PastedFrame) -> list[FileSites]:
-        """Return the files whose paths end most like a frame's."""
         if frame.is_library:
             return []
         ends = {path: _common_end(path, frame.path) for path in self.files}

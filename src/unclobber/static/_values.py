@@ -32,7 +32,6 @@ class SourceSpan(NamedTuple):
 
     @property
     def part(self) -> Span:
-        """The range itself, without its statement."""
         return Span(self.line, self.end_line, self.column, self.end_column)
 
 
@@ -128,15 +127,12 @@ class Value:
 
     @property
     def parts(self) -> tuple[Value, ...]:
-        """The elements of a sequence; any other value itself."""
         return self.items if self.kind == "sequence" else (self,)
 
     def cut(self) -> Value:
-        """Return the tensor without its history."""
         return replace(self, grad=Grad.NO, nodes=0, may=0, leaf=Leaf.NO, origin=None, uses=frozenset())
 
     def nested(self) -> tuple[Value, ...]:
-        """Return the value, its elements and the elements of each of them."""
         return (self, *self.items, *(inner for item in self.items for inner in item.items))
 
 
@@ -144,7 +140,6 @@ PLAIN = Value("plain", grad=Grad.NO)
 
 
 def constant(value: Any) -> Value:
-    """Return a value that is written in the source."""
     if value is None or isinstance(value, (bool, int, float, str)):
         return Value("plain", grad=Grad.NO, data=Constant(value))
     return PLAIN
@@ -156,13 +151,11 @@ def only_graph(value: Value) -> frozenset[Use]:
 
 
 def sole_graph(values: Iterable[Value]) -> OnlyGraph | None:
-    """Return the uses of the only value that has some; None if there are several or none."""
     graphs = {only_graph(value) for value in values} - {frozenset()}
     return OnlyGraph(graphs.pop()) if len(graphs) == 1 else None
 
 
 def sequence(items: tuple[Value, ...], data: Any = "list") -> Value:
-    """Return a tuple, a list or a dictionary."""
     return Value("sequence", grad=Grad.NO, items=items, data=data)
 
 
@@ -171,26 +164,21 @@ CONTAINERS = frozenset({"Sequential", "ModuleList", "ModuleDict"})
 
 
 def leaf_of(value: Value, leaf: Leaf, made: SourceSpan) -> Value:
-    """Return a tensor that was set to require grad."""
     return replace(value, kind="tensor", sure=True, grad=Grad.YES, leaf=leaf, made=made)
 
 
 def only_part(base: Value) -> Value | None:
-    """Return the part of a container of modules if all are made by one expression; None otherwise."""
     parts = base.data.parts
     made = {part.data.span if isinstance(part.data, ModuleData) else part for part in parts}
     return renamed_part(base, 0) if len(made) == 1 else None
 
 
 def renamed_part(base: Value, at: int) -> Value:
-    """Return a part of a container of modules, named after the container."""
     part: Value = base.data.parts[at]
     return part if part.name or not base.name else replace(part, name=f"{base.name}.{at}")
 
 
-def named(value: Value, name: str) -> Value:
-    """Return a module or object, named after its first variable. One that was followed from its construction
-    keeps its own name."""
+def named(value: Value, name: str) -> Value:  # one that was followed from its construction keeps its own name
     if value.kind in ("module", "object") and (not value.name or "@" in value.name):
         return replace(value, name=name)
     return value
@@ -264,8 +252,7 @@ def _join_tensors(a: Value, b: Value) -> Value:
 
 
 def any_of(values: tuple[Value, ...]) -> Value | None:
-    """Return the facts that hold for any one of unlike things, such as a dictionary's values; None if there
-    are none."""
+    """Return the facts that hold for any one of unlike things, such as a dictionary's values."""
     value = shared(values)
     if value is None:
         return None
@@ -273,7 +260,6 @@ def any_of(values: tuple[Value, ...]) -> Value | None:
 
 
 def shared(values: tuple[Value, ...]) -> Value | None:
-    """Return the facts that hold for each of several values; None if there are none."""
     joined: Value | None = None
     for value in values:
         joined = join(value, joined)

@@ -47,7 +47,6 @@ class WriteEffect(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The written tensor's expression, or its dotted name if that is long; empty if it has none."""
         if self.target is None:
             return ""
         text = ast.unparse(self.target)
@@ -73,7 +72,6 @@ class Effect(NamedTuple):
 
 
 def perform(run: FileRun, state: FlowState, effect: Effect) -> Value:
-    """Record the writes and saves of an effect; return its result."""
     for made in effect.writes:
         write(run, state, made)
     for saved in effect.saves:
@@ -163,7 +161,6 @@ def _held_elsewhere(
 
 
 def _is_put_together(run: FileRun, name: str) -> bool:
-    """Return whether the running function or file stacks, joins or returns a list."""
     pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
     return re.search(pattern, ast.unparse(run.stack[-1] if run.stack else run.index.tree)) is not None
 
@@ -205,7 +202,6 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
 
 
 def _is_far(run: FileRun, made: SourceSpan | None) -> bool:
-    """Return whether something was made in another function than the one that is followed."""
     return made is not None and made.function != run.function
 
 
@@ -216,8 +212,6 @@ def confirm(
     """Suspect the pending writes to tensors that a backward needs, or may need if the caller runs one.
 
     Args:
-        run: The interpretation.
-        state: The state at the backward.
         nodes: Bits of the nodes on which the value depends.
         needed: The backward; None if the value only leaves the function.
         less: Steps of confidence to subtract, because the gradient may not flow there.
@@ -249,10 +243,6 @@ def backward(
     the graph.
 
     Args:
-        run: The interpretation.
-        state: The state at the call.
-        value: The loss.
-        node: The call.
         retain: Whether the graph is kept.
         to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs.
     """
@@ -289,7 +279,6 @@ def backward(
 def updated(
     run: FileRun, state: FlowState, owners: frozenset[str], node: ast.expr, rule: CheckRule, confidence: int
 ) -> None:
-    """Record a parameter update: an optimizer's step, or a write to ``.data``."""
     state.steps += (ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence),)
 
 

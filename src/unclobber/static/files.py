@@ -45,16 +45,11 @@ class CheckedFile:
 
     @property
     def clean(self) -> CleanFile | None:
-        """The part that a cache keeps; None if there is a finding or a problem."""
         return None if self.findings or self.problem else CleanFile(self.lines, self.commented, self.read)
 
 
 def python_files(paths: Iterable[str]) -> list[str]:
-    """Return the Python files and notebooks of some files and folders, absolute, by name.
-
-    Raises:
-        FileNotFoundError: One of them doesn't exist; its name is ``filename``.
-    """
+    """Return Python files and notebooks, absolute, by name; FileNotFoundError names a missing path."""
     files: dict[str, None] = {}
     for path in paths:
         absolute = os.path.abspath(path)
@@ -122,7 +117,6 @@ def check_text(text: str, path: str, *, all_rules: bool = False) -> list[Finding
     """Return the findings in the text of a file.
 
     Args:
-        text: The file's text.
         path: The file's name in findings.
         all_rules: Also apply the rules that are reported only on request.
     Raises:
@@ -148,8 +142,7 @@ def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[lis
 
 
 @contextmanager
-def deep() -> Iterator[None]:
-    """Raise the recursion limit, because nested source needs a deep stack."""
+def deep() -> Iterator[None]:  # nested source needs a deep stack
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _DEEP))
     try:

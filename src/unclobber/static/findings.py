@@ -29,20 +29,12 @@ _PREFIXES: dict[tuple[str, bool], str] = {
 def findings(
     parts: Sequence[SourcePart], text: str, suspicions: Iterable[Suspicion], *, all_rules: bool = False
 ) -> list[Finding]:
-    """Return the findings to report for a file.
-
-    Args:
-        parts: The file, or the cells of a notebook; their paths are absolute.
-        text: All parts joined by line ends.
-        suspicions: The interpreter's suspicions.
-        all_rules: Also apply the rules that are reported only on request.
-    """
+    """Return the findings to report for a file."""
     reported = [suspicion for suspicion in suspicions if suspicion.is_reported(all_rules=all_rules)]
     return [finding_of(suspicion, parts, text) for suspicion in _once(reported)]
 
 
 def finding_of(suspicion: Suspicion, parts: Sequence[SourcePart], text: str) -> Finding:
-    """Return the finding of one suspicion; `parts` and `text` as for `findings`."""
     before = accumulate((part.python.count("\n") + 1 for part in parts), initial=0)
     return _finding(
         suspicion, _Texts(text.split("\n"), tuple(zip(before, (p.path for p in parts), strict=False)))
@@ -50,8 +42,7 @@ def finding_of(suspicion: Suspicion, parts: Sequence[SourcePart], text: str) -> 
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Return each mistake once: of a chain of modules at its call, and without consequences of a freed
-    graph."""
+    """Return each mistake once: a chain of modules' at its call, no consequences of a freed graph."""
     called = {each.how for each in suspicions if each.rule is CheckRule.SAVED and each.write == each.saved}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
     return [
@@ -102,7 +93,6 @@ def _words(suspicion: Suspicion) -> dict[str, str]:
 
 
 def _name(suspicion: Suspicion) -> str:
-    """Return the written tensor's name without the interpreter's own marks; empty if none."""
     if suspicion.write is not None and suspicion.write.inner:
         return ""  # a parameter of another file's function
     name = re.sub(r"^leaf \d+$|^frozen .*$", "", suspicion.name)

@@ -12,24 +12,7 @@ from ._spans import Span
 from ._texts import NotParsedError, compiled, parse, parse_expression, text_of
 
 __all__ = [
-    "ATOMS",
-    "OPERATORS",
-    "ModuleFacts",
-    "NotParsedError",
-    "Overload",
-    "SharedLock",
-    "SourcePart",
-    "Span",
-    "compiled",
-    "dotted",
-    "file_and_cell",
-    "imported_by",
-    "is_in_place",
-    "last_name",
-    "out_of_place",
-    "parse",
-    "parse_expression",
-    "parts_of",
-    "text_of",
-    "torch_table",
-]
+    "ATOMS", "OPERATORS", "ModuleFacts", "NotParsedError", "Overload", "SharedLock", "SourcePart", "Span",
+    "compiled", "dotted", "file_and_cell", "imported_by", "is_in_place", "last_name", "out_of_place",
+    "parse", "parse_expression", "parts_of", "text_of", "torch_table",
+]  # fmt: skip

@@ -20,9 +20,7 @@ def dotted(node: ast.AST) -> str:
     return ""
 
 
-def last_name(node: ast.AST) -> str:
-    """Return ``weight`` for ``self.net.weight`` and for ``f(x).weight``; empty for expressions of other
-    kinds."""
+def last_name(node: ast.AST) -> str:  # `weight` for `self.net.weight` and for `f(x).weight`
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
@@ -57,5 +55,4 @@ def is_in_place(name: str) -> bool:
 
 
 def out_of_place(name: str) -> str:
-    """Return the name of the operation that makes a new tensor: ``add`` for ``add_`` and for ``add``."""
     return name[:-1] if is_in_place(name) else name

@@ -24,11 +24,9 @@ _PYTHON_MAGICS = frozenset({"capture", "memit", "prun", "time", "timeit", "unclo
 class SourcePart(NamedTuple):
     """The text of a file, or of one code cell of a notebook."""
 
-    path: str
-    """The path that reports name it by: a cell's is ``/home/me/train.ipynb:cell[3]``."""
+    path: str  # the path that reports name it by: a cell's is `/home/me/train.ipynb:cell[3]`
     text: str
-    python: str
-    """The text without IPython's own lines; all lines keep their numbers."""
+    python: str  # the text without IPython's own lines; all lines keep their numbers
 
 
 def parts_of(path: str) -> list[SourcePart]:

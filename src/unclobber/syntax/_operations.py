@@ -118,7 +118,6 @@ class TorchTable:
         return self._overloads(self.aliases.get(name, name))
 
     def knows(self, name: str) -> bool:
-        """Return whether the table has such a function or tensor method."""
         name = self.aliases.get(name, name)
         return name in self.operations or name in self.makes_integers or name in self.makes_no_history
 
@@ -131,8 +130,7 @@ class TorchTable:
         """
         return kind in self.modules and kind.lower() in {name.replace("_", "") for name in self.surely_fresh}
 
-    def in_place(self, name: str) -> tuple[Overload, ...]:
-        """Return the overloads of ``exp_`` and the like, from a row of its own or that of ``exp``."""
+    def in_place(self, name: str) -> tuple[Overload, ...]:  # from a row of its own, or that of `exp`
         return self._overloads(name) or self.overloads(name.removesuffix("_"))
 
     def _overloads(self, name: str) -> tuple[Overload, ...]:
@@ -144,7 +142,6 @@ class TorchTable:
 
 @lru_cache(maxsize=1)
 def torch_table() -> TorchTable:
-    """Return the package's table, read once."""
     facts = json.loads(Path(__file__).with_name("operations.json").read_text(encoding="utf-8"))
     # Lists are columns, except for the rows of `operations`, which `overloads` reads.
     columns = {name: frozenset(value) for name, value in facts.items() if isinstance(value, list)}

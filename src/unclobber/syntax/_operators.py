@@ -9,17 +9,13 @@ from typing import NamedTuple
 class BinaryOperator(NamedTuple):
     """A binary operator on tensors."""
 
-    symbol: str
-    """``+``; the augmented assignment is ``+=``."""
-    operation: str
-    """torch's name of the operation that it runs: ``add``."""
-    second: str = "other"
-    """The operation's name of its second operand."""
+    symbol: str  # `+`; the augmented assignment is `+=`
+    operation: str  # torch's name of the operation that it runs: `add`
+    second: str = "other"  # the operation's name of its second operand
 
     @property
     def in_place(self) -> str:
-        """The augmented assignment's operation: ``add_``; ``matmul``, because ``a @= b`` rebinds ``a``."""
-        return self.operation if self.operation == "matmul" else f"{self.operation}_"
+        return self.operation if self.operation == "matmul" else f"{self.operation}_"  # `a @= b` rebinds `a`
 
 
 # `AST` is wider than needed, so that a caller may look up the operator of any node.

@@ -13,12 +13,10 @@ class Span(NamedTuple):
     line: int
     end_line: int
     column: int
-    end_column: int
-    """-1 for the end of the line."""
+    end_column: int  # -1 for the end of the line
 
     @classmethod
     def of(cls, node: ast.AST) -> Span:
-        """Return the span of a node; line 0 if it has none."""
         line, column = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
         end_line, end_column = getattr(node, "end_lineno", None), getattr(node, "end_col_offset", None)
         return cls(line, end_line or line, column, end_column or 0)

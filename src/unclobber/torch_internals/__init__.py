@@ -5,9 +5,5 @@ The package imports nothing: import the module that you need.
 """
 
 __all__ = [
-    "agreement",
-    "compat",
-    "engine",
-    "patches",
-    "versions",
-]
+    "agreement", "compat", "engine", "patches", "versions",
+]  # fmt: skip

@@ -33,44 +33,35 @@ class EngineCall:
 
     @property
     def gradients(self) -> tuple[Any, ...]:
-        """The gradients of the roots that backward was called with."""
         return tuple(self._argument(0, "grad_tensors") or ())
 
     @property
     def keeps_graph(self) -> bool:
-        """The program's ``retain_graph=``."""
         return bool(self._argument(1, "keep_graph"))
 
     @property
     def creates_graph(self) -> bool:
-        """Return whether backward itself is recorded (``create_graph=``)."""
         return bool(self._argument(2, "create_graph"))
 
     @property
     def inputs(self) -> tuple[Any, ...]:
-        """The tensors whose gradients are requested; empty if those of all leaves are."""
-        return tuple(self._argument(3, "inputs") or ())
+        return tuple(self._argument(3, "inputs") or ())  # empty if those of all leaves are requested
 
     @property
     def starts(self) -> list[Any]:
-        """The nodes of the roots that are no leaves."""
         return [node for node in map(compat.graph.node_of, self.roots) if node is not None]
 
     def graph(self) -> dict[int, Any] | None:
-        """Return all nodes that the call can come to, by id; None if the graph is too large to look at."""
         return compat.graph.reachable(self.starts)
 
     def runs_of(self, graph: Mapping[int, Any]) -> Collection[int]:
-        """Return the ids of the nodes of ``graph`` that the engine runs: with inputs, those on a way to
-        one."""
+        """Return the ids of the nodes of ``graph`` that the engine runs, on a way to the inputs if given."""
         return compat.graph.on_a_way_to(self.inputs, graph) if self.inputs else graph.keys()
 
-    def _argument(self, position: int, name: str) -> Any:
-        """Return an argument by position or name; torch's own callers pass all by position."""
+    def _argument(self, position: int, name: str) -> Any:  # torch's own callers pass all by position
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     def keep_graph(self) -> None:
-        """Make the engine keep the graph, whatever the program passed as ``retain_graph``."""
         if len(self.args) > 1:
             self.args = (self.args[0], True, *self.args[2:])
         else:
@@ -104,15 +95,13 @@ class Engine:
         """Called before each engine call without a subscriber."""
         self._lock = threading.RLock()
 
-    def install(self, patches: Patches) -> None:
-        """Keep torch's function wrapped until ``patches`` are undone, even without a subscriber."""
+    def install(self, patches: Patches) -> None:  # it stays even without a subscriber
         with self._lock:
             self._wrap()
             self._stays += 1
         patches.at_undo(self._uninstall)
 
-    def subscribe(self, subscriber: Subscriber) -> None:
-        """Notify ``subscriber`` of every call from now on. The first subscriber wraps torch's function."""
+    def subscribe(self, subscriber: Subscriber) -> None:  # the first one wraps torch's function
         with self._lock:
             self._wrap()
             self._subscribers = (subscriber, *self._subscribers)
@@ -158,21 +147,17 @@ class Engine:
         finally:
             _end(call, started)
 
-    CODE = _run.__code__
-    """The code object of the frame that makes an engine call."""
+    CODE = _run.__code__  # the code object of the frame that makes an engine call
 
     def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
-        """Subscribe, and return a function that unsubscribes."""
         self.subscribe(subscriber)
         return functools.partial(self.unsubscribe, subscriber)
 
     def states_in(self, frame: Any) -> list[Any]:
-        """Return the subscribers' states for the call that a frame makes; empty for other frames."""
         return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is self.CODE else []
 
     def ran_below(self, stack: tuple[Any, ...]) -> bool:
-        """Return whether a backward was running when ``stack`` was taken: its saves belong to
-        ``create_graph``."""
+        """Return whether a backward ran when ``stack`` was taken: its saves belong to ``create_graph``."""
         return any(code is self.CODE for code in stack[::2])
 
 

@@ -14,8 +14,7 @@ from ..model import PACKAGE, UnclobberError
 _OURS = PACKAGE + os.sep
 _RAISES = opmap["RAISE_VARARGS"], opmap["RERAISE"]
 
-_INHERITED: Any = object()
-"""Stand-in for an original that the home only inherits from a class above it."""
+_INHERITED: Any = object()  # stand-in for an original that the home only inherits from a class above it
 
 _lock = threading.RLock()
 
@@ -107,12 +106,10 @@ _binds_of: Callable[[StandIn], bool] = StandIn.__dict__["_binds"].__get__
 
 
 def original_of(value: Any) -> Any:
-    """Return the original that ``value`` replaces, or ``value`` itself if it replaces nothing."""
     return object.__getattribute__(value, "_stands_for") if issubclass(type(value), Likeness) else value
 
 
-def _reduced(original: Any, protocol: int) -> Any:
-    """Return the reduction of the original: a function's name, under which the replacement is found."""
+def _reduced(original: Any, protocol: int) -> Any:  # a function's name, under which the replacement is found
     if isinstance(original, FunctionType):
         return original.__qualname__
     return original.__reduce_ex__(protocol)
@@ -149,17 +146,13 @@ def _is_own(entry: TracebackType) -> bool:
 class Patch(NamedTuple):
     """A replaced attribute of a module or class."""
 
-    home: Any
-    """The module or class."""
+    home: Any  # the module or class
     name: str
-    original: Any
-    """The former value in the home's own ``__dict__``, or ``_INHERITED``."""
-    wrapper: Any
-    """The present value there."""
+    original: Any  # the former value in the home's own `__dict__`, or `_INHERITED`
+    wrapper: Any  # the present value there
 
     def intact(self) -> bool:
-        """Return whether the wrapper is still there, because the program may have replaced it in turn."""
-        return vars(self.home).get(self.name) is self.wrapper
+        return vars(self.home).get(self.name) is self.wrapper  # the program may have replaced it in turn
 
     def undo(self) -> None:
         if not self.intact():
@@ -223,7 +216,6 @@ class Patches:
             home: A module or class.
             name: A function or method, its own or inherited.
             wrap: Called with the original and ``more``; returns what is called instead.
-            more: Further arguments for ``wrap``.
         """
         original = getattr(home, name)
         own = vars(home).get(name, original)
@@ -262,8 +254,7 @@ class Patches:
         self.stand_in(home, name, wrap)
 
     def at_undo(self, end: Callable[[], None]) -> None:
-        """Call ``end`` at ``undo``, after all later replacements have been undone."""
-        self._ends.append(end)
+        self._ends.append(end)  # after all later replacements have been undone
 
     def while_active(self, begin: Callable[[], Callable[[], None]]) -> None:
         """Call ``begin`` at each ``activate``, and what it returns at the ``deactivate`` that follows."""
@@ -276,14 +267,12 @@ class Patches:
                 return False
         return True
 
-    def activate(self) -> None:
-        """Begin what was given to ``while_active``, the oldest first, because a client needs it now."""
+    def activate(self) -> None:  # the oldest first
         self.active = True
         for begin in self._begins:
             self._deactivations.append(begin())
 
-    def deactivate(self) -> None:
-        """End what ``activate`` started, the newest first, because no client is left."""
+    def deactivate(self) -> None:  # the newest first
         self.active = False
         while self._deactivations:
             self._deactivations.pop()()

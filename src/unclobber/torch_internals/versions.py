@@ -11,24 +11,18 @@ TRIED = ((2, 6), (2, 8), (2, 9), (2, 10), (2, 11), (2, 12), (2, 13), (2, 14), (2
 
 
 def parsed(version: str) -> tuple[int, int]:
-    """Return the major and minor number of ``2.15.0+cpu`` or ``2.16.0a0+git1234``."""
     major, minor = version.split(".")[:2]
-    return int(major), int(minor)
+    return int(major), int(minor)  # `2.15.0+cpu` or `2.16.0a0+git1234`
 
 
 def require() -> None:
-    """Check that torch is not too old.
-
-    Raises:
-        UnclobberError: torch is older than the oldest tested version.
-    """
+    """Check that torch is not too old."""
     version = str(torch.__version__)
     if parsed(version) < TRIED[0]:
         raise UnclobberError(f"unclobber needs torch {_text(TRIED[0])} or newer, and this is {version}")
 
 
 def untried() -> str | None:
-    """Return a sentence, without its full stop, if torch is newer than every tested version; else None."""
     version = str(torch.__version__)
     if parsed(version) <= TRIED[-1]:
         return None

@@ -51,8 +51,7 @@ class Child:
         self._session: Session | None = None
         self._entered = False
         self._records: Records | None = None
-        self._stopped = False
-        """Whether a finding has ended this child."""
+        self._stopped = False  # whether a finding has ended this child
 
     # --- begin ----------------------------------------------------------------------------------
 
@@ -114,11 +113,9 @@ class Child:
                 self._look_at_tasks(sys.modules[module], name)
 
     def _is_here(self) -> bool:
-        """Return whether this process is the child itself, not a process that the child forked by hand."""
-        return os.getpid() == self._pid
+        return os.getpid() == self._pid  # not a process that it forked by hand
 
     def _on_finding(self, finding: Finding) -> None:
-        """Record a finding; called by the session for each new one."""
         if self._records is not None:
             try:
                 self._records.record(finding)
@@ -127,8 +124,7 @@ class Child:
 
     def _look_at_tasks(self, module: Any, name: str) -> None:
         """Match the exceptions of a pool's tasks with findings. A task's exception is sent to the pool's
-        owner and the child goes on.
-        """
+        owner and the child goes on."""
         wrap: Callable[..., Any] = getattr(module, name)
 
         def wrap_seen(error: BaseException, trace: TracebackType | None) -> Any:
@@ -141,9 +137,7 @@ class Child:
     # --- end ------------------------------------------------------------------------------------
 
     def is_stopped_by(self, error: BaseException) -> bool:
-        """Return whether a finding ends this child and a line on stderr said so in place of the error's
-        traceback.
-        """
+        """Return whether a finding ends this child, and a line on stderr replaced its traceback."""
         finding = None if self._session is None else self._session.finding_for(error)
         self._stopped = finding is not None
         if finding is None or self._records is None or not self._settings.text_on_stderr:

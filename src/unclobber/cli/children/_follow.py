@@ -19,12 +19,7 @@ _NOT_TRAINING = ("torch.utils.data.", "multiprocessing.managers")
 
 
 def follow(settings: Settings, session: Session | None = None) -> None:
-    """Watch the children of this process from now on, and the children that those start.
-
-    Args:
-        settings: The settings of their sessions.
-        session: The session entered in this process; None if there is none.
-    """
+    """Watch the children of this process from now on, and the children that those start."""
     following.settings, following.session = settings, session
     if following.originals is None:
         process: Any = processes.BaseProcess
@@ -34,7 +29,6 @@ def follow(settings: Settings, session: Session | None = None) -> None:
 
 
 def unfollow() -> None:
-    """Stop watching children that start from now on."""
     if following.originals is not None:
         process: Any = processes.BaseProcess
         process._bootstrap, spawning.get_preparation_data = following.originals
@@ -42,9 +36,7 @@ def unfollow() -> None:
 
 
 def follow_here(*settings: Any) -> None:
-    """Follow this process's children; called by an unpickled `_Message`. A forked child inherits the
-    followed state and needs no message.
-    """
+    # Called by an unpickled `_Message`; a forked child inherits the followed state.
     follow(Settings(*settings), following.session)
 
 
@@ -102,9 +94,6 @@ def _bootstrap(process: Any, *args: Any, **kwargs: Any) -> int:
 
 
 def _try(step: Callable[[], None]) -> None:
-    """Run a step of unclobber's own; print the traceback of an internal error and let the program
-    continue.
-    """
     try:
         step()
     except Exception:

@@ -33,8 +33,7 @@ class Children:
 
     def __init__(self, session: Session, suppression: RunSuppression, *, text_on_stderr: bool) -> None:
         """Choose the run's directory and the settings for children; nothing is followed before the context
-        is entered.
-        """
+        is entered."""
         self._session = session
         # A random part, because a process id alone may be taken again while an earlier run's child still
         # lives.
@@ -74,12 +73,7 @@ class Children:
         return cause is not None and merge_key(cause) in reported
 
     def gather(self, own: Report, *, failed: bool) -> Report:
-        """Return this process's report merged with its children's records, and delete the records.
-
-        Args:
-            own: The report of this process.
-            failed: Whether the program failed for reasons of its own.
-        """
+        """Return this process's report merged with its children's records, and delete the records."""
         children = self._read()
         # Removed at once, because a child that ends later finds that the run is over.
         self._folder.remove()
@@ -92,7 +86,6 @@ class Children:
         return replace(merged, processes=ends).judged(failed=failed)
 
     def _read(self) -> Sequence[tuple[ProcessIdentity, ProcessRecord]]:
-        """Return all watched children with their records, in the order in which they started."""
         with contextlib.suppress(FileNotFoundError):  # no child has made the directory
             everyone = [(self._folder.identity(n), self._folder.read(n)) for n in self._folder.numbers()]
             return [(child, record) for child, record in everyone if child is not None]
@@ -100,7 +93,6 @@ class Children:
 
 
 def _end(child: ProcessIdentity, record: ProcessRecord) -> ProcessEnd:
-    """Return how a child ended, for the report."""
     # A child is never absent, because it is known by its record, and no SIGTERM is followed in it.
     state = cast("Literal['ended', 'failed', 'running', 'died']", record.end)
     return ProcessEnd(

@@ -20,12 +20,9 @@ from ._machines import WORST_FIRST, Machines
 from ._termination import Termination
 from ._world import World
 
-_AFTER_A_FAILURE = 3.0
-"""Seconds that a failed rank waits for the other ranks, which meet the same error or hang."""
-_AFTER_SUCCESS = 30.0
-"""Seconds that the reporting rank waits for the other ranks after its program succeeded."""
-_AFTER_SIGTERM = 2.0
-"""Seconds that a rank waits after SIGTERM; ``torchrun`` kills after thirty."""
+_AFTER_A_FAILURE = 3.0  # seconds that a failed rank waits for the others, which meet the same error or hang
+_AFTER_SUCCESS = 30.0  # seconds that the reporting rank waits for the other ranks after its program succeeded
+_AFTER_SIGTERM = 2.0  # seconds that a rank waits after SIGTERM; `torchrun` kills after thirty
 _FOR_EVER = float("inf")
 # Polled: a killed process releases its lock and sends nothing, and waiting for one lock would miss the
 # others.
@@ -44,9 +41,7 @@ class Ranks:
 
     @classmethod
     def join(cls) -> Ranks | None:
-        """Return the ranks of this run. None if this process has no other ranks or can't meet them; it
-        then reports by itself.
-        """
+        """Return the ranks of this run; None if this process has no others, or can't meet them."""
         world = World.of(os.environ)
         if world is None:
             return None
@@ -60,7 +55,6 @@ class Ranks:
             return None
 
     def record(self, finding: Finding) -> None:
-        """Record a finding of this rank as it happens."""
         # a full disk must not end the program; `gather` writes the whole report again
         with contextlib.suppress(OSError):
             self._records.record(finding)
@@ -82,11 +76,7 @@ class Ranks:
         self._termination.install()
 
     def ended(self, stopped_by: Iterable[Finding]) -> None:
-        """Print one line for each of the findings that ended the program, and take the right to report from
-        SIGTERM.
-
-        Each rank says why it stopped, because another rank may print the report.
-        """
+        # Each rank says why it stopped, because another one may print the report.
         self._reporting.acquire()
         for finding in stopped_by:
             line = line_of(finding).removeprefix("SUMMARY: ")
@@ -94,12 +84,7 @@ class Ranks:
             write_to_stderr(f"[rank{self.world.rank}]: stopped by {line}\n")
 
     def gather(self, report: Report, ending: ProgramEnd) -> Report | None:
-        """Return the report of all ranks if this rank is to report, else None.
-
-        Args:
-            report: The complete report of this rank.
-            ending: How this rank's program ended.
-        """
+        """Return the report of all ranks if this rank is to report, else None."""
         records = self._records
         try:
             with records.door():
@@ -157,8 +142,7 @@ class Ranks:
 
     def _is_mine(self) -> bool:
         """Return whether this rank reports: it is the lowest one, or that one is gone and this one is the
-        last or knows more findings.
-        """
+        last or knows more findings."""
         reporter, reported = self._reporter(), self._records.reported()
         if reporter == self.world.rank:
             return True
@@ -182,7 +166,6 @@ class Ranks:
         return merge_ranks(records, torch_version=own.torch_version, command=own.command)
 
     def _tidy(self, records: list[ProcessRecord]) -> None:
-        """Remove the directory once all ranks have ended."""
         if all(record.state in ("ended", "died") for record in records):
             self._records.remove()
 

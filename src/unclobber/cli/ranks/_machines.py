@@ -21,8 +21,7 @@ from ...model.text import listing, plural
 from .._merge import Part, merge
 
 WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
-_MOST_FINDINGS = 100
-"""Limit of findings that a machine sends: thousands of machines may."""
+_MOST_FINDINGS = 100  # limit of findings that a machine sends: thousands of machines may
 _TO_CONNECT = timedelta(seconds=5)
 
 
@@ -32,12 +31,10 @@ class Machines:
 
     number: int
     count: int
-    local_ranks: int
-    """Number of ranks on each machine."""
+    local_ranks: int  # number of ranks on each machine
     host: str
     port: int
-    run: str
-    """Identifier of the run and its restart, the same on all machines."""
+    run: str  # identifier of the run and its restart, the same on all machines
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> Machines | None:
@@ -57,12 +54,7 @@ class Machines:
         )
 
     def meet(self, report: Report, seconds: float) -> Report | None:
-        """Return the report of all machines on the first one; None on another one whose report has arrived.
-
-        Args:
-            report: The report of this machine's ranks.
-            seconds: Limit of the wait for the other machines.
-        """
+        """Return the report of all machines on the first one; None on others whose report has arrived."""
         distributed = sys.modules.get("torch.distributed")
         if distributed is None or not distributed.is_available():
             return report
@@ -94,7 +86,6 @@ _NUMBERS = ("GROUP_RANK", "GROUP_WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_PORT",
 
 
 def _arrives(store: Any, key: str, seconds: float) -> bool:
-    """Wait until the store has a key; return whether it has."""
     with contextlib.suppress(Exception):  # torch raises DistStoreError since 2.3, and RuntimeError before
         store.wait([key], timedelta(seconds=seconds) if seconds else timedelta(milliseconds=1))
         return True
@@ -102,7 +93,6 @@ def _arrives(store: Any, key: str, seconds: float) -> bool:
 
 
 def _bounded(report: Report) -> Report:
-    """Return the report with a limited number of findings, and a notice of how many are missing."""
     missing = len(report.findings) - _MOST_FINDINGS
     if missing <= 0:
         return report
@@ -112,13 +102,7 @@ def _bounded(report: Report) -> Report:
 
 
 def merge_machines(reports: Mapping[int, Report], machines: Sequence[int], local_ranks: int) -> Report:
-    """Return one report of all machines; a machine without a report has only absent ranks.
-
-    Args:
-        reports: The merged report of each machine's ranks, by the machine's number.
-        machines: The numbers of all machines.
-        local_ranks: Number of ranks on each.
-    """
+    """Return one report of all machines; a machine without a report has only absent ranks."""
     present = [reports[number] for number in machines if number in reports]
     outcomes = {report.outcome for report in present}
     ends: list[RankEnd] = []
@@ -135,8 +119,7 @@ def merge_machines(reports: Mapping[int, Report], machines: Sequence[int], local
     return merge(base, [part for report in present for part in _parts(report)], "ranks")
 
 
-def _parts(report: Report) -> Iterator[Part]:
-    """Yield the part of each rank of a machine. The first one has all that is counted."""
+def _parts(report: Report) -> Iterator[Part]:  # the first has all that is counted
     for nth, end in enumerate(report.ranks):
         own = (_of_rank(finding, end.rank) for finding in report.findings if end.rank in finding.ranks)
         yield Part(end.rank, tuple(own), report if nth == 0 else None)

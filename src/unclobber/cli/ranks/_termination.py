@@ -48,8 +48,7 @@ class Termination:
         # meanwhile.
         os.register_at_fork(before=_hold, after_in_parent=_let_go, after_in_child=self._in_child)
 
-    def _in_child(self) -> None:
-        """Restore SIGTERM's default action in a forked child, because it is no rank."""
+    def _in_child(self) -> None:  # a forked child is no rank
         if signal.getsignal(signal.SIGTERM) == self._handle:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if (others := signal.set_wakeup_fd(-1)) not in (-1, self._write):
@@ -86,10 +85,7 @@ def _let_go() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, _held.before)
 
 
-def _die() -> None:
-    """End the process by SIGTERM's default action. Through C, because ``signal.signal`` works in the main
-    thread only.
-    """
+def _die() -> None:  # through C, because `signal.signal` works in the main thread only
     set_action = ctypes.pythonapi.PyOS_setsig
     set_action.argtypes, set_action.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
     set_action(signal.SIGTERM, None)

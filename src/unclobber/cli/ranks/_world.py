@@ -13,12 +13,9 @@ class World:
     """This process's rank and run on this machine."""
 
     rank: int
-    expected: tuple[int, ...]
-    """The ranks on this machine; empty if the launcher doesn't say how many there are."""
-    run: str
-    """Identifier of the run (and restart) on this machine, equal for all its ranks."""
-    elastic: bool
-    """Whether ``torchrun`` started it, which ends all ranks as soon as one exits with another code than 0."""
+    expected: tuple[int, ...]  # the ranks on this machine; empty if the launcher doesn't say how many
+    run: str  # identifier of the run (and restart) on this machine, equal for all its ranks
+    elastic: bool  # whether `torchrun` started it, which ends all ranks with the first that fails
 
     @classmethod
     def of(cls, environment: Mapping[str, str]) -> World | None:
@@ -83,8 +80,7 @@ def _start_time(process: int) -> str:
     return fields[19] if fields else ""
 
 
-def _stat(process: int) -> list[str]:
-    """Return the fields of ``/proc/…/stat`` after the name: state, parent, …"""
+def _stat(process: int) -> list[str]:  # after the name: state, parent, …
     try:
         # The name stands in parentheses and may hold spaces and parentheses itself, so the last one ends it.
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as stream:

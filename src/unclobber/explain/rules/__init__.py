@@ -17,7 +17,6 @@ from . import _refused, uc101_stale, uc301, uc301_donated
 
 
 def _judges(stage: Stage) -> dict[str, Any]:
-    """Import the modules of a stage's codes and return their ``judge`` functions."""
     modules = {
         code: import_module(f".{code.lower()}", __name__)
         for code, entry in CODES.items()
@@ -27,19 +26,16 @@ def _judges(stage: Stage) -> dict[str, Any]:
 
 
 def rule_of(code: str, variant: Variant | None) -> Any:
-    """Return the module of a code's rule, or that of one of its variants: ``uc102_self_overlap``."""
     name = code.lower() if variant is None else f"{code.lower()}_{variant.replace('-', '_')}"
-    return import_module(f".{name}", __name__)
+    return import_module(f".{name}", __name__)  # `uc102_self_overlap`
 
 
 OVERWRITTEN: dict[str, Callable[[Evidence], Finding | None]] = _judges("backward")
 """Rules for a saved tensor that backward unpacks; no two of them match the same evidence."""
-REFUSED: dict[str, Callable[[RefusalEvidence], Finding]] = _judges("write")
-"""Rules for operations that torch refuses at once."""
+REFUSED: dict[str, Callable[[RefusalEvidence], Finding]] = _judges("write")  # rules for refused operations
 
 
 def judge(evidence: Evidence) -> Finding | None:
-    """Return the finding that the evidence supports; None if the program is allowed to do this."""
     return next((finding for rule in OVERWRITTEN.values() if (finding := rule(evidence)) is not None), None)
 
 

@@ -53,7 +53,6 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
 
 
 def after_step(evidence: Evidence, step: str) -> Fix:
-    """Return the fix for weights that an optimizer's ``step`` wrote."""
     return (Help.CARRIED if evidence.went_before else Help.STEP_LATER).fix(step=step)
 
 

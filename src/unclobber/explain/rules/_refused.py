@@ -11,8 +11,7 @@ from .._evidence import RefusalEvidence
 from ._wording import Names, Wording
 from ._words import quoted
 
-WRITTEN = {"write": "written in place here ({operation})"}
-"""The usual label of the refused line."""
+WRITTEN = {"write": "written in place here ({operation})"}  # the usual label of the refused line
 MADE_BY_HOOK = "a forward hook of {hook} makes a leaf of what the module returns"
 _USED = Wording(
     "{what}used after its memory was written in place",
@@ -34,7 +33,6 @@ _NAMELESS = "the tensor"
 
 
 def subject(evidence: RefusalEvidence) -> str:
-    """Return the tensor that was about to be written, in the user's words."""
     write = evidence.write
     if write is not None and write.expression:
         return f"`{' '.join(write.expression.split())}`"
@@ -42,7 +40,6 @@ def subject(evidence: RefusalEvidence) -> str:
 
 
 def operation(evidence: RefusalEvidence) -> str:
-    """Return the refused operation's name."""
     return evidence.write.operation if evidence.write is not None else "the operation"
 
 
@@ -52,7 +49,6 @@ def finding(
     """Return a finding at the refused line.
 
     Args:
-        evidence: The facts.
         texts: The sentences; ``view``, ``operation`` and ``hook`` are known to each.
         fixes: Fixes, most useful first.
         names: The other fields of the sentences.
@@ -66,8 +62,7 @@ def finding(
 
 
 def judge_use(evidence: RefusalEvidence) -> Finding:
-    """Return the finding for a view that is used after its memory was written: torch refuses late, at the
-    line that reads it."""
+    """Return the finding for a view that is used after its memory was written, which torch refuses late."""
     view = subject(evidence)
     kind = CODES[evidence.code].used or "a view"
     if evidence.code == "UC203" and evidence.made is None:
@@ -102,8 +97,7 @@ def without_grad(evidence: RefusalEvidence) -> Fix:
     return Help.NO_GRAD.fix(evidence.in_no_grad) if evidence.in_no_grad else Help.NO_GRAD_BLOCK.fix()
 
 
-def by_module(evidence: RefusalEvidence) -> bool:
-    """Return whether a torch module wrote that has an ``inplace`` argument: ``nn.ReLU(inplace=True)``."""
+def by_module(evidence: RefusalEvidence) -> bool:  # `nn.ReLU(inplace=True)`
     site = None if evidence.write is None else evidence.write.site
     methods = [
         frame.function.rpartition(".") for frame in (() if site is None else site.below) if frame.library

@@ -14,8 +14,7 @@ from ._words import saver, tensor_name
 Names = Mapping[str, str | None]
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
-SPOILT = "{tensor} {how} after {saver} saved it {purpose}"
-"""Message on a saved tensor."""
+SPOILT = "{tensor} {how} after {saver} saved it {purpose}"  # message on a saved tensor
 SILENT = "torch reports nothing here: backward would go on with the changed values"
 """Note on a write that moved no version counter."""
 
@@ -48,12 +47,10 @@ class Wording(NamedTuple):
         """Return the finding.
 
         Args:
-            code: The code.
             names: The fields of the sentences.
             fixes: Fixes in place of the table's helps, if they depend on more than names.
             lines: The one line to write, by help.
             notes: Notes before the table's.
-            facts: Other attributes of the finding.
         """
         if fixes is None:
             words = {name: str(text) for name, text in names.items()}
@@ -96,11 +93,9 @@ class Wording(NamedTuple):
 
 
 def fill(text: str, names: Names) -> str | None:
-    """Return the sentence with its fields; None if one of them is None."""
     known = all(names[field] is not None for _, field, _, _ in Formatter().parse(text) if field)
     return text.format_map(names) if known else None
 
 
 def filled(texts: tuple[str, ...], names: Names) -> tuple[str, ...]:
-    """Return the sentences of which every field is known."""
     return tuple(sentence for text in texts if (sentence := fill(text, names)) is not None)

@@ -12,18 +12,15 @@ _LONGEST_QUOTE = 40
 
 
 def quoted(name: str | None, otherwise: str) -> str:
-    """Return the name in backticks, or the words for one that isn't known."""
     return f"`{name}`" if name else otherwise
 
 
-def tensor_name(save: Save) -> str:
-    """Return the best certain name: a parameter's path, the user's expression, else dtype and shape."""
+def tensor_name(save: Save) -> str:  # a parameter's path, the user's expression, else dtype and shape
     plain = f"tensor of shape {shape(save.shape)}" if save.shape else "scalar"
     return quoted(save.name or save.expression, f"a {save.dtype} {plain}")
 
 
-def saver(save: Save) -> str:
-    """Return the operation that saved the tensor; the user's call if library code below it did."""
+def saver(save: Save) -> str:  # the user's call, if library code below it saved
     site = save.site
     if site is not None and site.below and "\n" not in site.source and 0 < len(site.source) <= _LONGEST_QUOTE:
         return f"`{site.source}`"
@@ -43,8 +40,7 @@ def with_a_copy(save: Save) -> Fix:
 
 def _clone_of_result(site: Site | None) -> str:
     """Return the text ``w.exp().clone()`` for the expression ``w.exp()``; empty if its value isn't used, or
-    if the text is too long.
-    """
+    if the text is too long."""
     if site is None or len(site.source) > _LONGEST_QUOTE or site.source == site.statement.strip():
         return ""
     try:
@@ -55,10 +51,8 @@ def _clone_of_result(site: Site | None) -> str:
 
 
 def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
-    """Return ``line 19: `z = h * w```, with the file's name if it isn't the file of the shown places; the
-    line alone if its text isn't known."""
     where, statement = line(site, shown), " ".join(site.statement.split())
-    return f"{where}: `{statement}`" if statement else where
+    return f"{where}: `{statement}`" if statement else where  # `line 19: z = h * w`
 
 
 def line(site: Site | Frame, shown: Sequence[Save | Need | None]) -> str:

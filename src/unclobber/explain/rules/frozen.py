@@ -15,7 +15,5 @@ WORDING = Wording(
 
 
 def judge_frozen(save: Save, write: Write) -> Finding:
-    """Return the finding for ``write``, which is about to happen to a tensor that was frozen at
-    ``save.site``."""
     names = {"what": quoted(save.expression, "a tensor"), "operation": write.operation}
     return WORDING.finding("UC101", names, saved=save, writes=(write,))

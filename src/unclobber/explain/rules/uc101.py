@@ -58,7 +58,6 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def _kept(evidence: Evidence) -> str:
-    """Return the clause that says why the writes left the saved values intact."""
     if touched := sum(write.count for write in evidence.overwriting):
         without = "without a change to any value" if touched == 1 else "and holds the saved values again"
         return f"was written to {without}"
@@ -66,9 +65,7 @@ def _kept(evidence: Evidence) -> str:
     return f"shares its {shared} with memory that was written"
 
 
-def _harmless(evidence: Evidence) -> bool:
-    """Return whether the observed writes changed no needed element, and include every one that bumped the
-    counter."""
+def _harmless(evidence: Evidence) -> bool:  # the observed writes include every write that bumped the counter
     # Where no derivative reads the values, torch refuses although the gradient is right
     # (tests/unit/explain/test_unread.py).
     as_saved = evidence.value_known and not evidence.changed and not evidence.unseen
@@ -81,8 +78,7 @@ def _others(evidence: Evidence) -> str:
 
 
 def _takes_inplace(module: str) -> bool:
-    """Return whether a module's label, ``trunk.2 (Dropout)``, names a class with an ``inplace`` argument."""
-    return module.rpartition("(")[2].rstrip(")") in torch_table().inplace
+    return module.rpartition("(")[2].rstrip(")") in torch_table().inplace  # `trunk.2 (Dropout)`
 
 
 def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:

@@ -56,7 +56,6 @@ def _finding(evidence: Evidence, **names: str) -> Finding:
 
 
 def _way_out(evidence: Evidence) -> Fix:
-    """Return the fix by the last write that hit: an optimizer, ``.data``, or another."""
     last = evidence.culprit
     if last is not None and last.optimizer:
         return _own_writes.after_step(evidence, last.optimizer)

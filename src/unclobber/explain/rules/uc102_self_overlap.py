@@ -27,12 +27,7 @@ WORDING = Wording(
 
 
 def judge_operation(write: Write, read: Site | None) -> Finding:
-    """Return the finding for ``write``, whose result differed from the one with its inputs read first.
-
-    Args:
-        write: The write of the operation.
-        read: The place where it reads, as exactly as is known.
-    """
+    """Return the finding for ``write``, whose result differed from the one with its inputs read first."""
     names = {"what": quoted(write.expression, "a tensor"), "operation": write.operation}
     cloned = None if write.site is None else _cloned(write.site.statement)
     return WORDING.finding(

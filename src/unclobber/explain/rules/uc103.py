@@ -67,14 +67,7 @@ def judge(evidence: Evidence) -> Finding | None:
 
 
 def judge_dirty(writes: tuple[Write, ...], need: Need, *, function: str, torch_message: str) -> Finding:
-    """Return the finding for a Function that marked a tensor dirty and did not return it.
-
-    Args:
-        writes: The writes to that tensor during ``forward``; empty if the tensor isn't known.
-        need: The line that called the Function.
-        function: The Function's name.
-        torch_message: torch's message.
-    """
+    """Return the finding for a Function that marked a tensor dirty and did not return it."""
     written = next((write.expression for write in writes if write.expression), None)
     names = {"function": function, "what": quoted(written, "a tensor")}
     return DIRTY.finding("UC103", names, writes=writes, needed=need, torch_message=torch_message)
@@ -90,8 +83,6 @@ def judge_unmarked(
 
     Args:
         save: The input: where the Function was applied to it, and its name there; no role.
-        writes: The writes to it during ``forward``.
-        need: The backward call.
         returned: Whether ``forward`` returned the input, as ``mark_dirty`` wants.
         is_operator: Whether it is a ``torch.library.custom_op``, for which torch lets the program write
             neither a ``forward`` with a ``ctx`` nor, because it writes to its input, a backward.

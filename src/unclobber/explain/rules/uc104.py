@@ -21,14 +21,7 @@ WORDING = Wording(
 def judge_gradient(
     writes: tuple[Write, ...], need: Need, *, shape: tuple[int, ...], repaired: bool
 ) -> Finding:
-    """Return the finding for writes to a gradient that is shared and has changed.
-
-    Args:
-        writes: By the hook or backward, oldest first.
-        need: The backward call that was running.
-        shape: The gradient's shape.
-        repaired: Whether the others got the unchanged gradient.
-    """
+    """Return the finding for writes to a gradient that is shared and has changed."""
     names = {
         "size": f"gradient of shape {shape}" if shape else "scalar gradient",
         "way": f" on its way to {need.node}" if need.node else "",

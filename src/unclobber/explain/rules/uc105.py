@@ -33,8 +33,7 @@ _STEPPED = WORDING._replace(helps=(Help.STEP_AFTER_CHECKPOINT, Help.CLONE_FOR_CH
 
 
 def judge(evidence: Evidence) -> Finding | None:
-    """Return the finding for an overwritten tensor that a recomputation reads again; None for other
-    evidence."""
+    """Return the finding for an overwritten tensor that a recomputation reads again, or None."""
     if evidence.kind == "cache":
         message = evidence.torch_message
         cached = {"operation": evidence.save.operation, "silent": None if message else SILENT}

@@ -19,14 +19,7 @@ WORDING = Wording(
 
 
 def judge_copy(saved: Save, writes: tuple[Write, ...], need: Need, *, repaired: bool) -> Finding:
-    """Return the finding for a weight whose old copy was read after a write.
-
-    Args:
-        saved: The weight, at the operation that read the copy.
-        writes: The write.
-        need: The backward call through that operation.
-        repaired: Whether a new copy was made.
-    """
+    """Return the finding for a weight whose old copy was read after a write."""
     site = writes[0].site
     source = writes[0].optimizer or " ".join(site.source.split() if site is not None else ())
     names = {"tensor": tensor_name(saved), "write": quoted(source, "the write")}

@@ -52,6 +52,5 @@ _BY = {
 
 
 def _node(evidence: RefusalEvidence) -> str | None:
-    """Return the view function that torch's message names (``Unbind``), or None."""
     match = re.match(r"Output \d+ of (\w+?)(?:Backward\d*)? is a view", evidence.torch_message)
-    return match[1] if match else None
+    return match[1] if match else None  # `Unbind`

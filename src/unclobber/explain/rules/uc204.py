@@ -25,7 +25,6 @@ WORDING = Wording(
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
-    """Return the finding for a refused write to a view made under no_grad or inference mode."""
     off = "inference mode" if evidence.variant == "inference_mode" else "no_grad"
     copy = out_of_place(evidence, Help.COPY_OF_VIEW)
     return finding(

@@ -26,7 +26,6 @@ _INPUT = Wording(
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
-    """Return the finding for a refused write to overlapping memory."""
     if evidence.variant == "input":
         fixes = (Help.COPY_OF_INPUT.fix(), out_of_place(evidence, Help.NEW_MEMORY))
         return finding(evidence, _INPUT, fixes)

@@ -24,6 +24,5 @@ WORDING = Wording(
 
 
 def judge(evidence: RefusalEvidence) -> Finding:
-    """Return the finding for a refused ``detach_()`` of a view."""
     by = "indexing" if evidence.how == "[]" else quoted(evidence.how, "indexing")
     return finding(evidence, WORDING, (out_of_place(evidence, Help.DETACH), Help.DETACH_BASE.fix()), by=by)

@@ -113,8 +113,7 @@ def _link(evidence: FreedEvidence) -> Link:
     return "unknown" if evidence.saved is None else "operation"
 
 
-def _what(save: Save | None) -> str:
-    """Return the operation's name; inside a library the user's call, which says more."""
+def _what(save: Save | None) -> str:  # inside a library, the user's call says more
     if save is None:
         return "an operation"
     name = (save.operation or save.node or "an operation").removesuffix("Backward0")

@@ -25,10 +25,8 @@ class _Maker:
     """A call that made a tensor, so that it can be made again."""
 
     function: Any
-    arguments: Any
-    """Its arguments, with `_HOLE` in the place of each tensor."""
-    versions: tuple[int, ...]
-    """Versions of these tensors when it ran."""
+    arguments: Any  # its arguments, with `_HOLE` in the place of each tensor
+    versions: tuple[int, ...]  # versions of these tensors when it ran
 
 
 @dataclass(frozen=True)
@@ -36,16 +34,13 @@ class _Made:
     """The call that made a live storage."""
 
     call: _Maker
-    given: list[Tensor]
-    """The tensors among its arguments."""
-    version: int
-    """Version of the result when it was made."""
+    given: list[Tensor]  # the tensors among its arguments
+    version: int  # version of the result when it was made
     storage: weakref.ref[Any]
 
 
 _HOLE = object()
-_NOTHING = object()
-"""Stand-in for a saved tensor that backward is not expected to read."""
+_NOTHING = object()  # stand-in for a saved tensor that backward is not expected to read
 
 
 @dataclass(frozen=True)
@@ -53,8 +48,7 @@ class _Recipe:
     """Stand-in for a saved tensor: the call that makes it again."""
 
     call: _Maker
-    sources: tuple[Any, ...]
-    """Recipes, or what the hooks below returned."""
+    sources: tuple[Any, ...]  # recipes, or what the hooks below returned
     size: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
@@ -168,7 +162,6 @@ class KeepLess(SitesMode):
         return _Recipe(made.call, sources, *place)
 
     def _kept_once(self, tensor: Tensor, call: Any) -> Any:
-        """Return the save of the first result with these arguments; make it if this is the first."""
         place = (call, tuple(tensor.shape), tuple(tensor.stride()), tensor.storage_offset(), tensor._version)
         known = self._first.get(place)
         if known is None:

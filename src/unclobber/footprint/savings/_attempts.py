@@ -28,8 +28,7 @@ from ._sites import SitesMode
 from ._substitute import FormulaMode
 from ._wide import NarrowMode
 
-_TIMED = 2
-"""Timed runs of a change; the quicker one counts."""
+_TIMED = 2  # timed runs of a change; the quicker one counts
 
 
 _Context = AbstractContextManager[InPlaceMode]
@@ -58,12 +57,10 @@ class Attempts:
 
     @cached_property
     def seconds_before(self) -> float:
-        """The seconds of the program as it is, timed as the changes are: without a recorder's work."""
-        return self._seconds(())
+        return self._seconds(())  # timed as the changes are: without a recorder's work
 
     def run(self, options: tuple[Option, ...]) -> Tried:
-        """Run the program once recorded and twice timed with these changes, unless that is done; return the
-        comparison."""
+        """Run the program once recorded and twice timed with these changes, unless done; compare."""
         if options not in self._known:
             before = self.seconds_before
             recorder = MemoryRecorder(self._step, keep_results=True)
@@ -73,7 +70,6 @@ class Attempts:
         return self._known[options]
 
     def in_place(self, candidates: Sequence[InPlaceCandidate]) -> TriedInPlace:
-        """Run the program with all in-place candidates at once; return the comparison."""
         if not candidates:  # a run would compare the program with itself
             return TriedInPlace(substituted=0, places=0, **self._compared_with(self.before))
         recorder = MemoryRecorder(self._step, keep_results=True)
@@ -82,8 +78,6 @@ class Attempts:
         return TriedInPlace(substituted=mode.substituted, places=len(mode.places), **compared)
 
     def _compared(self, changes: _Context, recorder: MemoryRecorder) -> tuple[dict[str, Any], InPlaceMode]:
-        """Run the program in the context of changes; return how peaks, loss, gradients and buffers compare,
-        and the mode of the in-place calls."""
         failure, mode = self._perform(changes)
         if failure is None and len(recorder.trace.results) != len(self.before.results):
             failure = "it has other gradients than before"
@@ -111,14 +105,11 @@ class Attempts:
         }
 
     def _perform(self, changes: _Context) -> tuple[str | None, InPlaceMode]:
-        """Run the program; return the reason why it failed, or None, and the mode of the in-place calls."""
         self._restore()
         with changes as mode:
             return self._run(), mode
 
     def _seconds(self, options: Sequence[Option]) -> float:
-        """Return the seconds of the quicker of `_TIMED` runs with these changes; 0.0 if none came to its
-        end."""
         clocks = [StepClock(self._step) for _ in range(_TIMED)]
         # The quicker run, because whatever disturbs a run only adds time.
         return min((c.seconds for c in clocks if self._perform(_made(options, c))[0] is None), default=0.0)
@@ -131,7 +122,6 @@ def _made(
     """Return a context in which the program runs with changes; it gives the mode of the in-place calls.
 
     Args:
-        options: The changes.
         recorder: Names the modules; a ``MemoryRecorder`` must not see what the changes themselves compute.
         in_place: Further calls that run in place, as keys.
     """
@@ -199,8 +189,7 @@ class StepClock:
 
     @property
     def module(self) -> str | None:
-        """Label of the module whose ``forward`` runs now, as a ``MemoryRecorder`` names it."""
-        return self._modules[-1] if self._modules else None
+        return self._modules[-1] if self._modules else None  # as a `MemoryRecorder` names it
 
     def __enter__(self) -> StepClock:
         """Register the module hooks and start the clock."""
@@ -218,7 +207,6 @@ class StepClock:
         engine.unsubscribe(self)
 
     def _module_begins(self, module: torch.nn.Module, _: Any) -> None:
-        """Name a module, and start the clock at the first one of a step."""
         self._modules.append(self._names.of(module).label)
         if self._started is None:
             self._started = _now()
@@ -228,7 +216,6 @@ class StepClock:
             self._modules.pop()
 
     def begin(self, call: EngineCall) -> bool:
-        """Note that a backward begins. Return whether it runs inside of no other one."""
         self._depth += 1
         return self._depth == 1
 

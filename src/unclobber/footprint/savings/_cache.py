@@ -41,7 +41,6 @@ class NoCache:
         self._changed: list[Any] = []
 
     def learned(self, root: torch.nn.Module, tree: int) -> None:
-        """Turn the cache off in all modules of a model that is about to run."""
         for module in root.modules():
             config: Any = getattr(module, "config", None)
             if getattr(config, "use_cache", None) is True:
@@ -50,7 +49,6 @@ class NoCache:
                 self._changed.append(config)
 
     def restore(self) -> None:
-        """Let the models cache again."""
         for config in self._changed:
             config.use_cache = True
         self._changed.clear()

@@ -54,7 +54,6 @@ class SecondForward:
     """
 
     def __init__(self, trace: Trace) -> None:
-        """Estimate the work of each operation."""
         self.trace = trace
         # From shapes and not from the clock, because proposals must not depend on the machine's load.
         self._work = [arithmetic(operation) for operation in trace.operations]
@@ -70,7 +69,6 @@ class SecondForward:
         """Yield the change that computes modules again, if it lowers the peak enough to be reported.
 
         Args:
-            title: The modules, in words.
             write: Code or advice for the report.
             pieces: Calls of modules that run one after the other, each piece to be computed again as a whole.
             edits: Returns the edits of the source that make the change.
@@ -95,8 +93,7 @@ class SecondForward:
             yield Option(change, tuple(spans), rows=tuple(rows))
 
     def _without(self, calls: Iterable[ModuleCall]) -> tuple[list[Span], float]:
-        """Return the bytes that would not be alive, with their ticks, and the part of forward's work done
-        again, 0 to 1."""
+        """Return the bytes that would not be alive, with ticks, and the share of forward that is redone."""
         spans: list[Span] = []
         again = 0.0
         for call in calls:
@@ -134,8 +131,7 @@ class SecondForward:
                 yield number, call.end + 1, min(window, last), storage.bytes
 
     def _held(self, came_in: Iterable[int], window: int) -> Iterable[Span]:
-        """Yield the module's inputs that died before its backward: they must stay until the second
-        forward."""
+        # They must stay until the second forward.
         for number in came_in:
             storage = self.trace.storages[number]
             if storage.kind == "activation" and storage.died is not None and storage.died < window:
@@ -143,8 +139,7 @@ class SecondForward:
 
 
 def arithmetic(operation: Operation) -> float:
-    """Return an operation's estimated work by shapes: multiply-adds of products, 8 for each element of
-    others."""
+    """Return an operation's work by shapes: multiply-adds of products, 8 for each element of others."""
     tensors = operands(operation)
     made = max((prod(result.shape) for result in operation.results), default=0)
     if operation.name in ("mm", "bmm") and len(tensors) == 2:

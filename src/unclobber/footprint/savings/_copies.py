@@ -18,16 +18,14 @@ from ._option import Option, change_of
 from ._regions import POINTWISE, VIEWS, operands
 
 _COPIES = frozenset({"_to_copy", "clone"})
-_MOST = 5
-"""Longest chain of calls from a kept tensor back to its source."""
+_MOST = 5  # longest chain of calls from a kept tensor back to its source
 
 
 @dataclass(frozen=True)
 class _Chain:
     """Calls from a smaller tensor to a kept one."""
 
-    calls: tuple[int, ...]
-    """Numbers in ``Trace.functions``, the last one first."""
+    calls: tuple[int, ...]  # numbers in `Trace.functions`, the last one first
     kept: Storage
     base: Operand
     result: Operand
@@ -35,8 +33,7 @@ class _Chain:
 
     @property
     def gain(self) -> int:
-        """The bytes that are not kept, times the ticks."""
-        return sum(size * (until - since) for _, since, until, size in self.spans)
+        return sum(size * (until - since) for _, since, until, size in self.spans)  # bytes times ticks
 
 
 def copies(trace: Trace) -> Iterable[Option]:
@@ -81,7 +78,6 @@ def _words(chain: _Chain) -> tuple[Sort, str, str]:
 
 
 def _candidates(trace: Trace) -> Iterable[Storage]:
-    """Yield kept activations that die with their last save."""
     for number, spans in trace.kept_spans.items():
         storage = trace.storages[number]
         if storage.kind == "activation" and storage.died is not None and storage.died <= spans[-1][1] + 1:
@@ -107,8 +103,7 @@ def _chain(trace: Trace, kept: Storage) -> _Chain | None:
 
 
 def _step(trace: Trace, number: int) -> tuple[int, Operand, Operand] | None:
-    """Return the call that made a storage from one other tensor, a copy or elementwise; with both
-    operands. None if none did."""
+    """Return the call that made a storage from one other tensor, with both operands, or None."""
     maker = trace.maker.get(number)
     # A written tensor can't be made again from its source, nor can the source be used once it is written.
     if maker is None or maker.outer not in trace.inside_function or number in trace.written:

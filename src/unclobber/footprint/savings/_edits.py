@@ -17,13 +17,11 @@ from .._facts import Edits
 from .._trace import ModuleCall, Trace
 from ._formulas import Formula
 
-_MOST = 12
-"""Assignments of names to the formula's inputs that are proposed at most; running finds the right one."""
+_MOST = 12  # assignments of names to the formula's inputs proposed at most; running finds the right one
 
 
 def of_formula(formula: Formula) -> Edits:
-    """Return each way to write torch's function for a formula, the likeliest first; empty if the source
-    can't be read."""
+    """Return each way to write torch's function for a formula, the likeliest first."""
     places = [_expression(operation.stack) for operation in formula.parts[0].operations]
     inside = [place for place in places if place is not None]
     # In one function, because the edit removes statements next to the result.
@@ -44,8 +42,7 @@ def of_formula(formula: Formula) -> Edits:
 
 
 def of_checkpoint(trace: Trace, calls: Sequence[ModuleCall]) -> Edits:
-    """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call of the line is to be
-    checkpointed."""
+    """Return the edit to ``checkpoint(block, x)`` from ``block(x)``, if each call is to be checkpointed."""
     numbers = {call.number for call in calls}
     edits: dict[tuple[object, ...], SpanEdit] = {}
     for key, call in {_places.key(call.stack): call for call in calls}.items():
@@ -94,7 +91,6 @@ def of_conversion(stack: Stack) -> Edits:
 
 
 def _expression(stack: Stack) -> _Expression | None:
-    """Return the expression that ran at the line to charge, or None."""
     instruction = _places.innermost(stack)
     located = None if instruction is None else Instruction(*instruction).located()
     if instruction is None or located is None or not isinstance(located.node, ast.expr):
@@ -112,18 +108,14 @@ class _Expression:
 
     @property
     def modules(self) -> set[str]:
-        """Names that imports bind at the top of the file."""
         imports = [n for n in self.located.source.tree.body if isinstance(n, (ast.Import, ast.ImportFrom))]
         return {name for node in imports for name in imported_by(node)}
 
     @property
-    def call_with_torch(self) -> ast.Call | None:
-        """The expression, if it is a call in a file that imports torch: an edit adds no import."""
+    def call_with_torch(self) -> ast.Call | None:  # an edit adds no import
         return self.node if isinstance(self.node, ast.Call) and "torch" in self.modules else None
 
     def names(self, nodes: Iterable[ast.AST]) -> list[str]:
-        """Return the variables that nodes read, with attributes (``self.weight``); no modules and no
-        functions."""
         read = dict.fromkeys(name for node in nodes for name in _read(node))
         return [name for name in read if name.partition(".")[0] not in self.modules]
 
@@ -146,7 +138,6 @@ class _Expression:
         return dead
 
     def _block(self) -> list[ast.stmt]:
-        """Return the statements of the block that holds the expression."""
         for node in ast.walk(self.located.source.tree):
             for field in ("body", "orelse", "finalbody"):
                 block = getattr(node, field, None)
@@ -155,7 +146,6 @@ class _Expression:
         return []
 
     def replaced(self, text: str) -> SpanEdit:
-        """Return the edit that puts a text in the expression's place."""
         place = self.located.source.extent(self.node)
         assert place is not None
         return SpanEdit(self.code.co_filename, *place, text)
@@ -166,12 +156,10 @@ class _Expression:
         )
 
     def text_at(self, node: ast.expr) -> str:
-        """Return the source text of a node, over several lines if it spans them."""
         return Span.of(node).text(self.located.source.lines)
 
 
 def _targets(statement: ast.stmt) -> list[str]:
-    """Return the name that an assignment binds, in a list; empty if it binds anything else."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return [target.id for target in targets if isinstance(target, ast.Name)] if len(targets) == 1 else []
 

@@ -33,21 +33,18 @@ class Formula:
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """Sites in the order of a run; the last one gives the result."""
-        return self.parts[0].sites
+        return self.parts[0].sites  # the last one gives the result
 
     @property
     def name(self) -> str:
         return self.call.partition("(")[0].rpartition(".")[2]
 
     @property
-    def in_pieces(self) -> bool:
-        """Return whether torch computes it in pieces on this device, too, and keeps as much."""
+    def in_pieces(self) -> bool:  # torch computes it in pieces on this device, too, and keeps as much
         return self.name == "rms_norm" and _fused.rms_norm_in_pieces(self.parts[0].result.device)
 
     @property
     def results(self) -> list[Operation]:
-        """The operation of each run that gives its result."""
         return [part.operations[-1] for part in self.parts]
 
 
@@ -75,8 +72,7 @@ def formulas(trace: Trace) -> list[Formula]:
 
 
 def _candidates(flow: Flow) -> Iterator[Section]:
-    """Yield the parts of forward that could be a formula: elementwise and reduced, or two products around
-    a softmax."""
+    """Yield the parts of forward that could be a formula: elementwise, or two products around a softmax."""
     simple = POINTWISE | REDUCTIONS | VIEWS
     for at, operation in enumerate(flow.operations):
         if operation.name in simple and operation.output is not None:
@@ -90,8 +86,7 @@ def _candidates(flow: Flow) -> Iterator[Section]:
 
 
 def _product_after(flow: Flow, softmax: int) -> int | None:
-    """Return the index of the last operation in the call that multiplies with the softmax's result, or
-    None."""
+    """Return the index of the call's last operation that multiplies with the softmax's result, or None."""
     # Dropout, views and a copy may come between softmax and product.
     for at in range(softmax + 1, min(softmax + 12, len(flow.operations))):
         if flow.operations[at].name in PRODUCTS:

@@ -18,12 +18,9 @@ from ._replay import Replay
 class Fused:
     """A function of torch's that computes the same as a part of the program."""
 
-    call: str
-    """Source text; ``{0}``, ``{1}`` stand for its inputs."""
-    inputs: tuple[int, ...] = (0,)
-    """Indices of the part's inputs that it takes, in this order."""
-    exact: str | None = None
-    """Source text to compute with, if the text above rounds or leaves out a number."""
+    call: str  # source text; `{0}`, `{1}` stand for its inputs
+    inputs: tuple[int, ...] = (0,)  # indices of the part's inputs that it takes, in this order
+    exact: str | None = None  # source text to compute with, if the text above rounds or leaves out a number
 
     @cached_property
     def function(self) -> Callable[..., Tensor]:
@@ -50,7 +47,6 @@ _UNARY = (
 
 
 def matching(replay: Replay) -> Fused | None:
-    """Return the function that computes what a part computes; None if torch has none that is known here."""
     count = len(replay.part.activations)
     candidates = _of_single(replay) if count == 1 else _attention(replay) if count in (2, 3) else ()
     return next((fused for fused in candidates if replay.same(fused.function, fused.inputs)), None)
@@ -130,8 +126,7 @@ def _attention(replay: Replay) -> Iterator[Fused]:
                 yield Fused(f"{call}{said})", (*order, *others), f"{call}, scale={scale})")
 
 
-def _scales(replay: Replay) -> list[float]:
-    """Return scales that the part's numbers may stand for: themselves, inverse or squared."""
+def _scales(replay: Replay) -> list[float]:  # themselves, inverse or squared
     scales = []
     for constant in replay.constants:
         if 0 < abs(constant) < 1e4:

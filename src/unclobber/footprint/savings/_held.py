@@ -29,20 +29,17 @@ from ._sites import SitesMode
 class _Group:
     """Memory that the same names hold."""
 
-    graph: bool
-    """Whether their graphs hold it, not their values."""
+    graph: bool  # whether their graphs hold it, not their values
     storages: list[Storage]
     holders: dict[HeldName, None]
 
     @property
-    def variables(self) -> dict[str, bool]:
-        """The variables, each with whether it is a container."""
+    def variables(self) -> dict[str, bool]:  # each with whether it is a container
         return {name.variable: name.variable != name.name for name in self.holders}
 
 
 def held(trace: Trace) -> Iterable[Option]:
-    """Yield a change for each variable; for memory without a known variable, one for the line that made
-    it."""
+    """Yield a change for each variable; without a known variable, one for the line that made the memory."""
     groups: list[_Group] = []
     unnamed: dict[tuple[object, ...], list[Storage]] = {}
     for storage in _idle(trace):
@@ -68,8 +65,7 @@ def held(trace: Trace) -> Iterable[Option]:
 
 
 def _idle(trace: Trace) -> Iterable[Storage]:
-    """Yield activations that are alive at the peak, though neither this backward nor an operation reads
-    them later."""
+    """Yield activations alive at the peak that neither this backward nor an operation reads later."""
     peak = trace.bytes.peak()
     kept = trace.kept_spans
     # Saves that this backward's own graph holds and never unpacked are left out: `_unneeded` reports those.
@@ -129,7 +125,6 @@ def _without(variables: dict[str, bool]) -> str:
 
 
 def _release(trace: Trace, number: int, graph: bool) -> Release | None:
-    """Return how a run lets go of a tensor after its last read; None if no recorded call made it."""
     made = trace.site_call(trace.maker.get(number))
     reader = trace.last_reader.get(number)
     after = made if reader is None else trace.site_call(reader)

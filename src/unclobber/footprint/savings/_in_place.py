@@ -15,8 +15,7 @@ from .._functions import REVERSED, in_place_form, place_of_inplace, requests_in_
 from .._trace import Site
 from ._sites import SitesMode
 
-Key = tuple[object, ...]
-"""Line, module, operation and operand of a call (`InPlaceCandidate.keys`)."""
+Key = tuple[object, ...]  # line, module, operation and operand of a call (`InPlaceCandidate.keys`)
 
 
 class InPlaceMode(SitesMode):

@@ -16,12 +16,10 @@ from .._trace import Operation, Site, SiteCall, Storage, modules_of
 if TYPE_CHECKING:
     from ._formulas import Formula
 
-LEAST = 0.01
-"""Share of the step's peak; changes that save less are not reported."""
+LEAST = 0.01  # share of the step's peak; changes that save less are not reported
 
 
-SavesAt = tuple[tuple[object, ...], tuple[int, ...]]
-"""Line and shape of saves."""
+SavesAt = tuple[tuple[object, ...], tuple[int, ...]]  # line and shape of saves
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,8 @@ class Release:
     """A tensor whose name gives it up in a run."""
 
     made: SiteCall
-    after: SiteCall
-    """The last call that reads it."""
-    graph: bool
-    """Whether only its graph is given up, and the value stays."""
+    after: SiteCall  # the last call that reads it
+    graph: bool  # whether only its graph is given up, and the value stays
 
 
 @dataclass(eq=False)
@@ -40,33 +36,24 @@ class Option:
     """A change with everything that a run with it needs; equal to no other."""
 
     change: Change
-    spans: tuple[Span, ...]
-    """Bytes that would not be alive, with their ticks."""
+    spans: tuple[Span, ...]  # bytes that would not be alive, with their ticks
     formulas: tuple[Formula, ...] = ()
-    rows: tuple[tuple[Named, ...], ...] = ()
-    """Modules that are computed again, each row as one."""
+    rows: tuple[tuple[Named, ...], ...] = ()  # modules that are computed again, each row as one
     in_place: tuple[tuple[object, ...], ...] = ()
-    again: tuple[Site, ...] = ()
-    """Calls whose results are computed again from their arguments instead of kept."""
-    same: tuple[Site, ...] = ()
-    """Calls whose equal results are kept once."""
-    dropped: tuple[SavesAt, ...] = ()
-    """Saves that are not kept."""
-    narrow: tuple[Site, ...] = ()
-    """Calls that get no wider floating-point numbers than their differentiable operand has."""
+    again: tuple[Site, ...] = ()  # calls whose results are computed again from their arguments, not kept
+    same: tuple[Site, ...] = ()  # calls whose equal results are kept once
+    dropped: tuple[SavesAt, ...] = ()  # saves that are not kept
+    narrow: tuple[Site, ...] = ()  # calls that get no wider floats than their differentiable operand's
     releases: tuple[Release, ...] = ()
     without_cache: bool = False
 
     @property
-    def runs(self) -> bool:
-        """A run can try it, because it changes calls, modules or saves."""
+    def runs(self) -> bool:  # a run can try what changes calls, modules or saves
         edited = self.formulas or self.rows or self.in_place
         kept = self.again or self.same or self.dropped or self.narrow or self.releases
         return bool(edited or kept or self.without_cache)
 
-    def excludes(self, other: Option) -> bool:
-        """Return whether two changes can't be made together: a module's checkpoint is inside of the
-        other's."""
+    def excludes(self, other: Option) -> bool:  # a module's checkpoint is inside of the other's
         mine, theirs = ([module for row in option.rows for module in row] for option in (self, other))
         return any(
             a[0] == b[0] and (a[1] == b[1] or a[1].startswith(f"{b[1]}.") or b[1].startswith(f"{a[1]}."))
@@ -78,7 +65,6 @@ class Option:
 def change_of(
     members: Sequence[Storage | Operation], sort: Sort, title: str, write: str, edits: Edits = ()
 ) -> Change:
-    """Return the change that concerns these records, at the line of the first."""
     place = _places.place(members[0].stack)
     return Change(sort, title, write, place, modules_of(members), len(members), edits=edits)
 
@@ -95,8 +81,6 @@ def front(items: Iterable[Found], worth: Callable[[Found], tuple[float, float]],
     """Return the items that no other beats in both gain and cost, largest gain first.
 
     Args:
-        items: Anything.
-        worth: Returns the gain and the cost of an item.
         most: Items to return at most. Of two neighbours that gain nearly as much, the second goes; the
             first and the last stay, because they are the ends of the choice.
     """

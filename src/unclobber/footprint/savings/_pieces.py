@@ -20,11 +20,9 @@ from . import _edits
 from ._checkpoints import SecondForward
 from ._option import Option, front, saved_for_work
 
-_MOST_CUTS = 12
-"""Places of a row at which a piece may begin or end."""
+_MOST_CUTS = 12  # places of a row at which a piece may begin or end
 _MOST_PIECES = 8
-_BEST_PIECES = 3
-"""Single pieces of a row that are reported, of all between any two cuts."""
+_BEST_PIECES = 3  # single pieces of a row that are reported, of all between any two cuts
 
 
 def pieces(again: SecondForward) -> Iterator[Option]:

@@ -14,8 +14,7 @@ from ...syntax import torch_table
 from ...torch_internals import compat
 from .._trace import FunctionCall, Operand, Operation, Site, Trace, Value
 
-_MOST = 30
-"""Operations of a part at most."""
+_MOST = 30  # operations of a part at most
 
 POINTWISE = torch_table().pointwise
 REDUCTIONS = torch_table().reductions
@@ -57,9 +56,8 @@ class Section:
 
     @property
     def inner(self) -> set[int]:
-        """The storages that it makes besides its result's."""
         made = {number for operation in self.operations for number in operation.makes}
-        return made - {self.result.storage}
+        return made - {self.result.storage}  # besides its result's
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -101,12 +99,10 @@ class Flow:
         self._uncalled = {number for op in trace.forward if op.outer is None for number in op.reads}
 
     def maker(self, at: int, operand: Operand) -> int | None:
-        """Return the index of the operation that made an operand of another one, or None."""
         return self._maker.get((at, operand.value))
 
     def read_only_by(self, at: int, region: set[int]) -> bool:
-        """Return whether only the region reads an operation's results in forward, or other operations
-        after its end."""
+        """Return whether only the region reads an operation's results in forward, or what follows its end."""
         last = max(region)
         result = self.operations[last].output
         for number in self.operations[at].makes:
@@ -146,12 +142,8 @@ class Flow:
         return may and self.read_only_by(at, region)
 
     def _incoming(self, region: set[int]) -> list[tuple[int, Operand]]:
-        incoming = []
-        for at in sorted(region):
-            for operand in operands(self.operations[at]):
-                if self.maker(at, operand) not in region:
-                    incoming.append((at, operand))
-        return incoming
+        read = ((at, operand) for at in sorted(region) for operand in operands(self.operations[at]))
+        return [(at, operand) for at, operand in read if self.maker(at, operand) not in region]
 
     def _part(self, region: set[int], incoming: list[tuple[int, Operand]], most: int) -> Section | None:
         """Return the part of a region, or None if it is no whole set of calls with one result."""
@@ -176,8 +168,7 @@ class Flow:
         return Section(tuple(inside), activations, others, calls, tuple(map(self.trace.site, numbers)))
 
     def _steady(self, region: set[int]) -> bool:
-        """Return whether each value that the region reads stays the same: it is neither written nor
-        detached."""
+        """Return whether each value that the region reads stays the same: neither written nor detached."""
         differentiable: dict[Value, bool] = {}
         first, last = min(region), max(region)
         for at in region:
@@ -196,5 +187,4 @@ class Flow:
 
 
 def operands(operation: Operation) -> list[Operand]:
-    """Return the tensors that an operation reads, in the order of its arguments."""
     return [leaf for leaf in compat.compilers.tree_leaves(operation.arguments) if isinstance(leaf, Operand)]

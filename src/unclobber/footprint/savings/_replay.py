@@ -18,12 +18,10 @@ from ...torch_internals import compat
 from .._trace import Operand
 from ._regions import Section
 
-_TOLERANCE = 1e-8
-"""Relative tolerance; the error of thirty operations in double precision is far below."""
+_TOLERANCE = 1e-8  # relative tolerance; the error of thirty operations in double precision is far below
 _SIZED = frozenset({"view", "_unsafe_view", "reshape", "expand"})
 """Operations whose second argument is a list of sizes."""
-_LARGEST = 2**19
-"""Elements of a tensor that is still computed with at its own size."""
+_LARGEST = 2**19  # elements of a tensor that is still computed with at its own size
 
 
 class Replay:
@@ -36,8 +34,7 @@ class Replay:
     """
 
     def __init__(self, part: Section) -> None:
-        """Compute the part and its gradients on small inputs, or on inputs of their own size if small ones
-        fail."""
+        """Compute the part and its gradients on small inputs, or on the real sizes if small ones fail."""
         self.part = part
         # A generator of its own: the program's must not be advanced.
         generator = torch.Generator().manual_seed(7)
@@ -71,8 +68,7 @@ class Replay:
             raise ValueError("the part has no single result")
         return out
 
-    def _size(self, size: int) -> int:
-        """Return the size here of a dimension of the recorded run: one of an input, or the product of two."""
+    def _size(self, size: int) -> int:  # one of an input, or the product of two
         if size not in self._sizes and size > 0:
             for factor, small in self._sizes.items():
                 if factor and size % factor == 0 and size // factor in self._sizes:
@@ -91,7 +87,6 @@ class Replay:
 
     @property
     def constants(self) -> list[float]:
-        """Numbers in the part's arguments, each once."""
         numbers = []
         for operation in self.part.operations:
             leaves = compat.compilers.tree_leaves(operation.arguments)
@@ -115,8 +110,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
 
 
 def _given(leaf: Any, known: dict[Any, Tensor]) -> Any:
-    """Return the value for a recorded argument: the known tensor, and float64 on the CPU for dtypes and
-    devices."""
+    """Return the value for a recorded argument: a known tensor; float64 and the CPU for types and devices."""
     if isinstance(leaf, Operand):
         if leaf.value not in known:
             raise ValueError("the part reads what it doesn't know")

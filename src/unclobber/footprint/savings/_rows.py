@@ -84,7 +84,6 @@ class Checkpointer:
     """
 
     def __init__(self, rows: Iterable[tuple[Named, ...]], modes: Sequence[TorchFunctionMode] = ()) -> None:
-        """Remember the rows; `learned` changes their modules."""
         self._rows = tuple(rows)
         self._modes = tuple(modes)
         self._changed: list[torch.nn.Module] = []

@@ -31,7 +31,6 @@ class SitesMode(TorchFunctionMode):
         self._recorder = recorder
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Pass a call to `called`, with its site if it is one of those to change."""
         site, name = None, name_of(func)
         # Compare the name first: walking the stack for the site costs far more than a set lookup.
         if name in self._names:
@@ -44,5 +43,4 @@ class SitesMode(TorchFunctionMode):
         """Return the result of a call; its site is None if it is not to be changed."""
 
     def unseen(self) -> AbstractContextManager[None]:
-        """Return a context in which the recorder ignores operations; a no-op without a recorder."""
         return nullcontext() if self._recorder is None else self._recorder.unseen()

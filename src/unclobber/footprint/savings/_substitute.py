@@ -72,7 +72,6 @@ class FormulaMode(SitesMode):
         return result if result.dtype == expected.dtype else result.to(expected.dtype)
 
     def _without_memory(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return the result of a call as tensors that have shapes and no memory."""
         with self.unseen(), torch.no_grad():
             bare = compat.compilers.tree_map(_meta, (args, kwargs))
             return func(*bare[0], **bare[1])

@@ -44,7 +44,6 @@ def computed_twice(trace: Trace) -> Iterable[Option]:
 
 
 def _computation(operation: Operation) -> tuple[Any, ...]:
-    """Return a key that is equal for two operations with the same operands and options."""
     leaves = [
         leaf.value if isinstance(leaf, Operand) else repr(leaf)
         for leaf in compat.compilers.tree_leaves(operation.arguments)
@@ -53,7 +52,6 @@ def _computation(operation: Operation) -> tuple[Any, ...]:
 
 
 def _spans(trace: Trace, operation: Operation, known: Operation) -> Iterable[Span]:
-    """Yield the spans of the second result while the first one is kept."""
     for number, other in zip(operation.makes, known.makes, strict=False):
         storage = trace.storages[number]
         for since, until in trace.kept_spans.get(number, ()):

@@ -43,7 +43,6 @@ def widened(trace: Trace) -> Iterable[Option]:
 
 
 def _narrow(operation: Operation) -> Operand | None:
-    """Return the float32 operand that needs a gradient if no float64 one does, else None."""
     tensors = operands(operation)
     narrow = [operand for operand in tensors if operand.requires_grad and operand.dtype == "torch.float32"]
     wide = [operand for operand in tensors if operand.dtype == _WIDE and operand.requires_grad]
@@ -70,7 +69,6 @@ class NarrowMode(SitesMode):
     """A mode in which some calls get floating-point numbers no wider than their differentiable operand."""
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a call, narrowed if it is at one of the sites and an operand is differentiable."""
         if site is not None:
             tensors = compat.compilers.tensors_in((args, kwargs))
             narrow = [tensor for tensor in tensors if tensor.requires_grad]

@@ -14,14 +14,11 @@ from ._option import Option, front, saved_for_work
 from ._options import options
 
 MOST_REPORTED = 12
-MOST_TRIED = 12
-"""Changes that are run; each takes three runs of the program."""
-_STEPS = 5
-"""Points of the curve at most, and checkpoints in the report."""
+MOST_TRIED = 12  # changes that are run; each takes three runs of the program
+_STEPS = 5  # points of the curve at most, and checkpoints in the report
 
 
 def predicted(trace: Trace, report: StepMemory) -> StepMemory:
-    """Return the report with the changes and their predicted savings."""
     chosen = _worth_reporting(options(trace, report))
     return _with(report, chosen, _curve(trace, chosen, None))
 
@@ -54,8 +51,7 @@ def _worth_reporting(candidates: Sequence[Option]) -> list[Option]:
 
 
 def _curve(trace: Trace, chosen: Sequence[Option], attempts: Attempts | None) -> tuple[CurvePoint, ...]:
-    """Return up to five points, from changes that cost no time to those that cost some, each with a lower
-    peak."""
+    """Return up to five points, each with a lower peak: changes that cost no time come first."""
     points: list[CurvePoint] = []
     free = tuple(option for option in chosen if option.runs and not _computes_again(option) and _good(option))
     # If changes spoil each other, the curve begins with the one that saves most, which was tried alone.
@@ -89,8 +85,7 @@ def _steps(
     # The empty set is the program as it is.
     sets.pop((), None)
 
-    def worth(members: tuple[Option, ...]) -> tuple[float, float]:
-        """Return the bytes that are saved together, and the work; of equal sets the smaller one is first."""
+    def worth(members: tuple[Option, ...]) -> tuple[float, float]:  # of equal sets the smaller one is first
         spans = [span for option in members for span in option.spans]
         return line.fall(spans), sum(option.change.recomputed for option in members)
 
@@ -98,7 +93,6 @@ def _steps(
 
 
 def _worth(option: Option) -> float:
-    """Return the bytes for each part of forward that is computed twice."""
     return option.change.predicted / max(option.change.recomputed, 1e-3)
 
 

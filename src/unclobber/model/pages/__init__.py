@@ -26,7 +26,6 @@ class Page:
     """The whole page, as Markdown."""
 
     def plain(self, width: int) -> str:
-        """Return the page as plain text, its paragraphs filled to ``width`` cells."""
         return to_plain(self.text, width)
 
 
@@ -45,5 +44,4 @@ def page(code: str) -> Page:
 
 
 def pages() -> list[Page]:
-    """Return every page, in the order of the codes."""
     return [page(code) for code in CODES]

@@ -10,19 +10,6 @@ from .backward import BackwardCall, BackwardMark, NodeNote, backward_calls
 from .kernels import Listener
 
 __all__ = [
-    "BackwardCall",
-    "BackwardMark",
-    "Listener",
-    "NodeNote",
-    "backward_calls",
-    "checkpoint",
-    "compiled",
-    "conflicts",
-    "fallback",
-    "installation",
-    "kernels",
-    "mechanisms",
-    "module_hooks",
-    "saves",
-    "write_log",
-]
+    "BackwardCall", "BackwardMark", "Listener", "NodeNote", "backward_calls", "checkpoint", "compiled",
+    "conflicts", "fallback", "installation", "kernels", "mechanisms", "module_hooks", "saves", "write_log",
+]  # fmt: skip

@@ -82,8 +82,7 @@ class Listener(Protocol):
     in ``watched``: the native core notifies it of no others."""
 
     def take_own_saves(self, tensors: list[torch.Tensor]) -> list[Any]:
-        """Take the saves that the running operation itself just made of ``tensors`` from ``pending``; return
-        them."""
+        """Take the saves that the running operation just made of ``tensors`` from ``pending``."""
         return []
 
     def unverified(self, operation: str, tensors: list[torch.Tensor], records: bool) -> Any:
@@ -102,8 +101,7 @@ class Listener(Protocol):
 
 
 class Listeners:
-    """Present listeners, as an immutable tuple, so that a kernel in another thread never sees half a
-    change."""
+    """Present listeners, immutable, so that a kernel in another thread never sees half a change."""
 
     __slots__ = ("caught", "now")
 
@@ -128,14 +126,10 @@ class NativeKernel(NamedTuple):
     """Whether it is registered over torch's own kernel instead."""
 
     def register(self, native: Any, name: str, override: Override | None = None) -> Any:
-        """Register this kernel for operation ``name`` (with overload).
-
-        Return its handle; ``handle.reset()`` unregisters it.
-        """
         base, _, overload = name.partition(".")
         arguments = (base, overload, self.op_name, self.written, self.plain, self.bumps)
         ran_dormant = () if override is None else (override.ran_dormant,)
-        return native.register_kernel(*arguments, *ran_dormant)
+        return native.register_kernel(*arguments, *ran_dormant)  # `handle.reset()` unregisters it
 
 
 AnyKernel = Callable[..., Any] | Override | NativeKernel
@@ -231,8 +225,6 @@ def _native_kernel(name: str, op_name: str, schema: Any, has: bool) -> NativeKer
     None if it needs the one in Python, which is registered over torch's or knows more than the schema.
 
     Args:
-        name: The operation with namespace and overload.
-        op_name: Its name without both.
         schema: Its schema; None if that declares no write.
         has: Whether torch has a kernel that moves version counters.
     """
@@ -267,18 +259,12 @@ def notify_natively(
 
 
 def settle(marks: Sequence[Mark]) -> None:
-    """Count the moves of the counters after the operation has run."""
     for tensor, version, log, before in marks:
         log.settle(max(log.bumps, before + tensor._version - version), by_last_write=True)
 
 
 def may_write(name: str, mutating: Container[str]) -> bool:
-    """Return whether one of torch's own operations may need a kernel.
-
-    Args:
-        name: The operation with namespace and overload.
-        mutating: The operations whose schemas declare a write.
-    """
+    """Return whether one of torch's own operations may need a kernel."""
     op_name = name.partition("::")[2].partition(".")[0]
     return name in mutating or name in _WORKING_IN_PRIVATE or op_name in UNDECLARED or op_name in COLLECTIVES
 
@@ -395,9 +381,6 @@ def _general_kernel(
     These are foreach, fused and custom operations, too.
 
     Args:
-        op: The operation.
-        op_name: Its name without namespace and overload.
-        listeners: The listeners to notify.
         written: The arguments that it writes.
         bumps: Whether each counter moves by one afterwards. False: the kernel compares the counters.
         original: The kernel that this one replaces; None if there is none at this key.

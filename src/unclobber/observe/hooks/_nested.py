@@ -62,8 +62,7 @@ class Found(NamedTuple):
     """Every way to it, for tuples that lie at several places are several."""
 
 
-def may_hold(value: Any) -> bool:
-    """Return whether ``value`` can hold a tensor now or later; a tuple of sizes and flags can't ever."""
+def may_hold(value: Any) -> bool:  # a tuple of sizes and flags can't ever
     kind = type(value)
     return kind not in ATOMS and not (
         kind is tuple and len(value) <= MOST and ATOMS.issuperset(map(type, value))
@@ -71,12 +70,7 @@ def may_hold(value: Any) -> bool:
 
 
 def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
-    """Return the tensors in some attributes of ``ctx``, each once, nearest first.
-
-    Args:
-        ctx: The context of a custom Function.
-        names: Its attributes to look into.
-    """
+    """Return the tensors in some attributes of ``ctx``, each once, nearest first."""
     own = contents(ctx)
     tensors: dict[int, Found] = {}
     seen: set[int] = {id(ctx)}
@@ -145,7 +139,6 @@ def _tensors_among(value: Any) -> Iterator[Part]:
 
 
 def _members(value: Any) -> Iterator[Any]:
-    """The members of a set or a frozenset."""
     return (set.__iter__ if is_a(value, set) else frozenset.__iter__)(value)
 
 
@@ -187,8 +180,7 @@ def _slots(kind: type) -> Iterator[types.MemberDescriptorType]:
                     yield member
 
 
-def _is_plain_key(key: Any) -> bool:
-    """Return whether looking ``key`` up runs no code of the program's."""
+def _is_plain_key(key: Any) -> bool:  # looking it up runs no code of the program's
     kind: Any = type(key)
     if kind is tuple:
         return all(map(_is_plain_key, key))
@@ -288,8 +280,7 @@ def _put(owner: Any, step: WayStep, value: Any) -> None:
         (deque if is_a(owner, deque) else list).__setitem__(owner, which, value)
 
 
-def _rebuilt(owner: Any, index: int, item: Any) -> Any:
-    """Return a tuple of the same type with another item, made without calling its class."""
+def _rebuilt(owner: Any, index: int, item: Any) -> Any:  # without calling its class
     items = [item if at == index else other for at, other in enumerate(tuple.__iter__(owner))]
     if not type(owner).__flags__ & _HEAP_TYPE or "n_sequence_fields" in vars(type(owner)):
         return type(owner)(items)  # a tuple, or one of torch.return_types

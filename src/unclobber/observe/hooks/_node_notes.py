@@ -23,19 +23,15 @@ class NodeNotes(Generic[Note]):
         self._older: dict[Any, Note] = {}
 
     def put(self, node: Any, note: Note) -> None:
-        """Note something of a node, in place of what was noted before."""
         self.newer[compat.graph.node_key(node)] = note
 
     def of(self, node: Any) -> Note | None:
-        """Return the note of a node; None if it has none, or that was forgotten."""
         key = compat.graph.node_key(node)
         return self.newer.get(key) or self._older.get(key)
 
-    def forget_oldest(self) -> None:
-        """Forget the notes from before the last ``_MANY``. Each backward calls this when it starts."""
+    def forget_oldest(self) -> None:  # each backward calls this when it starts
         if len(self.newer) > _MANY:
             self._older, self.newer = self.newer, {}
 
     def forget(self) -> None:
-        """Forget all."""
         self._older, self.newer = {}, {}

@@ -13,8 +13,7 @@ from ...torch_internals.patches import Patches
 
 
 def on_import(patches: Patches, names: Collection[str], wrap: Callable[[ModuleType], None]) -> None:
-    """Call ``wrap`` once with each module of ``names`` that the program has imported or imports while a
-    client is notified."""
+    """Call ``wrap`` once with each module of ``names`` that is imported while a client is notified."""
     wrapped: set[str] = set()
 
     def once(module: ModuleType) -> None:

@@ -51,11 +51,9 @@ class Override:
         self.dormant = False
 
     def deactivate(self) -> None:
-        """Stop seeing writes; the kernel stays registered for now."""
-        self.dormant = True
+        self.dormant = True  # the kernel stays registered for now
 
-    def take_away(self) -> None:
-        """Unregister the kernel, so that the one below runs again."""
+    def take_away(self) -> None:  # the one below runs again
         self.dormant = True
         if self._handle is not None:
             self._handle.reset()

@@ -101,11 +101,9 @@ class StaleTensor:
                 selection.put(self._view(tensor), torch.tensor(False))
 
     def is_read_by(self, tensor: torch.Tensor) -> bool:
-        """Return whether ``tensor``, which shares this memory, holds an element that differs."""
         return tensor.itemsize != self.tensor.itemsize or bool(self._view(tensor).any())
 
     def note_read(self) -> None:
-        """Remember the running operation as the first reader, unless there was one."""
         if self._read_by is None:
             self._read_by = of_program()
 
@@ -193,9 +191,7 @@ class StaleReads(compat.dispatcher.OwnMode):
         for save in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
             save.stale.report(save.stack)
 
-    def saved(self, tensor: torch.Tensor) -> None:
-        """Note that an operation saves ``tensor`` for backward, perhaps before it runs, or instead of
-        running."""
+    def saved(self, tensor: torch.Tensor) -> None:  # perhaps before it runs, or instead of running
         for stale in self._read([tensor], ()):
             key, node = compat.tensors.storage_key(tensor), compat.graph.next_sequence_number()
             self._awaiting.append(_StaleSave(stale, key, node, of_program()))
@@ -309,7 +305,6 @@ class StaleReads(compat.dispatcher.OwnMode):
         return list(dict.fromkeys(read))
 
     def _note(self, tensors: list[torch.Tensor], stale: StaleTensor) -> None:
-        """Remember ``tensors`` as computed from ``stale``."""
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             for tensor in tensors:
                 if compat.tensors.is_plain(tensor):
@@ -346,7 +341,6 @@ _active = _Active()
 
 
 def saved(tensor: torch.Tensor) -> None:
-    """Notify the modes that are active in this thread of a save for backward."""
     if _active.modes:
         with compat.compilers.without_dynamo():
             for mode in _active.modes:

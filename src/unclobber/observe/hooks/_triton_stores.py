@@ -25,21 +25,16 @@ _NONE: _Parameters = frozenset()
 
 
 def function_of(kernel: Any) -> FunctionType:
-    """Return the function below a kernel's wrappers (``JITFunction``, ``Autotuner``, ``Heuristics``)."""
     while not isinstance(kernel, FunctionType):
         kernel = kernel.fn
-    return kernel
+    return kernel  # `JITFunction`, `Autotuner`, `Heuristics`
 
 
 class KernelSource:
     """The source of one kernel, and the stores of each variant of it."""
 
     def __init__(self, function: FunctionType) -> None:
-        """Find the definition of ``function`` in its file.
-
-        Raises:
-            LookupError: The text that it was compiled from is not there.
-        """
+        """Find the definition of ``function`` in its file; LookupError if its text is not there."""
         source = source_of(function.__code__)
         for node in () if source is None else ast.walk(source.tree):
             if isinstance(node, ast.FunctionDef) and _first_line(node) == function.__code__.co_firstlineno:

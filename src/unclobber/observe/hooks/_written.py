@@ -53,7 +53,6 @@ NAMESPACES_OF_TORCH = NAMESPACES_WITHOUT_MEMORY | {
 
 
 def is_torchs(name: str) -> bool:
-    """Return whether an operation, given with its namespace, is torch's own."""
     return name.partition("::")[0] in NAMESPACES_OF_TORCH
 
 
@@ -75,17 +74,14 @@ class WrittenArguments(NamedTuple):
 
 
 def written_tensors(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
-    """Return the tensors that this call of ``op`` declares to write."""
     return written_arguments(op._schema).tensors(args, kwargs)
 
 
 def is_undeclared(op_name: str) -> bool:
-    """Return whether the operation updates running statistics without declaring it."""
     return op_name in UNDECLARED
 
 
 def undeclared(op_name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
-    """Return the running statistics that this call writes although its schema doesn't say so."""
     if op_name not in UNDECLARED:
         return []
     positions, flag = UNDECLARED[op_name]
@@ -93,7 +89,6 @@ def undeclared(op_name: str, args: tuple[Any, ...]) -> list[torch.Tensor]:
 
 
 def flatten(value: Any, into: list[torch.Tensor]) -> None:
-    """Add the tensors of a value to ``into``."""
     if isinstance(value, torch.Tensor):
         into.append(value)
     elif isinstance(value, (list, tuple)):
@@ -124,5 +119,4 @@ def tensor_slots(schema: Any, written: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def is_tensor(schema: Any, position: int) -> bool:
-    """Return whether an argument is a single tensor that must be given."""
     return str(schema.arguments[position].type) == "Tensor"

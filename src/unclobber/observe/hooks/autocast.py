@@ -48,8 +48,7 @@ class _AutocastRegion:
     copied: set[int] = field(default_factory=set)
     """Storage keys of leaves of which a backward has seen a copy."""
 
-    def __contains__(self, number: int) -> bool:
-        """Return whether the backward node of this number was made in the region."""
+    def __contains__(self, number: int) -> bool:  # the backward node of this number was made in the region
         return self.start <= number and (self.end is None or number < self.end)
 
 
@@ -76,15 +75,13 @@ class CopiedWeights(Listener):
     """Listener to the writes in all open regions; it looks at a backward if there was one."""
 
     def __init__(self) -> None:
-        """Start without an open region."""
         self.pending: list[int] = []
         """An item for each open region of any thread: without one, the kernels pass this listener by."""
         self.watched: tuple[Any, ...] = ()
         self.logs: tuple[Any, ...] = ()
         self._thread = _ThreadRegions()
 
-    def forget(self) -> None:
-        """Forget all regions, because their ends will not be seen."""
+    def forget(self) -> None:  # their ends will not be seen
         self.pending.clear()
         self._thread = _ThreadRegions()
 
@@ -103,7 +100,6 @@ class CopiedWeights(Listener):
         self.pending.append(thread.depth)
 
     def exit(self, *_: Any) -> None:
-        """Note that a region ends."""
         thread = self._thread
         if thread.depth:  # else it began before the installation
             thread.depth -= 1
@@ -207,7 +203,6 @@ copies = CopiedWeights()
 
 
 def install(patches: Patches) -> None:
-    """Follow the beginnings and ends of regions; note writes in them while a client is notified."""
     patches.precede(torch.autocast, "__enter__", copies.enter)
     patches.precede(torch.autocast, "__exit__", copies.exit)
     patches.at_undo(copies.forget)

@@ -27,13 +27,7 @@ class BackwardCall:
     __slots__ = ("fresh_from", "nth", "of_engine", "outer", "paused", "stack", "written")
 
     def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
-        """Describe a call that is about to start.
-
-        Args:
-            nth: Its position among all calls.
-            stack: Stack of the program's call.
-            call: The engine's call.
-        """
+        """Describe a call that is about to start."""
         self.nth = nth
         """Position among all backward calls of the process while any session was active, from 1."""
         self.written = nth
@@ -97,13 +91,11 @@ class _Marker:
             self._native.mark(now)
 
     def mirror_to(self, native: Any) -> None:
-        """Mirror the running call's mark to the native core from now on."""
         if self._native is None:
             native.mark(self.now)
             self._native = native
 
     def note_of(self, node: Any) -> NodeNote | None:
-        """Return the node's note; None if no observed backward unpacked it."""
         by_hooks = self.notes.of(node)
         by_core = None if self._native is None else self._native.note_of(node)
         # Hooks on torch's stack note here, the core notes its own queue: a node may have both notes, and
@@ -137,7 +129,6 @@ _thread = _ThreadCalls()
 
 
 def _is_on(hook: Any, tensor_or_edge: Any) -> bool:
-    """Return whether ``hook`` is a hook of ``tensor_or_edge``, a tensor or gradient edge."""
     if not isinstance(tensor_or_edge, torch.Tensor):
         return False
     with compat.unseen.unseen_by_functions():
@@ -145,14 +136,12 @@ def _is_on(hook: Any, tensor_or_edge: Any) -> bool:
 
 
 def _is_of(node: Any, tensor_or_edge: Any) -> bool:
-    """Return whether a node hands on the gradient of ``tensor_or_edge``, a tensor or gradient edge."""
     if not isinstance(tensor_or_edge, torch.Tensor):
         return node is tensor_or_edge.node
     return getattr(node, "variable", None) is tensor_or_edge or node is compat.graph.grad_fn(tensor_or_edge)
 
 
-def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
-    """Note ``mark`` for the root nodes of a backward, after each one's newest earlier mark."""
+def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:  # after each one's newest earlier mark
     for root in roots:
         node = getattr(root, "node", None) or compat.graph.renewed_grad_fn(root)
         if node is not None:
@@ -175,13 +164,11 @@ class BackwardCalls:
         self._lock = threading.Lock()
 
     def install(self, patches: Patches) -> None:
-        """Subscribe to the engine's calls while a client is notified."""
         patches.while_active(self._subscribe)
         patches.at_undo(marker.notes.forget)
         patches.at_undo(started_at.forget)
 
     def _subscribe(self) -> Callable[[], None]:
-        """Start to number calls for new clients. Return a function that unsubscribes."""
         self.before = self.count
         _thread.first_node = compat.graph.next_sequence_number()
         return engine.subscription(self)
@@ -227,8 +214,7 @@ class BackwardCalls:
 
     # --- queries --------------------------------------------------------------------------------
     def current(self) -> BackwardCall | None:
-        """Return the backward call that this thread works for; None if there is none, or several could
-        be."""
+        """Return the backward call that this thread works for; None if none, or several could be."""
         if _thread.calls:
             return _thread.calls[-1]
         # A device's thread of the engine makes no calls itself: a single running call must be the one that
@@ -237,16 +223,13 @@ class BackwardCalls:
         return running[0] if len(running) == 1 else None
 
     def in_frame(self, frame: FrameType) -> BackwardCall | None:
-        """Return the call that a frame of the engine's wrapper is making; None for any other frame."""
         return next((state for state in engine.states_in(frame) if isinstance(state, BackwardCall)), None)
 
     def last_two(self) -> tuple[BackwardMark, ...]:
-        """Return the marks of this thread's newest two calls, the running one among them, oldest first."""
-        return _thread.recent
+        return _thread.recent  # the running one among them, oldest first
 
     def only_earlier(self, call: BackwardCall) -> BackwardMark | None:
-        """Return the mark of the call before ``call``; None if another came since the nodes of its graph
-        were made."""
+        """Return the mark of the call before ``call``; None if another came since its graph was made."""
         graph, first = call.of_engine.graph(), _thread.first_node
         calls = [self.before + 1, self.before + 2]
         if not graph or [mark.nth for mark in _thread.recent] != calls or call.nth != calls[1]:
@@ -256,21 +239,16 @@ class BackwardCalls:
         return _thread.recent[0]
 
     def note_of(self, node: Any) -> NodeNote | None:
-        """Return the node's note; None if no observed backward unpacked it."""
         return marker.note_of(node)
 
     def has_unpacked(self, node: Any) -> bool:
-        """Return whether the running backward has unpacked a node's saves."""
         note = marker.note_of(node)
         return note is not None and note.mark is not None and note.mark is marker.now
 
     def started_at(self, node: Any) -> tuple[BackwardMark, ...]:
-        """Return the last two backwards that began at a node, oldest first."""
-        return started_at.of(node) or ()
+        return started_at.of(node) or ()  # the last two, oldest first
 
-    def times_given(self, gradient: Any) -> int:
-        """Return how often the running calls were given this very gradient; the engine holds it to their
-        end."""
+    def times_given(self, gradient: Any) -> int:  # the engine holds it to their end
         # a device's thread has no calls of its own; a call within a call may hand on what it was handed
         calls = _thread.calls or list(self.running)
         return sum(given is gradient for call in calls for given in call.of_engine.gradients)

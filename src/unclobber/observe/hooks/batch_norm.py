@@ -29,7 +29,6 @@ _COMPUTES = compat.entries.own_batch_norm()
 
 
 def install(patches: Patches) -> None:
-    """Wrap the modules' ``forward``."""
     patches.stand_in(*compat.entries.BATCH_NORM, _looking_away)
 
 
@@ -51,8 +50,7 @@ def _can_pause(
     statistics: tuple[str, ...],
     replaceable: frozenset[str],
 ) -> bool:
-    """Return whether the writes of a module in training concern no listener (the native core has a copy of
-    this)."""
+    """Return whether a module's writes in training concern no listener (the native core has a copy)."""
     if type(module) not in classes or type(input) is not torch.Tensor:
         return False
     written = [module._buffers.get(name) for name in statistics]

@@ -35,7 +35,6 @@ _LONGEST = 1000
 
 
 def install(patches: Patches) -> None:
-    """Replace torch's two functions that get the code to run again."""
     patches.stand_in(*compat.entries.CHECKPOINT, _generator)
     patches.stand_in(*compat.entries.REENTRANT_CHECKPOINT, _forward)
     patches.stand_in(compat.entries.CACHED_TENSOR, "__init__", _cached)
@@ -158,8 +157,7 @@ class Recomputed:
         return stale
 
     def changed(self) -> tuple[list[tuple[str, Any, Any]], list[str]]:
-        """Return which values differ from those when the first run began, and the names of tensors that were
-        written since."""
+        """Return the values that differ from the first run's, and the names of tensors written since."""
         now = {**Reached(self._function).values, ("default dtype", None): torch.get_default_dtype()}
         if ("torch", None) in self.values:
             now["torch", None] = _random_state(torch)
@@ -190,12 +188,10 @@ def runs_in(variables: Mapping[str, Any]) -> Runs | None:
 
 
 def _random_state(module: Any) -> int:
-    """Return a hash of the state of a generator: Python's, or torch's on the CPU."""
     return hash(random.getstate() if module is random else bytes(torch.get_rng_state().numpy()))
 
 
 def _inside(stack: Stack) -> Stack:
-    """Return the frames of the code that is run again."""
     again = Recomputed.__call__.__code__
     end = next((i for i, code in enumerate(stack[::2]) if code is again), 0)
     return stack[: 2 * end]
@@ -213,7 +209,6 @@ class Reached:
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        """Look at everything; run none of the program's code."""
         self._tensors: dict[int, tuple[torch.Tensor, str]] = {}
         self.values: dict[tuple[str, Any], Any] = {}
         """Numbers, flags, words and lengths of containers, by their names in the code: a template, whose
@@ -223,7 +218,6 @@ class Reached:
 
     @property
     def tensors(self) -> list[tuple[torch.Tensor, str]]:
-        """Strided tensors, with their names in the code."""
         return list(self._tensors.values())
 
     def _walk(self, value: Any, name: str, depth: int) -> None:
@@ -307,9 +301,7 @@ def _names(code: CodeType) -> set[str]:
     return names
 
 
-def is_library_object(value: Any) -> bool:
-    """Return whether the object's class is torch's or another library's, whose attributes are its own
-    affair."""
+def is_library_object(value: Any) -> bool:  # its attributes are its own affair
     init = getattr(type(value), "__init__", None)
     code = getattr(init, "__code__", None)
     if type(value).__module__.partition(".")[0] in ("torch", "numpy"):

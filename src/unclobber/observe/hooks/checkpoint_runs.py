@@ -27,8 +27,7 @@ class RunSave(NamedTuple):
 
 
 def noting(pack: Any) -> Callable[[torch.Tensor], None]:
-    """Return a function that notes a save of the run to which a pack hook belongs; it does nothing for other
-    hooks."""
+    """Return a function that notes a save of a pack hook's run; it does nothing for other hooks."""
     record, again = compat.entries.checkpoint_of(pack) or (None, False)
     if record is None:
         return lambda tensor: None

@@ -132,20 +132,16 @@ _refused: weakref.WeakKeyDictionary[BaseException, RefusedGraph] = weakref.WeakK
 
 
 def _stack_of(node: Any) -> Stack:
-    """Return where a call was traced; empty if that isn't known."""
     return compat.tracing.stack_of(_traced.get(node, ()))
 
 
-def _stacks(graph: Any) -> dict[str, Stack]:
-    """Return where each call of a graph was traced, by the name that AOTAutograd notes if it is its only
-    one."""
+def _stacks(graph: Any) -> dict[str, Stack]:  # by the name that AOTAutograd notes, if it is its only one
     names = Counter(map(compat.tracing.noted_name, graph.nodes))
     known = ((name, node) for node in graph.nodes if names[name := compat.tracing.noted_name(node)] == 1)
     return {name: stack for name, node in known if (stack := _stack_of(node))}
 
 
 def refusal_of(error: BaseException) -> RefusedGraph | None:
-    """Return what made torch refuse to compile, if ``error`` says that and it is known."""
     try:
         return _refused.get(error)
     except TypeError:  # one of Python's own, of which there are no weak references
@@ -164,8 +160,7 @@ def _note_refusal(error: Exception, module: Any) -> None:
         _refused[error] = RefusedGraph(save.tensor, node, role, saved, writes, stack)
 
 
-def _writes(graph: Any) -> list[tuple[int, TracedName]]:
-    """Return the writes of a graph to its inputs, one a line and input."""
+def _writes(graph: Any) -> list[tuple[int, TracedName]]:  # one a line and input
     writes: dict[Any, tuple[int, TracedName]] = {}
     for index, name, node in compat.tracing.written_inputs(graph):
         if stack := _stack_of(node):
@@ -243,8 +238,7 @@ def _stashing(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _notify(tensor: Any, names: Sequence[str]) -> Iterator[tuple[Any, Mark]]:
-    """Notify the listeners of the writes of one run to ``tensor``. Yield each that notes them, with the mark
-    of ``settle``."""
+    """Notify the listeners of one run's writes to ``tensor``. Yield each with its mark for ``settle``."""
     if not compat.tensors.is_plain(tensor) or not kernels.concerns_a_listener((tensor,)):
         return
     for listener in kernels.listeners.now:

@@ -132,8 +132,4 @@ class Conflicts(Protocol):
         cache whose version counters torch compares and that has moved; else None."""
 
     def on(self, conflict: Conflict) -> None:
-        """Receive a conflict that was seen.
-
-        Raises:
-            InplaceError: The session refuses it.
-        """
+        """Receive a conflict that was seen; InplaceError if the session refuses it."""

@@ -33,8 +33,7 @@ def why() -> str | None:
     )
 
 
-def listen(listener: Listener) -> None:
-    """Notify ``listener`` of writes: by the kernels, or else by the modes of the threads that ``enter``."""
+def listen(listener: Listener) -> None:  # or else by the modes of the threads that `enter`
     if selftest.why_kernels_fail() is None:
         kernels.listen(listener)
     else:
@@ -122,8 +121,6 @@ def _notifying(func: Any, op_name: str, written: WrittenArguments, bumps: bool) 
     """Return a function that notifies of what ``func`` writes, and runs it.
 
     Args:
-        func: The operation.
-        op_name: Its name without namespace and overload.
         written: The arguments that it writes.
         bumps: Whether each counter moves by one afterwards. False: the function compares the counters.
     """

@@ -67,9 +67,6 @@ def stash(
     """Observe the tensors in some attributes of ``ctx`` until its ``backward``.
 
     Args:
-        conflicts: The receiver of what happens to them.
-        ctx: The context.
-        names: The attributes.
         set_at: Returns where a tensor was put there.
     """
     tensors = _nested.tensors_of(ctx, names)
@@ -185,8 +182,7 @@ _thread = _RunningForwards()
 
 
 class _NativeStandIn(StandIn):
-    """Stand-in for torch's call of a ``backward``, of which the native core makes and calls the bound
-    method."""
+    """Stand-in for torch's call of a ``backward``; the native core makes and calls the bound method."""
 
     __slots__ = ()
 
@@ -242,7 +238,6 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
 
 
 def _prepare(function: Any) -> bool:
-    """Override the methods of a Function that ``apply`` calls; return False for a compiler's."""
     if compat.compilers.is_compilers_function(function):
         return False
     _override(function, "forward")
@@ -252,8 +247,7 @@ def _prepare(function: Any) -> bool:
 
 
 class _Method(staticmethod):  # type: ignore[type-arg]
-    """Descriptor in a Function's class in place of a method of the program's; torch's own call gets a wrapped
-    one."""
+    """Descriptor in place of a method of the program's Function; torch's own call gets a wrapped one."""
 
     def __init__(self, name: str, own: Any) -> None:
         """Take the place of ``own``, the class's attribute ``name``."""
@@ -314,7 +308,6 @@ def _set_attribute(context: Any) -> Callable[..., None]:
     ignored, atoms = _IGNORED, _nested.ATOMS
 
     def set_attribute(ctx: Any, name: str, value: Any) -> None:
-        """Set the attribute as torch does, and note it for the innermost running ``forward``."""
         if own is None:  # looked up each time, because the program may replace it in a base meanwhile
             super(context, ctx).__setattr__(name, value)
         else:
@@ -373,7 +366,6 @@ def _run_compiled(original: Callable[..., Any], ctx: Any, gradients: tuple[Any, 
 
 
 def _stale(stashes: list[Stashed]) -> list[tuple[Stashed, SaveState]]:
-    """Return the stashed tensors that are known to have changed, each with its save state."""
     with compat.unseen.unseen_by_functions():
         return [
             (stashed, state)

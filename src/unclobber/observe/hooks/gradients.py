@@ -28,8 +28,7 @@ from .write_log import WriteLog
 
 
 def install(patches: Patches) -> None:
-    """Wrap each hook that a tensor is given while a client is notified, and those of each module called
-    then."""
+    """Wrap each hook of tensors, and of modules called, while a client is notified."""
 
     def of_tensor(register: Callable[..., Any]) -> Callable[..., Any]:
         def register_hook(tensor: torch.Tensor, hook: Callable[..., Any]) -> Any:
@@ -41,8 +40,7 @@ def install(patches: Patches) -> None:
 
     # torch makes a `BackwardHook` in each call of a module, so earlier hooks are wrapped, too.
     def of_module(bring: Callable[..., None]) -> Callable[..., None]:
-        """Return a replacement for the ``__init__`` of ``BackwardHook``, which wraps the hooks that it
-        gets."""
+        """Return a replacement for ``BackwardHook.__init__``, which wraps the hooks that it gets."""
 
         def __init__(  # noqa: N807
             self: Any, module: Any, user_hooks: Iterable[Any], user_pre_hooks: Iterable[Any]
@@ -61,8 +59,7 @@ def install(patches: Patches) -> None:
 
 
 class _WatchedHook(Likeness):
-    """Entry of a tensor's hooks in place of the program's hook, which it is like when the program looks
-    there."""
+    """Entry of a tensor's hooks in place of the program's hook, which it resembles for the program."""
 
     __slots__ = ("__weakref__", "_stands_for")
 
@@ -111,8 +108,7 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
-    """Run a custom Function's backward, and report its writes to a gradient that another consumer waits
-    for."""
+    """Run a custom Function's backward, and report its writes to a gradient that another one waits for."""
     shared = _shared(gradients, unshared_counts().function)
     handed = _thread.handed
     handed.append(gradients)
@@ -159,7 +155,6 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
     """Return the gradients that another consumer will still receive, judged by C++ reference counts.
 
     Args:
-        gradients: The arguments of a callback.
         alone: The reference count of a gradient without another consumer; None if unknown.
     """
     # With create_graph the nodes of the second graph hold gradients, too, so the count says nothing.
@@ -182,10 +177,7 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
 
 
 def _is_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
-    """Return whether ``gradient`` is a view of a gradient that another consumer will still receive.
-
-    ``sum`` hands on an expanded one, for instance.
-    """
+    # `sum` hands on an expanded one, for instance.
     base, alone = gradient._base, unshared_counts().base
     if base is None or alone is None or base.dtype is not gradient.dtype:
         return False  # views of another type hold their base more than once
@@ -214,7 +206,6 @@ def _has_others(
 
 
 def _is_a_part(gradient: torch.Tensor) -> bool:
-    """Return whether ``gradient`` leaves out some elements of its base."""
     base = gradient._base
     part, whole = (None if t is None else region_of(t) for t in (gradient, base))
     return part is not None and whole is not None and not (part.dense and part[:2] == whole[:2])
@@ -261,8 +252,6 @@ def _run_shared(
 
 
 def _separated(result: Any, gradient: torch.Tensor) -> Any:
-    """Return ``result`` with each tensor that shares ``gradient``'s storage cloned; recurse into tuples and
-    lists."""
     if isinstance(result, (tuple, list)):
         return type(result)(_separated(part, gradient) for part in result)
     if not isinstance(result, torch.Tensor) or not compat.tensors.is_plain(result):
@@ -309,8 +298,7 @@ def unshared_counts() -> Counts:
     )
 
 
-def _learnt(probe: Callable[[bool], int]) -> int | None:
-    """Return the count without another consumer; None if a second consumer doesn't raise it by one."""
+def _learnt(probe: Callable[[bool], int]) -> int | None:  # None if a second consumer doesn't raise it by one
     try:
         with _plainly():
             alone, shared = probe(False), probe(True)

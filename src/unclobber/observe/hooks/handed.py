@@ -31,7 +31,6 @@ unpacked = _UnpackedOrigins()
 
 
 def install(patches: Patches) -> None:
-    """Replace the getter of every custom Function's ``ctx``."""
     home = compat.entries.CONTEXT
     original = home.saved_tensors
     native = core.loaded().module
@@ -63,7 +62,6 @@ def _instead(
 
 
 def _stands_for(origin: torch.Tensor, tensor: torch.Tensor, ctx: Any) -> bool:
-    """Return whether torch would have returned ``origin`` itself."""
     if origin is tensor:
         return True
     history = compat.graph.grad_fn(tensor)

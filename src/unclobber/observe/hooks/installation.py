@@ -61,7 +61,6 @@ class Installation:
         self._lock = threading.RLock()
 
     def off(self) -> tuple[mechanisms.Off, ...]:
-        """Return the mechanisms that do not work on this torch, tested once per process."""
         with self._lock:
             if self._off is None:
                 self._off = mechanisms.off(self.acquire, self.release)
@@ -114,7 +113,6 @@ class Installation:
             self._clients.now = (*self._clients.now, client)
 
     def release(self, client: Client) -> None:
-        """Stop notifying ``client``. Deactivate the wrappers after the last client."""
         with self._lock:
             self._clients.now = tuple(other for other in self._clients.now if other is not client)
             if not self._clients.now:
@@ -123,13 +121,11 @@ class Installation:
             fallback.unlisten(client)
 
     def put_back(self) -> None:
-        """Restore torch's and Python's own functions, unless a client is still notified."""
         with self._lock:
             if not self._clients.now:
                 self._take_away()
 
-    def _on_unwatched(self) -> None:
-        """Restore torch's own functions before an unwatched backward, if no context was left for a while."""
+    def _on_unwatched(self) -> None:  # if no context was left for a while
         # Not blocking: the program's backward must not wait for a thread that enters or leaves a context.
         if time.monotonic() - self._dormant_since > _DORMANT_FOR and self._lock.acquire(blocking=False):
             try:

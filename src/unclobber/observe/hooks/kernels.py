@@ -89,15 +89,13 @@ class Kernels:
         self._registering = False
         """Whether unclobber itself is registering a kernel of a program's operation now."""
 
-    def listen(self, listener: Listener) -> None:
-        """Notify ``listener`` of writes from now on; the first one ever registers kernels (80 ms)."""
+    def listen(self, listener: Listener) -> None:  # the first one ever registers kernels (80 ms)
         with self._lock:
             if not self.active:
                 self._activate()
             self._let_listen((*self.listeners.now, listener))
 
-    def listen_apart(self, listener: Listener) -> None:
-        """Add ``listener`` without registering kernels, because the dispatch fallback reports the writes."""
+    def listen_apart(self, listener: Listener) -> None:  # the dispatch fallback reports the writes
         with self._lock:
             self._let_listen((*self.listeners.now, listener))
 
@@ -106,19 +104,16 @@ class Kernels:
         if self.native is not None:
             self.native.listen(listeners, notify_natively, settle)
 
-    def unlisten(self, listener: Listener) -> None:
-        """Stop notifying ``listener``. After the last one the kernels become dormant."""
+    def unlisten(self, listener: Listener) -> None:  # after the last one the kernels become dormant
         with self._lock:
             self._let_listen(tuple(other for other in self.listeners.now if other is not listener))
             if not self.listeners.now:
                 self._deactivate()
 
     def installed(self) -> bool:
-        """Return whether a listener is notified by the kernels now."""
         return self.active
 
-    def inside_operation(self) -> bool:
-        """Return whether this thread runs the parts of an operation, whose kernel has reported its writes."""
+    def inside_operation(self) -> bool:  # its kernel has reported the writes of its parts
         return self.active and not compat.dispatcher.sees_writes()
 
     def take_away(self) -> None:
@@ -225,7 +220,6 @@ class Kernels:
         self._make()
 
     def _make(self) -> None:
-        """Make kernels for the program's operations that have come, or changed."""
         while self._to_be_made:
             name = self._to_be_made.pop()
             needed = not DispatchKey.COMPOSITE.has_kernel(name)
@@ -233,7 +227,6 @@ class Kernels:
             self._register(name, self._table[name])
 
     def _made(self, name: str, has: bool, schema: Any = None) -> AnyKernel | None:
-        """A new kernel of an operation, as ``kernel_for`` explains; None where it needs none."""
         return kernel_for(name, self.listeners, self._lock, has, schema, self.native is not None)
 
     def _register(self, name: str, kernel: AnyKernel | None) -> None:
@@ -257,7 +250,6 @@ class Kernels:
                 self._registering = False
 
     def _drop(self, name: str) -> None:
-        """Take a kernel away, because its operation has changed."""
         if (override := self._overrides.pop(name, None)) is not None:
             override.take_away()
         if (handle := self._registered.pop(name, None)) is not None:

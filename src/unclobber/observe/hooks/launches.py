@@ -83,8 +83,7 @@ def _notify(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             listener.before_write(whole, operation, False, (), {})
 
 
-def _tensor(value: Any) -> torch.Tensor | None:
-    """Return the tensor of a kernel's argument: itself, or the base of a descriptor or reinterpreted one."""
+def _tensor(value: Any) -> torch.Tensor | None:  # itself, or the base of a descriptor or a reinterpreted one
     if isinstance(value, torch.Tensor):
         return value
     base = None if isinstance(value, _NUMBERS) else getattr(value, "base", None)
@@ -92,7 +91,6 @@ def _tensor(value: Any) -> torch.Tensor | None:
 
 
 def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a flat tensor over the whole memory of ``tensor``."""
     with torch.no_grad(), compat.dispatcher.unseen_by_torch():
         storage = tensor.untyped_storage()
         flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)

@@ -55,8 +55,7 @@ class Off(NamedTuple):
 
     @property
     def ends_guard(self) -> bool:
-        """Return whether no value that ``guard`` would return is reliable."""
-        return self.name not in ("functions", "checkpoint")
+        return self.name not in ("functions", "checkpoint")  # no value that `guard` would return is reliable
 
 
 class _Mechanism(NamedTuple):
@@ -121,7 +120,6 @@ def _plain() -> Iterator[None]:
 
 
 def _tried(program: Callable[[StandInSession], str | None], probe: StandInSession) -> str | None:
-    """Return what is wrong after running ``program``, or None."""
     probe.changed_holders.clear()
     try:
         return program(probe)
@@ -219,8 +217,7 @@ _bound: tuple[Any, ...] = (_Scale.apply, _ScaleInTwo.apply)
 
 
 def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]:
-    """Return a program that overwrites a tensor on ``ctx``, for ``apply`` as looked up and as bound
-    before."""
+    """Return a program that overwrites a tensor on ``ctx``, for ``apply`` looked up now or before."""
 
     def program(probe: StandInSession) -> str | None:
         """Run both, and return the first problem."""

@@ -30,9 +30,7 @@ class Hooked(NamedTuple):
     """The code of the first hook."""
 
     @staticmethod
-    def of(view: torch.Tensor) -> Hooked | None:
-        """Return the call that ``view`` went through, itself or as a base some steps away; None if it went
-        through none."""
+    def of(view: torch.Tensor) -> Hooked | None:  # itself, or as a base some steps away
         node: Any = compat.graph.grad_fn(view)
         while node is not None and not isinstance(node, torch.autograd.function.BackwardCFunction):
             before = node.next_functions
@@ -45,7 +43,6 @@ _hooked: weakref.WeakKeyDictionary[Any, Hooked] = weakref.WeakKeyDictionary()
 
 
 def install(patches: Patches) -> None:
-    """Note every view that is made for a hook while a client is notified."""
     home = torch.utils.hooks.BackwardHook
     for name, given in (("setup_input_hook", True), ("setup_output_hook", False)):
         patches.stand_in(home, name, _noting, given, patches)

@@ -33,11 +33,9 @@ from .clients import Clients
 
 
 class PauseInBackward:
-    """Subscriber that pauses observation in a backward that runs no Python of the program's and adds to no
-    save."""
+    """Subscriber that pauses observation in a backward that runs no Python and adds to no save."""
 
-    def __init__(self, clients: Clients) -> None:
-        """Make a subscriber that looks at the saves of ``clients``: leaves' hooks may be older than these."""
+    def __init__(self, clients: Clients) -> None:  # leaves' hooks may be older than these
         self._clients = clients
         self._hooks_known = False
         """Whether any Python hook was registered in this session, or was found on a leaf."""
@@ -89,13 +87,11 @@ class PauseInBackward:
         if seen:
             compat.dispatcher.see_writes()
 
-    def hook_registered(self, *_: Any, **__: Any) -> None:
-        """Resume, and pause no more, because Python may run in backward from now on."""
+    def hook_registered(self, *_: Any, **__: Any) -> None:  # Python may run in backward from now on
         self._hooks_known = True
         resume_in_backward()
 
     def subscribe(self) -> Callable[[], None]:
-        """Forget known hooks and subscribe to engine calls. Return a function that unsubscribes."""
         self._hooks_known = False
         return engine.subscription(self)
 
@@ -115,8 +111,7 @@ def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None
     patches.while_active(pause.subscribe)
 
 
-def resume_in_backward() -> None:
-    """Observe writes to the end of the running node, because Python begins to run inside of backward."""
+def resume_in_backward() -> None:  # Python begins to run inside of backward, to the end of the running node
     call = backward_calls.current()
     if call is not None and call.paused:
         compat.dispatcher.see_writes()
@@ -192,8 +187,7 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
     patches.while_active(lambda: compat.entries.add_step_hooks(before_step, after_step))
 
 
-def _counters(optimizer: torch.optim.Optimizer) -> list[int]:
-    """Return the version counters of all parameters of an optimizer. Each paused step needs them twice."""
+def _counters(optimizer: torch.optim.Optimizer) -> list[int]:  # each paused step needs them twice
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     native = core.loaded().module
     return [parameter._version for parameter in parameters] if native is None else native.versions(parameters)

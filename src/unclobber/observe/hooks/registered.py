@@ -23,7 +23,6 @@ _failed: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def install(patches: Patches) -> None:
-    """Replace ``register_hooks`` and ``data`` of raw saved tensors, if torch shows the save record there."""
     if compat.behaviour.shows_packed:
         home = compat.entries.RAW_SAVED
         patches.stand_in(home, "register_hooks", _register_hooks)

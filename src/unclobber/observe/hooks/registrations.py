@@ -19,7 +19,6 @@ from . import kernels
 
 
 def install(patches: Patches) -> None:
-    """Follow registrations from now on, also while there is no client."""
     kernels.running.follow_registrations()
     patches.stand_in(torch.library.Library, "define", _followed_by, _define)
     patches.stand_in(torch.library.Library, "impl", _followed_by, _impl)

@@ -47,8 +47,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 class _NoFrame:
-    """Stand-in for the caller's frame in threads of torch's engine, which run no Python below the pack
-    hook."""
+    """Stand-in for the caller's frame in threads of torch's engine, with no Python below the hook."""
 
     f_code = None
     f_lasti = -1
@@ -100,7 +99,6 @@ class SavedTensorHooks:
             self._ledger.pending.serve(need, self.unpack)  # type: ignore[attr-defined]
 
     def for_another_thread(self) -> SavedTensorHooks:
-        """Return new hooks on the same ledger and session, for a thread that the program starts."""
         return SavedTensorHooks(self._need, self.conflicts)
 
     def enter(self, *, over_programs: bool = False) -> None:
@@ -129,8 +127,7 @@ class SavedTensorHooks:
             self._calls.__enter__()  # type: ignore[no-untyped-call]
 
     def leave(self) -> None:
-        """Pop the hooks. Stop observing this thread's writes unless other hooks or a frozen tensor need
-        them."""
+        """Pop the hooks. Stop observing this thread's writes unless others need them."""
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
@@ -150,16 +147,12 @@ class SavedTensorHooks:
             compat.dispatcher.ignore_writes()
 
     def held(self, tensor: torch.Tensor) -> Iterator[torch.Tensor]:
-        """Return the tensors in the memory of ``tensor`` that saves hold (``Ledger.held``)."""
         return self._ledger.held(tensor)
 
     def alone(self) -> bool:
-        """Return whether this thread has no other unclobber hooks and no program's hooks were pushed after
-        these."""
         return active() == (self,) and self._innermost()
 
     def _innermost(self) -> bool:
-        """Return whether these hooks get what this thread saves first."""
         if self._pushed:
             return hook_stack.top() == (self.pack, self.unpack)
         return bool(self._native.is_innermost(self._ledger.pending))
@@ -178,16 +171,14 @@ class SavedTensorHooks:
         if self._ledger.transform is None and "torch.func" in because:
             self._ledger.transform = of_program()
 
-    def resume(self) -> None:
-        """Push the hooks again, because the code that refuses hooks has ended."""
+    def resume(self) -> None:  # the code that refuses hooks has ended
         if self._set_aside:
             _push(self.pack, self.unpack)
             self._set_aside = False
 
     @contextlib.contextmanager
     def reporting_saves(self) -> Iterator[None]:
-        """Report every save of this thread to ``_stale_reads``; those that inner hooks pack are reported
-        anyway."""
+        """Report every save of this thread to ``_stale_reads``; those that inner hooks pack are anyway."""
         pack = self.pack
 
         def pack_reported(tensor: torch.Tensor) -> SavedTensor:
@@ -305,12 +296,10 @@ class PackedWithRecords:
 
 
 def records_of(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
-    """Return the save records of the tensors in an inner hook's result, each after its tensor."""
     return kept.records if type(kept) is PackedWithRecords else ()
 
 
 def _parts(kept: Any) -> Sequence[Any]:
-    """Return the elements of a pack hook's result that may be tensors."""
     if type(kept) is PackedWithRecords:  # another session's hooks are between
         return _parts(kept.kept)
     return kept if isinstance(kept, (tuple, list)) else (kept,)
@@ -328,14 +317,12 @@ def _core_of(ledger: Ledger) -> Any:
 
 
 def new_queue() -> SaveQueue:
-    """Create a session's save queue: the native core's only if its engine gets every save."""
     queue: SaveQueue = core.loaded().module.Queue() if core.choose().saves == "engine" else PythonQueue()
-    return queue
+    return queue  # the native core's only if its engine gets every save
 
 
 def active() -> tuple[SavedTensorHooks, ...]:
-    """Return the hooks of sessions that are entered in this thread, outermost first."""
-    return tuple(_threads.hooks)
+    return tuple(_threads.hooks)  # outermost first
 
 
 def _nothing() -> None:
@@ -498,8 +485,7 @@ def _make_unpack(need: Callable[[SavedTensor], torch.Tensor]) -> Unpack:
 
 
 def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[SavedTensor], torch.Tensor]:
-    """Return a hook that unpacks by the program's own hooks if it registered some for the save, else by
-    ``need``."""
+    """Return a hook that unpacks by hooks that the program registered for the save, else by ``need``."""
 
     def needed(saved: SavedTensor) -> torch.Tensor:
         if type(saved.entry) is RegisteredHooks:
@@ -534,17 +520,14 @@ def observe_always(always: bool) -> None:
 
 
 def always_observed() -> bool:
-    """Return whether every write must be observed, also in backward, because a tensor is frozen."""
-    return _frozen.is_set()
+    return _frozen.is_set()  # a tensor is frozen: every write counts, also in backward
 
 
 def receiver() -> Conflicts | None:
-    """Return the receiver of this thread's innermost session; None if the thread is not observed."""
     return _threads.hooks[-1].conflicts if _threads.hooks else None
 
 
 def innermost() -> SavedTensorHooks | None:
-    """Return this thread's hooks that were entered last, or None."""
     hooks = _threads.hooks  # once, because each access of a thread-local is a search of its own
     return hooks[-1] if hooks else None
 
@@ -572,8 +555,7 @@ def _on_push(pack: Pack, unpack: Unpack) -> None:
     _push(pack, unpack)
 
 
-def _on_disable(message: str) -> None:
-    """Set this thread's innermost hooks aside, because torch.func transforms refuse any active hooks."""
+def _on_disable(message: str) -> None:  # torch.func transforms refuse any active hooks
     if _threads.hooks:
         _threads.hooks[-1].set_aside(message)
 
@@ -583,8 +565,7 @@ def _on_enable() -> None:
         _threads.hooks[-1].resume()
 
 
-def _let_go() -> None:
-    """Let torch's engine look for hooks as in plain torch, because no client is left."""
+def _let_go() -> None:  # no client is left: the engine looks for hooks as in plain torch
     native = core.loaded().module
     if native is not None:
         native.hook(False)

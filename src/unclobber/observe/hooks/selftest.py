@@ -25,7 +25,6 @@ class _WriteProbe(kernels.Listener):
         self.seen: list[str] = []
 
     def before_write(self, tensor: torch.Tensor, operation: str, *_: Any) -> None:
-        """List the operation."""
         self.seen.append(operation)
 
 

@@ -115,15 +115,13 @@ def _detach_(original: Callable[..., Any], clients: Clients) -> Callable[..., An
 
 
 def _notify(clients: Clients, notify: Callable[..., None], *args: Any, **kwargs: Any) -> None:
-    """Call ``notify`` with each client and the arguments of a function of torch."""
     with compat.unseen.unseen_by_functions():
         for client in clients.now:
             notify(client, *args, **kwargs)
 
 
 def _before_elementwise(name: str, client: Client, tensor: torch.Tensor, *_: Any, **__: Any) -> None:
-    """Notify of ``t.apply_(f)`` and its like, which write element by element without dispatch, and move no
-    counter."""
+    # They write element by element without dispatch, and move no counter.
     if not tensor.requires_grad:  # else torch refuses (test_torchs_refusal_is_its_own)
         client.before_write(tensor, name, False, (), {})
 

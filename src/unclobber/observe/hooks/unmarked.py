@@ -39,8 +39,6 @@ class Unmarked:
         """Register with the node that made the old values of ``base``.
 
         Args:
-            conflicts: The session's receiver.
-            conflict: The conflict to report.
             base: The overwritten input, or its base.
             where: True for each element of ``base`` that has changed; of its shape.
         """
@@ -66,8 +64,7 @@ class Unmarked:
         """
 
     def arrived(self, gradient: torch.Tensor | None) -> None:
-        """Report the conflict if the gradient of the input, from a later reader, is not zero for a changed
-        element."""
+        """Report the conflict if a later reader's gradient of the input is not zero for a changed element."""
         if self.reported or gradient is None or gradient.shape != self.where.shape:
             return
         if not compat.tensors.is_plain(gradient):
@@ -95,7 +92,6 @@ class _LookAhead:
 
 
 def install(patches: Patches) -> None:
-    """Subscribe to backward calls while a client is notified."""
     patches.while_active(_begin)
 
 
@@ -124,16 +120,7 @@ def note(
     log: WriteLog,
     outputs: tuple[Any, ...],
 ) -> None:
-    """Remember the inputs that a ``forward`` has overwritten without marking them.
-
-    Args:
-        conflicts: The session's receiver.
-        function: The Function's class.
-        args: The arguments of ``apply``.
-        dirty: The tensors that it has marked.
-        log: Its writes to ``args``, with the old values.
-        outputs: The result of ``apply``.
-    """
+    """Remember the inputs that a ``forward`` has overwritten without marking them."""
     operator = compat.compilers.operator_of(function)
     marked = {storage_of(given) for given in dirty if any(given is arg for arg in args)}
     for position, tensor in enumerate(args):
@@ -168,8 +155,7 @@ def _base(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if tensor._base is None else tensor._base
 
 
-def _is_computed(tensor: torch.Tensor) -> bool:
-    """Return whether an operation made the tensor's base, so that a node of its old values exists."""
+def _is_computed(tensor: torch.Tensor) -> bool:  # then a node of its old values exists
     base = _base(tensor)
     # By the base, because reading a written view's `grad_fn` makes a new node.
     return tensor.requires_grad and base.requires_grad and compat.graph.has_history(base)
@@ -204,11 +190,7 @@ def _where(tensor: torch.Tensor, before: torch.Tensor | None) -> torch.Tensor | 
 
 
 def look_ahead(call: EngineCall) -> Callable[[], None] | None:
-    """Make a backward call that is about to start notice gradients through overwritten inputs.
-
-    Returns:
-        A function that ends this after the call; None if there is nothing to notice.
-    """
+    """Make a coming backward notice gradients through overwritten inputs. Return how to end this, or None."""
     if not _alive:
         return None
     thread = threading.get_ident()

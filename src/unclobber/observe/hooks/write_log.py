@@ -56,7 +56,6 @@ class WriteLog:
         followed.remove(self)
 
     def following(self, key: int) -> list[torch.Tensor]:
-        """Return the followed tensors that have the storage ``key``."""
         return [
             value
             for value in self.values
@@ -75,15 +74,13 @@ class WriteLog:
                     break
         self.writes.append(FollowedWrite(key, operation, stack, before, shifts))
 
-    def leave(self, tensors: Iterable[torch.Tensor]) -> None:
-        """Stop copying the old values of these tensors' storages; later writes are still logged."""
+    def leave(self, tensors: Iterable[torch.Tensor]) -> None:  # later writes are still logged
         for tensor in tensors:
             if (key := storage_of(tensor)) is not None:
                 self._settled.add(key)
 
 
 def storage_of(tensor: torch.Tensor) -> int | None:
-    """Return the storage's key; None for layouts without one."""
     return compat.tensors.storage_key_or_none(tensor) if compat.tensors.is_plain(tensor) else None
 
 
@@ -140,7 +137,6 @@ followed = _follower.watched
 
 
 def install(patches: Patches) -> None:
-    """Listen to writes while a client is notified."""
     patches.while_active(_begin)
 
 

@@ -61,11 +61,7 @@ def build(progress: Callable[[str], None], *, again: bool = False) -> Path:
 
 
 def _compiler() -> str:
-    """Return the path of the C++ compiler to use.
-
-    Raises:
-        UnclobberError: There is none, or no headers to compile with.
-    """
+    """Return the path of the C++ compiler to use; UnclobberError if it or its headers are missing."""
     if sys.platform != "linux":
         raise UnclobberError("the native core is built on Linux only; the Python core runs everywhere")
     wanted = os.environ.get("CXX")

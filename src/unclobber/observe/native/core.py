@@ -44,11 +44,7 @@ def choice() -> Choice:
 
 
 def load(file: Path) -> Any:
-    """Load and set up the extension module in ``file``.
-
-    Raises:
-        ImportError: It can't be loaded.
-    """
+    """Load and set up the extension module in ``file``; ImportError if it can't be loaded."""
     import torch  # noqa: F401  (the file links to its libraries, which must be loaded before)
 
     from ...source import is_library
@@ -85,7 +81,6 @@ class OncePerProcess(Generic[Result]):
         self._results: list[Result] = []
 
     def __call__(self) -> Result:
-        """Return the function's result."""
         if not self._results:
             with self._lock:
                 if not self._results:
@@ -141,7 +136,6 @@ def choose() -> WatchCore:
 
 
 def missed() -> str | None:
-    """Return a sentence if ``UNCLOBBER_NATIVE=1`` is set and the Python core runs all the same; else None."""
     why_not = loaded().why_not
     if not why_not or os.environ.get(SWITCH) != "1":
         return None

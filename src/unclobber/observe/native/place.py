@@ -20,18 +20,12 @@ FOLDER = "UNCLOBBER_NATIVE_FOLDER"
 """Environment variable: the folder that holds compiled cores (`tools/sanitize.py` keeps its own apart)."""
 
 
-def sources() -> list[Path]:
-    """Return the files that are compiled, and the files that they include."""
+def sources() -> list[Path]:  # those that are compiled, and those that they include
     return sorted(path for path in SOURCES.iterdir() if path.suffix in (".cpp", ".c", ".h"))
 
 
 @functools.cache
-def torchs_build() -> str:
-    """Return version and commit of the torch that would be imported: ``2.13.0+cpu 1a2b3c``.
-
-    Raises:
-        UnclobberError: There is none.
-    """
+def torchs_build() -> str:  # `2.13.0+cpu 1a2b3c`
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:  # a mere folder named torch is a package without origin
         raise UnclobberError(f"PyTorch is not installed for {sys.executable}")
@@ -41,13 +35,11 @@ def torchs_build() -> str:
 
 
 def pythons_build() -> str:
-    """Return this Python's version and the suffix of its extension modules: ``3.11.7 .cpython-311.so``."""
-    return f"{sys.version.split()[0]} {sysconfig.get_config_var('EXT_SUFFIX')}"
+    return f"{sys.version.split()[0]} {sysconfig.get_config_var('EXT_SUFFIX')}"  # `3.11.7 .cpython-311.so`
 
 
 @functools.cache
-def key() -> str:
-    """Return the key of this torch, Python and source; a compiled file is valid for one key alone."""
+def key() -> str:  # a compiled file is valid for one key alone
     digest = hashlib.sha256(f"{torchs_build()}\n{pythons_build()}".encode())
     for source in sources():
         digest.update(source.name.encode())

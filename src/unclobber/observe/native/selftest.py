@@ -52,7 +52,6 @@ class _SavingProgram:
         return value
 
     def save(self) -> None:
-        """Compute from the three tensors."""
         y = self.x * self.weight[1:3]
         self.node: Any = compat.graph.grad_fn(y)
         self.loss = (y * self.constant).sum()

@@ -25,7 +25,6 @@ class SavesByAddress:
         self._saves: Extents[SavedTensor] = Extents()
 
     def add(self, saved: SavedTensor) -> None:
-        """Enter a save, whatever its memory."""
         reach = _reach(saved.alias)
         if reach is not None:
             self._saves.add(*reach, saved)
@@ -43,9 +42,6 @@ class SavesByAddress:
     def elsewhere(self, tensor: torch.Tensor, key: int) -> dict[int, int]:
         """Return the other storages through which bytes of ``tensor`` are saved.
 
-        Args:
-            tensor: The tensor that is about to be written.
-            key: The storage key of ``tensor``.
         Returns:
             By storage key, how many bytes after the start of that storage the one of ``tensor`` begins.
         """

@@ -27,11 +27,9 @@ class Extents(Generic[T]):
         self._limit = _FIRST_PRUNE
 
     def __bool__(self) -> bool:
-        """Return whether the index may hold a live object. Dead entries count until they are pruned."""
-        return self._count > 0
+        return self._count > 0  # dead entries count until they are pruned
 
-    def add(self, lo: int, hi: int, thing: T) -> None:
-        """Enter ``thing``, which covers the bytes from ``lo`` to just before ``hi``."""
+    def add(self, lo: int, hi: int, thing: T) -> None:  # half-open: from `lo` to just before `hi`
         self._count += 1
         if self._count > self._limit:
             self._prune()

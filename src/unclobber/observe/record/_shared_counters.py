@@ -36,8 +36,7 @@ class _SharedCounter:
 
 class _UncertainCount:
     """Stand-in for a storage's log, for a write whose number of counter bumps is known only afterwards
-    (``_foreach_add_``).
-    """
+    (``_foreach_add_``)."""
 
     def __init__(self, shared: _SharedCounter, key: int, event: WriteEvent) -> None:
         self._shared = shared
@@ -46,9 +45,8 @@ class _UncertainCount:
         self._before = 0
 
     def over(self, log: StorageLog | None) -> _UncertainCount:
-        """Attach the storage's own log, which is corrected along with the counter. Return self."""
         self._log, self._before = log, 0 if log is None else log.bumps
-        return self
+        return self  # it is corrected along with the counter
 
     @property
     def bumps(self) -> int:
@@ -103,8 +101,7 @@ class SharedCounters:
         shared.writes.append((key, event()))
         return None
 
-    def writes_elsewhere(self, saved: SavedTensor) -> list[WriteEvent]:
-        """Return writes to other memory that moved the counter of ``saved`` since the save, oldest first."""
+    def writes_elsewhere(self, saved: SavedTensor) -> list[WriteEvent]:  # oldest first
         key = compat.tensors.storage_key_or_none(saved.alias)
         shared = None if key is None else self._by_storage.get(key)
         if shared is None or shared.counter._version != saved.alias._version:

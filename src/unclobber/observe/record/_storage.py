@@ -23,9 +23,8 @@ _LONGEST_LOG = 256
 
 
 def _identity(stack: Stack) -> tuple[int, ...]:
-    """Return a key of identities for a stack. Valid only while the caller keeps the stack alive."""
     # Not the stack's own hash, because hashing a code object hashes all its constants and instructions.
-    return (*map(id, stack[::2]), *stack[1::2])
+    return (*map(id, stack[::2]), *stack[1::2])  # valid only while the caller keeps the stack alive
 
 
 class StorageLog:
@@ -83,22 +82,18 @@ class StorageLog:
         return nth
 
     def times(self, saved: SavedTensor) -> int:
-        """Return how many versions of this storage the stack of ``saved`` has saved."""
         return self._times.get(_identity(saved.stack), (1,))[0]
 
     def saves(self) -> Iterator[SavedTensor]:
-        """Yield the live saves, oldest first."""
         for ref in self._saves:
             saved = ref()
             if saved is not None:
                 yield saved
 
     def forget(self, saved: SavedTensor) -> None:
-        """Have a save no more, whose memory it lets go."""
         self._saves = [ref for ref in self._saves if ref() is not saved]
 
     def counter(self) -> int | None:
-        """Return the version counter of the newest live save. None without one, or of an inference tensor."""
         for ref in reversed(self._saves):
             saved = ref()
             if saved is not None:
@@ -133,8 +128,7 @@ class StorageLog:
         self.bumps = bumps
 
     def lose(self, size: int) -> None:
-        """Forget the values of saves that exist only beyond the first ``size`` bytes: these are about to be
-        freed."""
+        """Forget values of saves beyond the first ``size`` bytes, which are about to be freed."""
         for saved in self.saves():
             entry = saved.entry
             if entry is None or entry.undo_log is None or entry.position is None:
@@ -159,8 +153,6 @@ class StorageLog:
         Copies the smaller of the overwritten elements and the overlapped saves.
 
         Args:
-            target: The tensor about to be written.
-            region: Its region of this storage.
             selection: The elements of ``target`` that the write can change; None: all.
             shift: Bytes from the start of this storage to the start of ``target``'s storage, if that is
                 another storage over the same memory.
@@ -234,7 +226,6 @@ class StorageLog:
         entry.undo_log, entry.position = undo_log, undo_log.open(alias)
 
     def _hit(self, region: Region) -> list[UndoLog]:
-        """Return the open undo logs whose region shares a byte with ``region``."""
         near = self._by_extent.near(region.lo, region.hi)
         return [
             undo_log for undo_log in near if undo_log.alias is not None and overlap(undo_log.region, region)

@@ -125,7 +125,6 @@ class OldValues:
                 part.record_stream(stream)
 
     def restore(self, view: torch.Tensor) -> None:
-        """Put the values back into ``view``, which has the geometry of the written tensor."""
         if self.selection is None:
             each_once(view).copy_(each_once(self.data))
         else:
@@ -141,8 +140,7 @@ class LogPosition:
         self.record: OldValues | None = None
         self.next: LogPosition | None = None
 
-    def is_kept(self) -> bool:
-        """Return whether the values of this position can be rebuilt without the memory, from a full copy."""
+    def is_kept(self) -> bool:  # from a full copy, without the memory
         at: LogPosition | None = self
         while at is not None and at.record is not None:
             if at.record.full:
@@ -177,7 +175,6 @@ class UndoLog:
         """Streams in which the memory was written and copied; empty on a device without streams."""
 
     def open(self, alias: torch.Tensor) -> LogPosition:
-        """Record from now on for a new save, whose value is the present one. Return the present position."""
         self.alias = alias
         # A region that was recorded for an older save has a newer value, which the new save needs.
         self.recorded = set()

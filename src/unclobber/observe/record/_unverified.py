@@ -51,7 +51,6 @@ class UnverifiedCall:
         """Bytes that ``changed`` compares."""
 
     def changed(self) -> bool:
-        """Return whether the operation has already written to an input unseen."""
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():
             return any(_written_unseen(each) for each in self._inputs)
 

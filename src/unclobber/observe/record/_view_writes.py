@@ -74,14 +74,7 @@ class ViewWrites:
     def note_step(
         self, optimizer: torch.optim.Optimizer, stack: Stack, before: list[int], after: list[int]
     ) -> None:
-        """Note an optimizer step whose writes were not observed.
-
-        Args:
-            optimizer: The optimizer that made the step.
-            stack: Stack of the program at the step.
-            before: Version counters of all its parameters, in order, before the step.
-            after: Those counters after the step.
-        """
+        """Note an optimizer step whose writes were not observed."""
         self._steps[optimizer] = OptimizerStep(stack, before, after)
 
     def last(self, view: torch.Tensor) -> ViewWrite | None:
@@ -111,7 +104,6 @@ class ViewWrites:
         return None
 
     def forget(self) -> None:
-        """Forget everything."""
         self._recent.clear()
         self._steps.clear()
 

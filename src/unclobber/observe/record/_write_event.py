@@ -47,8 +47,7 @@ class TracedName(str):
 
     @staticmethod
     def over(traced: Stack, stack: Stack) -> Stack:
-        """Return the stack of what was traced in compiled code, with the callers that ``stack`` has outside
-        of it."""
+        """Return the stack of what was traced in compiled code, with callers of ``stack`` outside of it."""
         made = (n for n, code in enumerate(stack[::2]) if compat.compilers.is_compiled_code(code))
         return (*traced, *stack[2 * (next(made, len(stack)) + 1) :])
 

@@ -79,8 +79,7 @@ def of_words(tensor: torch.Tensor) -> int:
     return int((mixed ^ (mixed >> 32)).sum())
 
 
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Return whether two tensors are equal in shape, dtype, device and every bit, NaNs included."""
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:  # NaNs included
     if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
         return False
     # Bytes, not values: `torch.equal` says that NaN differs from NaN and that -0.0 equals 0.0
@@ -88,8 +87,7 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.numel() == 0 or a.is_meta or torch.equal(_bytes_of(a), _bytes_of(b))
 
 
-def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return a mask of the elements in which two tensors of one shape differ. A NaN equals a NaN."""
+def differing(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:  # a NaN equals a NaN
     differs = a != b
     if a.is_floating_point() or a.is_complex():
         differs &= ~(a.isnan() & b.isnan())

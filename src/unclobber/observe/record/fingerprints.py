@@ -57,13 +57,11 @@ class Fingerprints:
         self._lock = threading.RLock()
 
     def quiet(self) -> contextlib.AbstractContextManager[None]:
-        """Return a context in which torch calls of this thread are unclobber's, not the program's."""
         return _Quiet(self._local)
 
     # --- called by the hooks -------------------------------------------------------------------
 
-    def add(self, saved: SavedTensor) -> None:
-        """Note a tensor that was saved by an operation which may still be running."""
+    def add(self, saved: SavedTensor) -> None:  # its operation may still be running
         self._count += 1
         with self.quiet():
             self._add(saved)
@@ -172,7 +170,6 @@ class Fingerprints:
                 return
 
     def look_at(self, tensor: torch.Tensor, place: Callable[[], ProgramPoint]) -> None:
-        """Check all fingerprints of the tensor's storage now."""
         with self.quiet(), self._lock:
             key = self._key_of(tensor)
             for fingerprint in () if key is None else self._alive(key):
@@ -247,8 +244,7 @@ class Fingerprints:
             yield fingerprint
 
 
-def _is_harmless(thread: threading.Thread) -> bool:
-    """Return whether it is the current thread, or tqdm's monitor, which outlives its bar and only waits."""
+def _is_harmless(thread: threading.Thread) -> bool:  # tqdm's monitor outlives its bar and only waits
     return thread is threading.current_thread() or type(thread).__module__ == "tqdm._monitor"
 
 

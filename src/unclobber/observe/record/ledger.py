@@ -70,13 +70,11 @@ class SaveState:
 
     @property
     def moved(self) -> bool:
-        """Return whether the version counter differs from that at the save."""
         return self.version != self.saved.version
 
     @property
     def refused(self) -> bool:
-        """Return whether torch's own check refuses. It never refuses a tensor that other hooks keep."""
-        return self.moved and not self.saved.unchecked
+        return self.moved and not self.saved.unchecked  # torch never refuses a tensor that other hooks keep
 
 
 class Ledger:
@@ -131,8 +129,7 @@ class Ledger:
 
     # --- fed by hooks ---------------------------------------------------------------------------
 
-    def prune(self) -> None:
-        """Forget queued saves that have died. Allow the queue to double before the next call."""
+    def prune(self) -> None:  # the queue may double before the next call
         with self._lock:
             self._saves_taken += self.pending.prune()
             self.pending_limit = 2 * len(self.pending) + _FIRST_PRUNE
@@ -161,8 +158,6 @@ class Ledger:
             tensor: The tensor to be written, any layout.
             operation: ATen name without overload.
             bumps: Whether the kernel moves the version counter afterwards.
-            args: The operation's arguments, which may select elements.
-            kwargs: Its keyword arguments.
         Returns:
             The log of the storage. None if no live save shares it, or if the write could not be recorded.
         """
@@ -326,8 +321,6 @@ class Ledger:
         """Copy the shared arguments of an operation that is about to run and declares no write.
 
         Args:
-            operation: The operation's name without namespace and overload.
-            tensors: Its tensor arguments.
             records: Whether autograd has made a node for it.
         Returns:
             The call, which compares the arguments afterwards. None if no live save shares any of them, apart
@@ -484,7 +477,6 @@ class Ledger:
         return entry
 
     def before_replay(self) -> None:
-        """Note where a CUDA graph is replayed for the first time."""
         if self.replay is None:
             self.replay = of_program()
 
@@ -674,7 +666,6 @@ class Ledger:
     # --- called by the session ------------------------------------------------------------------
 
     def state_of(self, saved: SavedTensor) -> SaveState:
-        """Return the save state of ``saved``, with its value rebuilt if it was overwritten."""
         with self._lock:
             if saved.copied is not None and saved.entry is None:
                 key = compat.tensors.storage_key(saved.alias)
@@ -716,7 +707,6 @@ class Ledger:
         return SaveState(saved, version, unseen, value, changed, storage_swapped, now)
 
     def _elsewhere_counted(self, saved: SavedTensor) -> list[WriteEvent]:
-        """Return the writes to other memory that moved the counter of ``saved`` since the save."""
         return [] if self.shared_counters is None else self.shared_counters.writes_elsewhere(saved)
 
     def _brought_others(self, saved: SavedTensor, swap: StorageSwap, value: torch.Tensor) -> bool:
@@ -785,16 +775,13 @@ class Ledger:
 
     @property
     def write_count(self) -> int:
-        """Return the number of writes so far to memory that live saves shared."""
         return self._write_count + self.pending.written
 
     @property
     def save_count(self) -> int:
-        """Return the number of tensors that were saved so far."""
         return self._saves_taken + len(self.pending) + self.pending.died
 
     def last_write(self, saved: SavedTensor) -> WriteEvent | None:
-        """Return the newest write to the storage of ``saved``, or None if none came after the save."""
         log = None if saved.entry is None else saved.entry.log
         if log is None or saved.entry is None or log.serial == saved.entry.since:
             return None
@@ -815,7 +802,6 @@ class Ledger:
             self.logs.clear()
 
     def live_saves(self) -> Iterator[SavedTensor]:
-        """Yield all live saves of written storages, oldest first within each storage."""
         self.pending.catch_up()
         for ref in list(self.logs.values()):
             log = ref()
@@ -857,7 +843,6 @@ class FingerprintedLedger(Ledger):
 
 
 def _may_share(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Return whether two tensors share a storage; True if that is unknown."""
     try:
         key = compat.tensors.storage_key_or_none(a)
         return key is None or key == compat.tensors.storage_key_or_none(b)
@@ -896,7 +881,6 @@ def _bumps(entry: LogEntry) -> int:
 
 
 def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
-    """Return the tensor that torch reads now for a save whose memory was exchanged."""
     origin = saved.origin()
     if origin is not None:
         return origin.detach()
@@ -904,11 +888,9 @@ def _memory_of(saved: SavedTensor, swap: StorageSwap) -> torch.Tensor:
 
 
 def _keeps_memory(saved: SavedTensor, swap: StorageSwap) -> bool:
-    """Return whether a tensor was given the memory that it had already, as ``w.data -= 1`` does."""
-    return swap.to is not None and same_memory(swap.to.alias, saved.alias)
+    return swap.to is not None and same_memory(swap.to.alias, saved.alias)  # as `w.data -= 1` does
 
 
 def _in_memory(tensor: torch.Tensor) -> bool:
-    """Return whether the tensor's storage is large enough to be read: not after ``storage.resize_(0)``."""
     region = region_of(tensor)
-    return region is None or region.hi <= tensor.untyped_storage().nbytes()
+    return region is None or region.hi <= tensor.untyped_storage().nbytes()  # not after `storage.resize_(0)`

@@ -29,8 +29,7 @@ newest = _Newest()
 
 
 def newest_save() -> tuple[int, Stack]:
-    """Return this thread's newest save, noted by the Python or native core: (sequence number of the next
-    node, stack)."""
+    """Return this thread's newest save in either core: (sequence number of the next node, stack)."""
     if _Newest.of_native is None:
         return newest.save
     return max(newest.save, _Newest.of_native(), key=lambda save: save[0])
@@ -98,8 +97,7 @@ class _CallingCode(NamedTuple):
 
 @functools.cache
 def _calling_codes() -> dict[int, _CallingCode]:
-    """Return the code objects of ``Module._call_impl`` and of the wrapper of ``Optimizer.step``, by
-    ``id``."""
+    """Return the code objects of ``Module._call_impl`` and ``Optimizer.step``'s wrapper, by ``id``."""
     from torch.nn import Module
     from torch.optim import Optimizer
 

@@ -130,7 +130,6 @@ class LogEntry:
 
     @property
     def written(self) -> bool:
-        """Return whether the memory was written since, or exchanged, or this is unknown."""
         return self.storage_swap is not None or self.log is None or self.log.serial != self.since
 
 
@@ -148,7 +147,6 @@ class RegisteredHooks(LogEntry):
 
 
 def leave_to(saved: SavedTensor, entry: RegisteredHooks) -> None:
-    """Let go of a saved tensor, and of its memory."""
     if saved.entry is not None and saved.entry.log is not None:
         saved.entry.log.forget(saved)
     saved.entry, saved.held, saved.copied, saved.fingerprint = entry, None, None, None
@@ -165,7 +163,6 @@ _lives: weakref.WeakValueDictionary[tuple[int, int], Life] = weakref.WeakValueDi
 
 
 def life_of(node: Any) -> Life | None:
-    """Return what dies with ``node``, if a ``History`` has noted it."""
     return _lives.get(compat.graph.node_key(node))
 
 
@@ -177,7 +174,6 @@ class History(NamedTuple):
 
     @staticmethod
     def of(node: Any, output: int) -> History:
-        """Note the life of ``node``, and return the history of its result with the number ``output``."""
         life = life_of(node)
         if life is None:
             life = _lives[compat.graph.node_key(node)] = Life()

@@ -50,7 +50,6 @@ class SavedBytes:
                 self._pay(key, _line(saved), saved.alias.untyped_storage().nbytes())
 
     def at_peak(self) -> dict[Line, int]:
-        """Return the bytes by (path, line) at the peak, largest first."""
         return dict(sorted(self._peak.items(), key=lambda item: -item[1]))
 
     def _pay(self, key: int, line: Line, size: int) -> None:
@@ -77,7 +76,6 @@ def _is_parameter(saved: SavedTensor) -> bool:
 
 
 def _line(saved: SavedTensor) -> Line:
-    """Return the user's innermost line of the save, or a library's if no frame is the user's."""
     stack = saved.stack
     if not stack:
         return "", 0

@@ -27,17 +27,13 @@ class Selection:
         self.nbytes = sum(part.nbytes for part in index if isinstance(part, torch.Tensor))
 
     def take(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return the selected elements, in the selection's own shape."""
         if self.dim is None:
             out: torch.Tensor = tensor[self.index]
             return out
         return tensor.gather(self.dim, self.index[0])
 
     def put(self, view: torch.Tensor, data: torch.Tensor) -> None:
-        """Write ``data``, a result of ``take``, back into ``view``.
-
-        An element that is selected twice gets the same value twice.
-        """
+        # An element that is selected twice gets the same value twice.
         if self.dim is None:
             view[self.index] = data
         else:

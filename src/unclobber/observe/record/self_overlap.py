@@ -29,11 +29,7 @@ def overlaps_itself(
     """Return whether the coming operation would give another result if it read its inputs first.
 
     Args:
-        operation: ATen name without overload.
         target: The tensor that it writes: its first argument, or ``out=``.
-        key: The storage key of ``target``.
-        args: Its positional arguments.
-        kwargs: Its keyword arguments.
     """
     shared = [
         arg

@@ -72,8 +72,7 @@ def shared_name(source: Source, statement: ast.AST, place: ast.expr) -> str:
 
 
 def _between(source: Source, since: ast.AST, node: ast.AST, statement: ast.AST) -> bool:
-    """Return whether ``node`` may run after ``since``, which surely runs before ``statement``, and before
-    that."""
+    """Return whether ``node`` may run after ``since``, which surely runs before ``statement``."""
     round_it = list(source.all_above(node))
     if statement in round_it or since in round_it:
         return False
@@ -122,8 +121,7 @@ def _values_only(source: Source, node: ast.AST) -> bool:
 
 
 def _reads_node(source: Source, node: ast.AST, parent: ast.AST) -> bool | None:
-    """Return whether ``parent`` uses only the values of ``node``; None if that depends on what uses
-    ``parent``."""
+    """Return whether ``parent`` uses only the values of ``node``; None if its own use decides that."""
     match parent:
         case ast.BinOp() | ast.Compare() | ast.FormattedValue() | ast.If() | ast.While() | ast.Assert():
             return True
@@ -162,8 +160,7 @@ def _reads_attribute(source: Source, attribute: ast.Attribute) -> bool | None:
 
 
 def _reads_values(source: Source, call: ast.Call) -> bool:
-    """Return whether a call only computes with an argument. A call whose value is dropped does something
-    else."""
+    # A call whose value is dropped does something else.
     is_method = isinstance(call.func, ast.Attribute)
     writes = last_name(call.func).endswith("_")
     if is_method and isinstance(source.parents[call], ast.Expr):
@@ -181,8 +178,7 @@ FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})
 
 
 def _leads_to(source: Source, node: ast.AST, statement: ast.AST) -> bool:
-    """Return whether a binding surely ran before ``statement``: above it, in its block or an enclosing
-    one."""
+    """Return whether a binding surely ran before ``statement``: above it, in its or an enclosing block."""
     holders = [node, *source.all_above(node)]
     block = source.block(next(holder for holder in holders if isinstance(holder, ast.stmt)))
     round_it = (statement, *source.all_above(statement))
@@ -205,7 +201,6 @@ def _filled_with(scope: ast.AST, name: str) -> Iterator[ast.expr | None]:
 
 
 def _put(target: ast.expr, value: ast.expr | None, name: str) -> Iterator[ast.expr | None]:
-    """Yield the elements that an assignment puts into ``name``; None for an unknown one."""
     if is_name(target, name):
         yield from _content(value)
     elif isinstance(target, ast.Subscript) and is_name(target.value, name):

@@ -9,7 +9,6 @@ from .._syntax import Source, calls, is_small, names_in, targets_of, walk
 
 
 def line_in(source: Source, node: ast.AST, body: Sequence[ast.stmt]) -> int | None:
-    """Return the index of the statement in ``body`` that holds ``node``, or None."""
     return next((body.index(above) for above in (node, *source.all_above(node)) if above in body), None)
 
 
@@ -29,20 +28,17 @@ def in_order(
 
 
 def assigned_to(source: Source, place: str) -> Iterator[ast.expr]:
-    """Yield every value that the file assigns to a place, which is given as code."""
     for small in source.smalls:
         if isinstance(small, ast.Assign) and place in map(source.code, small.targets):
             yield small.value
 
 
 def shortened(code: str, most: int = 50) -> str:
-    """Return code on one line, cut to `most` characters."""
     code = " ".join(code.split())
     return code if len(code) <= most else f"{code[: most - 3]}..."
 
 
-def reads(node: ast.AST) -> set[str]:
-    """Return the names that a statement may read: all but plain targets of its assignment."""
+def reads(node: ast.AST) -> set[str]:  # all but plain targets of its assignment
     if not isinstance(node, ast.Assign):
         return names_in(node)
     # `x[i] = v` reads x; a plain target is only written.
@@ -51,12 +47,10 @@ def reads(node: ast.AST) -> set[str]:
 
 
 def binds(node: ast.AST) -> set[str]:
-    """Return the names that a statement assigns."""
     return set().union(*(names_in(target) for inner in walk(node) for target in targets_of(inner)))
 
 
 def calls_method(node: ast.AST, names: set[str]) -> bool:
-    """Return whether a method or function of one of these names is called anywhere in ``node``."""
     return next(calls(node, names), None) is not None
 
 

@@ -33,7 +33,6 @@ def is_fresh(value: ast.expr | None, source: Source) -> bool:
     """Return whether an expression has just computed its value, so that no other code holds it.
 
     Args:
-        value: The expression.
         source: Its file, whose imports decide that ``torch.exp(x)`` is torch's, and ``mine.exp(x)`` is not.
     """
     if value is None or isinstance(value, _NEW):
@@ -46,7 +45,6 @@ def is_fresh(value: ast.expr | None, source: Source) -> bool:
 
 
 def is_empty_container(value: ast.expr | None) -> bool:
-    """Return whether an expression is ``list()`` or ``dict()``."""
     return isinstance(value, ast.Call) and not value.args and is_name(value.func, "list", "dict")
 
 
@@ -97,7 +95,6 @@ def _is_fresh_module(module: ast.expr, source: Source) -> bool:
 
 
 def _name(node: ast.AST) -> str | None:
-    """Return the name that a node reads or binds; None if it does neither."""
     return next(
         (getattr(node, field) for field in ("id", "attr", "name", "arg") if hasattr(node, field)), None
     )

@@ -31,17 +31,13 @@ def binary(source: Source, statement: ast.AugAssign) -> str:
     return f"{left} {symbol} ({right})" if needs else f"{left} {symbol} {right}"
 
 
-def is_inplace_name(name: str) -> bool:
-    """Return whether a method or function of this name writes to its tensor; ``import_`` only avoids a
-    keyword.
-    """
+def is_inplace_name(name: str) -> bool:  # `import_` only avoids a keyword
     if not is_in_place(name) or name.startswith("_"):
         return False
     return name not in _NOT_OURS and not keyword.iskeyword(name[:-1])
 
 
-def receiver(node: ast.AST, source: Source) -> ast.expr | None:
-    """Return ``x`` of ``x.op_(…)``; None for anything else, such as ``torch.relu_(x)``."""
+def receiver(node: ast.AST, source: Source) -> ast.expr | None:  # `x` of `x.op_(…)`; not for `torch.relu_(x)`
     func = node.func if isinstance(node, ast.Call) else None
     if not isinstance(func, ast.Attribute) or not is_inplace_name(func.attr):
         return None
@@ -49,8 +45,7 @@ def receiver(node: ast.AST, source: Source) -> ast.expr | None:
 
 
 def _is_function_call(call: ast.Call, source: Source) -> bool:
-    """Return whether a call is ``torch.relu_(x)`` or ``F.relu_(x)``; initialisers of ``torch.nn.init`` have
-    no other form."""
+    # Initialisers of `torch.nn.init` have no other form.
     if not call.args or not is_inplace_name(last_name(call.func)):
         return False
     return root_name(call.func) in source.imported_names and "init" not in dotted(call.func).split(".")

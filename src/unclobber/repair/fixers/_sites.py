@@ -25,14 +25,12 @@ def write_statements(finding: Finding, project: Project) -> Iterator[tuple[Write
 
 
 def saved_statements(finding: Finding, project: Project) -> Iterator[tuple[Site, LocatedStatement]]:
-    """Yield the statement that saved, if it is the user's."""
     for site in sites(finding.saved):
         for located in _located(site, project):
             yield site, located
 
 
 def sites(*facts: Save | Write | Need | None) -> list[Site]:
-    """Return the sites of some facts of a finding, as far as they are known."""
     return [fact.site for fact in facts if fact is not None and fact.site is not None]
 
 
@@ -59,13 +57,11 @@ def overwrites_parameters(finding: Finding) -> bool:
     return by_optimizer or unseen or finding.saved.name is not None
 
 
-def steps_along_gradient(statement: ast.AST) -> bool:
-    """Return whether a statement reads a ``.grad``: a hand-made step, which changes the parameter itself."""
+def steps_along_gradient(statement: ast.AST) -> bool:  # a hand-made step changes the parameter itself
     return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in walk(statement))
 
 
 def _located(site: Site, project: Project) -> Iterator[LocatedStatement]:
-    """Yield the statement at a site, if the site is in a file of the project."""
     source = project.source(site.path)
     if source is None:
         return

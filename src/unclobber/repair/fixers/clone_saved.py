@@ -42,7 +42,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def _is_meant(source: Source, node: ast.expr, inside: list[ast.expr], saved: Save) -> bool:
-    """Return whether an expression, of all those of the operation, is certainly the saved tensor."""
     alike = [part for part in inside if _is_named(source, part, saved)]
     return _is_result(saved) or (len(alike) == 1 and alike[0] is node)
 
@@ -52,8 +51,7 @@ def _is_named(source: Source, node: ast.expr, saved: Save) -> bool:
     return named is not None and "".join(source.code(node).split()) == "".join(named.split())
 
 
-def operands(source: Source, inside: list[ast.expr], saved: Save) -> list[ast.expr]:
-    """Return the expressions that may be the saved tensor, the likeliest first."""
+def operands(source: Source, inside: list[ast.expr], saved: Save) -> list[ast.expr]:  # the likeliest first
     reads = [node for node in inside if _is_read(source, node)]
     named = [node for node in reads if _is_named(source, node, saved)]
     if _is_result(saved):
@@ -81,7 +79,6 @@ _PLAIN = ast.List | ast.Compare | ast.UnaryOp
 
 
 def cloned(source: Source, node: ast.expr) -> str:
-    """Return ``node.clone()``, with brackets if ``node`` needs them."""
     return f"{source.in_brackets(node)}.clone()"
 
 

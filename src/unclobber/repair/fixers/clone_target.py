@@ -55,8 +55,7 @@ def targets(source: Source, statement: ast.AST) -> list[ast.expr]:
 
 
 def _copies_for_calls(located: LocatedStatement) -> Iterator[Candidate]:
-    """Yield ``f(x.clone())`` for ``y = f(x)``. A call whose value is dropped is left out, because it
-    exists for the write alone."""
+    """Yield ``f(x.clone())`` for ``y = f(x)``; a call whose value is dropped is there for the write alone."""
     path, source, statement = located
     if isinstance(statement, ast.Expr):
         return

@@ -117,7 +117,6 @@ def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenStat
     names: set[str] = set()
 
     def state_in(place: ast.expr | None) -> HiddenState | None:
-        """Return the state that a place is; None if it is no attribute of the object."""
         if not is_attribute_of(place, owner):
             return None
         names.add(place.attr)
@@ -182,8 +181,7 @@ def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[list[Splice],
 def after_backward(
     source: Source, statement: ast.AST, hidden: Iterable[HiddenState]
 ) -> Iterator[tuple[str, str]]:
-    """Yield new texts that detach, directly after a backward, the states of the objects called in its loop
-    or function."""
+    """Yield texts that detach, right after a backward, the states of objects called in its loop."""
     loop = source.loop_round(statement)
     home = loop or source.function(statement)
     if home is None:

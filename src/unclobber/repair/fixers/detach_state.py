@@ -56,7 +56,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def without_retaining(source: Source, backward: ast.AST) -> str:
-    """Return a text without ``retain_graph`` in a statement's backward; empty if it has none there."""
     for node in source.nodes:
         if isinstance(node, ast.Call) and node.lineno == getattr(backward, "lineno", 0):
             for keyword in node.keywords:
@@ -66,7 +65,6 @@ def without_retaining(source: Source, backward: ast.AST) -> str:
 
 
 def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candidate]:
-    """Yield candidates for new texts and the names that they detach."""
     for text, names in texts:
         title = f"detach the carried state {names} from the step before"
         yield Candidate(title, {path: text}, note=NOTE, late=True)
@@ -123,9 +121,9 @@ def form(value: ast.expr) -> set[str]:
 
 
 def _forms(source: Source, place: str) -> set[str]:
-    """Return the kinds of all values that a text assigns to a place, but for ``None``: by the backward it
-    is set."""
-    return set().union(*map(form, assigned_to(source, place))) - {"none"}
+    return set().union(*map(form, assigned_to(source, place))) - {
+        "none"
+    }  # by the backward, `None` is replaced
 
 
 def carried(source: Source, loop: Loop) -> Iterator[tuple[str, str]]:
@@ -188,8 +186,7 @@ def _is_read(source: Source, place: ast.expr) -> bool:
     return is_operand(source, _element(source, place))
 
 
-def _element(source: Source, place: ast.expr) -> ast.expr:
-    """Return the innermost part of a place that an expression reads: ``state[0]`` for the ``state`` in it."""
+def _element(source: Source, place: ast.expr) -> ast.expr:  # `state[0]` for the `state` in it
     parent = source.parents[place]
     while isinstance(parent, ast.Subscript) and parent.value is place:
         place, parent = parent, source.parents[parent]
@@ -197,8 +194,6 @@ def _element(source: Source, place: ast.expr) -> ast.expr:
 
 
 def _bound(source: Source, block: ast.AST) -> set[str]:
-    """Return the code of every place and element that a block assigns, and of the last element of a list
-    that it appends to."""
     codes: set[str] = set()
     for node in walk(block):
         codes.update(source.code(part) for target in targets_of(node) for part in flat(target))
@@ -207,8 +202,7 @@ def _bound(source: Source, block: ast.AST) -> set[str]:
     return codes
 
 
-def _may_be_none(source: Source, code: str) -> bool:
-    """Return whether a place is set to ``None`` anywhere: then it has nothing to detach in the first turn."""
+def _may_be_none(source: Source, code: str) -> bool:  # then it has nothing to detach in the first turn
     return any(is_constant(value, None) for value in assigned_to(source, code))
 
 
@@ -229,5 +223,4 @@ def is_operand(source: Source, node: ast.expr) -> bool:
 
 
 def detached(source: Source, node: ast.expr) -> str:
-    """Return ``node.detach()``."""
     return f"{source.code(node)}.detach()"

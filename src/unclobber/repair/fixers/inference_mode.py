@@ -18,8 +18,7 @@ from ._sites import saved_statements, sites
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of its mode
-    (UC204)."""
+    """Yield each use of ``inference_mode`` replaced (UC206), or the view taken outside of it (UC204)."""
     if finding.code == "UC206":
         for path, user in project.sources(_files(finding), "inference_mode"):
             for node in uses(user):
@@ -40,8 +39,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 yield Candidate(title, {path: text})
 
 
-def uses(source: Source) -> list[ast.Attribute]:
-    """Return each ``torch.inference_mode``; `no_grad` works as a bare decorator, too."""
+def uses(source: Source) -> list[ast.Attribute]:  # `no_grad` works as a bare decorator, too
     attributes = (node for node in source.nodes if isinstance(node, ast.Attribute))
     named = (node for node in attributes if node.attr == "inference_mode")
     return [node for node in named if is_name(node.value, source.torch_name or "")]
@@ -73,8 +71,7 @@ def without_mode(source: Source, function: Function, statement: ast.AST) -> str 
     return source.edited(*changes)
 
 
-def _without_decorator(source: Source, decorator: ast.expr) -> Splice:
-    """Return the change that removes a decorator's line; its comment gets a line of its own."""
+def _without_decorator(source: Source, decorator: ast.expr) -> Splice:  # its comment gets a line of its own
     start = source.text.rindex("@", 0, source.start(decorator))
     code, end = source.span(decorator)[1], source.line_end(decorator)
     comment = source.text[code:end].lstrip()
@@ -91,8 +88,7 @@ def recorded(source: Source, function: Function, statement: ast.AST) -> Iterator
 
 
 def out_of_block(source: Source, statement: ast.AST) -> str | None:
-    """Return the text with one statement taken out of the ``with torch.no_grad():`` that it is directly
-    in, or None."""
+    """Return the text with one statement taken out of its ``with torch.no_grad():``, or None."""
     block = source.above(statement, ast.With, ast.AsyncWith)
     if block is None or len(block.items) != 1 or statement not in block.body or not is_small(statement):
         return None
@@ -123,8 +119,7 @@ def _under(source: Source, lines: Sequence[ast.stmt], header: str, indent: str) 
     return f"{source.moved(first.above, first.start, indent)}{indent}{header}{source.newline}{inside}"
 
 
-def _is_idle(line: ast.stmt) -> bool:
-    """Return whether a statement computes nothing, so that it may run in any mode."""
+def _is_idle(line: ast.stmt) -> bool:  # it may run in any mode
     if isinstance(line, ast.Return) and line.value is not None:
         return all(is_place(part) or isinstance(part, ast.Constant) for part in flat(line.value))
     return isinstance(line, ast.Pass | ast.Import | ast.ImportFrom | ast.Return)

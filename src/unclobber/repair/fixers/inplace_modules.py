@@ -43,8 +43,6 @@ _INHERIT_FORWARD = {"Hardtanh": ("ReLU6",)}
 
 
 def constructors(source: Source, kind: str) -> Iterator[tuple[ast.Call, Splice]]:
-    """Yield calls of a class by its last name that say ``inplace=True``, each with the change that drops
-    it."""
     for call in calls(source.tree, (kind, *_INHERIT_FORWARD.get(kind, ()))):
         change = without_inplace(call, source)
         if change is not None:

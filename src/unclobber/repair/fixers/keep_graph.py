@@ -74,8 +74,7 @@ def _follows(source: Source, first: ast.AST, second: ast.AST) -> bool:
 
 
 def _only_backward(source: Source, statement: ast.AST) -> bool:
-    """Return whether a loop only calls backward, ``for loss in losses: loss.backward()``, on losses from
-    before."""
+    # `for loss in losses: loss.backward()`, on losses from before.
     loop = source.above(statement, ast.For)
     if loop is None or any(calls_method(line, {"step", "zero_grad"}) for line in loop.body):
         return False
@@ -84,7 +83,6 @@ def _only_backward(source: Source, statement: ast.AST) -> bool:
 
 
 def retained(source: Source, statement: ast.AST) -> Iterator[str]:
-    """Yield the text with ``retain_graph=True`` in a statement's backward, unless it has that already."""
     for call in calls(statement, _BACKWARDS):
         said = [keyword.value for keyword in call.keywords if keyword.arg == "retain_graph"]
         if not said:
@@ -121,7 +119,6 @@ def _loss(statement: ast.AST) -> ast.expr | None:
 
 
 def _is_quiet(line: ast.stmt, names: set[str]) -> bool:
-    """Return whether a statement neither uses gradients nor binds one of the names."""
     return not calls_method(line, _BETWEEN) and not any(
         (isinstance(node, ast.Attribute) and node.attr == "grad")
         or any(names_in(target) & names for target in targets_of(node))

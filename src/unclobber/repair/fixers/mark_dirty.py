@@ -58,11 +58,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 def marked(
     source: Source, statement: ast.AST, forward: Function, owner: ast.ClassDef, name: str
 ) -> str | None:
-    """Return the text with ``ctx.mark_dirty(name)`` before the writing statement, or in ``setup_context``.
-
-    Returns:
-        None if there is no room for it.
-    """
+    """Return the text with ``ctx.mark_dirty(name)`` before the write, or in ``setup_context``, or None."""
     setup = methods_of(owner).get("setup_context")
     parameters = parameters_of(forward)
     if setup is None:
@@ -83,14 +79,12 @@ def marked(
     return None if first is None else source.edited(first)
 
 
-def _returns(forward: Function, name: str) -> bool:
-    """Return whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
+def _returns(forward: Function, name: str) -> bool:  # `x`, `x.mul_(2)`, `x, y`
     returned = (n.value for n in walk(forward) if isinstance(n, ast.Return) and n.value is not None)
     return any(_is_itself(value, name) for values in returned for value in flat(values))
 
 
 def _is_itself(value: ast.expr, name: str) -> bool:
-    """Return whether an expression is the name itself, perhaps through in-place methods."""
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
         if not is_in_place(value.func.attr):
             return False

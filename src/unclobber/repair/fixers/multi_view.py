@@ -48,7 +48,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def _iterated(source: Source, statement: ast.AST) -> Iterator[ast.expr]:
-    """Yield the expressions that the loops round a statement, and the comprehensions in it, iterate over."""
     for loop in source.all_above(statement):
         if isinstance(loop, For):
             yield from _sequences(loop.iter)
@@ -58,8 +57,7 @@ def _iterated(source: Source, statement: ast.AST) -> Iterator[ast.expr]:
 
 
 def _sequences(iterable: ast.expr) -> Iterator[ast.expr]:
-    """Yield the tensors that a loop may be over: ``h`` of ``h``, ``enumerate(h)`` and ``zip(h,
-    g.unbind())``."""
+    # `h` of `h`, `enumerate(h)` and `zip(h, g.unbind())`
     if is_place(iterable) or _unbound(iterable) is not None:
         yield iterable
     elif isinstance(iterable, ast.Call) and is_name(iterable.func, *_ITERATORS):
@@ -67,14 +65,12 @@ def _sequences(iterable: ast.expr) -> Iterator[ast.expr]:
             yield from _sequences(argument)
 
 
-def _unbound(node: ast.expr) -> ast.expr | None:
-    """Return ``h`` of ``h.unbind()``, or None."""
+def _unbound(node: ast.expr) -> ast.expr | None:  # `h` of `h.unbind()`
     of = method_call(node, "unbind")
     return None if of is None or arguments_of(node) or not is_place(of) else of  # type: ignore[arg-type]
 
 
 def indexed(source: Source, tensor: ast.expr) -> str:
-    """Return the text with a list of single views in a tensor's place."""
     name = source.code(_unbound(tensor) or tensor)
     return source.replaced({tensor: f"[{name}[n] for n in range(len({name}))]"})
 
@@ -134,8 +130,7 @@ def _numbers(value: ast.expr) -> int | list[int] | None:
 
 
 def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str]]:
-    """Yield new texts for one statement that makes several views, a title, and the code that no longer
-    sees writes to them."""
+    """Yield texts for a statement that makes several views, a title, and code that its writes miss."""
     for node in calls(statement, torch_table().returns_several_views):
         if not isinstance(node.func, ast.Attribute):
             continue
@@ -157,7 +152,6 @@ def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, str
 
 
 def _unpacked(statement: ast.AST) -> int:
-    """Return the number of names that an assignment unpacks its value into, 0 if it doesn't."""
     target = single_target(statement)
     parts = target.elts if isinstance(target, ast.Tuple | ast.List) else ()
     return 0 if any(isinstance(part, ast.Starred) for part in parts) else len(parts)

@@ -52,7 +52,6 @@ def _is_update(source: Source, statement: ast.AST) -> bool:
 
 
 def decorated(source: Source, function: Function, decorator: str) -> str:
-    """Return the text with a decorator directly above the function."""
     start, indent = source.start(function), source.line(function).indent
     return source.edited(Splice(start, start, f"{decorator}{source.newline}{indent}"))
 

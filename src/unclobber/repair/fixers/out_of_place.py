@@ -65,8 +65,7 @@ def rewrites(
 
 
 def _inside(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, bool]]:
-    """Yield in-place calls inside a statement out of place: each chain, ``inplace=True`` and ``out=`` on
-    its own."""
+    """Yield in-place calls in a statement out of place: each chain, ``inplace=True`` and ``out=``."""
     done: set[ast.AST] = set()
     for node in walk(statement):
         if isinstance(node, ast.Call) and node not in done and (written := in_place(node, source)):
@@ -117,8 +116,6 @@ def _is_read_outside_call(source: Source, statement: ast.AST, call: ast.Call, na
 
 
 def _in_own_scope(source: Source, node: ast.AST, statement: ast.AST) -> bool:
-    """Return whether a lambda or comprehension of the statement holds a node, or a class body the
-    statement."""
     for above in source.all_above(node):
         if isinstance(above, ast.Lambda | Comprehension):
             return True

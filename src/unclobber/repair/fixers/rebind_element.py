@@ -31,8 +31,7 @@ from ._sites import write_statements
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield the writing statements with a new tensor in the element, or a copy before a part of it is
-    written."""
+    """Yield the writing statements with a new tensor in the element, or a copy before the write."""
     if finding.code == "UC301":
         return
     for _, (path, source, statement) in write_statements(finding, project):
@@ -88,7 +87,6 @@ def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, froz
 
 
 def _is_variable(source: Source, name: ast.AST) -> bool:
-    """Return whether a name is a variable of its function, and not one of a comprehension's own."""
     round_it = (above for above in source.all_above(name) if isinstance(above, Comprehension))
     own = (names_in(part.target) for above in round_it for part in above.generators)
     return not any(name.id in names for names in own)  # type: ignore[attr-defined]
@@ -104,7 +102,6 @@ def _side_by_side(target: ast.expr, iterable: ast.expr) -> Iterator[tuple[ast.ex
 
 
 def _written(source: Source, statement: ast.AST) -> tuple[ast.expr | None, str | None]:
-    """Return the expression that a statement writes to, and the value written if one expression gives it."""
     if isinstance(statement, ast.AugAssign):
         return statement.target, binary(source, statement)
     if (target := single_target(statement)) is not None:
@@ -113,8 +110,7 @@ def _written(source: Source, statement: ast.AST) -> tuple[ast.expr | None, str |
     return (None, None) if written is None else (written.target, written.value)
 
 
-def _elements_below(target: ast.expr) -> Iterator[ast.Subscript]:
-    """Yield the elements of containers that ``target`` is a part of: ``d["h"]`` of ``d["h"][0].data[1]``."""
+def _elements_below(target: ast.expr) -> Iterator[ast.Subscript]:  # `d["h"]` of `d["h"][0].data[1]`
     below = target
     while isinstance(below, ast.Subscript | ast.Attribute):
         below = below.value
@@ -128,9 +124,7 @@ _EFFECTS = (
 """Expressions that are no plain index: only a tensor has a mask as an index, which a comparison gives."""
 
 
-def _is_element(node: ast.expr) -> bool:
-    """Return whether ``node`` is ``place[index]``, perhaps nested, and reading it twice has no effect of
-    its own."""
+def _is_element(node: ast.expr) -> bool:  # reading it twice has no effect of its own
     if not isinstance(node, ast.Subscript) or not (is_place(node.value) or _is_element(node.value)):
         return False
     parts = walk(node.slice)

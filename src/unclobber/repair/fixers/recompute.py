@@ -21,8 +21,7 @@ _Edit = Callable[[Source, ast.AST, ast.AST], str | None]
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield the statements that computed the overwritten or freed tensors once more, where they would be
-    new."""
+    """Yield the statements that computed the overwritten or freed tensors once more, where they are new."""
     forwards = list(callers(finding.saved, project))
     if finding.code == "UC301":
         for path, source, backward in callers(finding.needed, project):
@@ -63,8 +62,6 @@ def _makers(source: Source, backward: ast.AST) -> Iterator[ast.AST]:
 
 
 def repeated_after(source: Source, forward: ast.AST, step: ast.AST) -> str | None:
-    """Return the text with the forward's statements repeated after the step's; None if they share no
-    block."""
     line = source.own_line(step)
     block = None if line is None else in_order(source, forward, line.statements[0])
     again = None if block is None else forward_slice(*block)
@@ -74,8 +71,7 @@ def repeated_after(source: Source, forward: ast.AST, step: ast.AST) -> str | Non
 
 
 def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str | None:
-    """Return the text with the forward's statements at the start of the loop that the backward is in, or
-    None."""
+    """Return the text with the forward's statements at the start of the backward's loop, or None."""
     loop = source.loop_round(backward)
     block = in_order(source, forward, loop)
     lines = None if block is None else forward_slice(*block)
@@ -90,7 +86,6 @@ def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str 
 def _moved(
     source: Source, statements: list[ast.stmt], indent: str, *, with_comments: bool = False
 ) -> Iterator[str]:
-    """Yield the lines of some statements with another indentation."""
     for statement in statements:
         line = source.line(statement)
         yield source.moved(line.above if with_comments else line.start, line.end, indent)

@@ -99,7 +99,6 @@ def _moved(source: Source, target: ast.stmt, passed: list[ast.stmt], lines: list
 
 
 def _comments(source: Source, line: Line) -> str:
-    """Return the comments directly above a line."""
     *lead, _ = lines_in(source.text[line.above : line.start])  # the last is empty, and no blank line
     blank = [number for number, text in enumerate(lead) if not text.strip()]
     return "".join(lead[blank[-1] + 1 if blank else 0 :])

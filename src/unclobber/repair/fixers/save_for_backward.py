@@ -151,7 +151,6 @@ def _with_comments_of(lines: list[Line], code: str, source: Source) -> str:
 
 
 def _kept(statement: ast.stmt, ctx: str) -> str:
-    """Return ``name`` for the line ``ctx.name = name``; empty for another one."""
     target = single_target(statement)
     if not isinstance(statement, ast.Assign) or not is_attribute_of(target, ctx):
         return ""
@@ -159,12 +158,10 @@ def _kept(statement: ast.stmt, ctx: str) -> str:
 
 
 def _reads_attribute(function: Function, owner: str, name: str) -> bool:
-    """Return whether a function reads this attribute of this name."""
     return any(is_attribute_of(node, owner) and node.attr == name for node in walk(function))
 
 
 def _binds_any(function: Function, names: set[str]) -> bool:
-    """Return whether a function has a parameter or assigns a variable of one of these names."""
     assigns = (n for n in walk(function) if isinstance(n, ast.Assign))
     targets = {target.id for n in assigns for target in n.targets if isinstance(target, ast.Name)}
     return bool(({*parameters_of(function)} | targets) & names)

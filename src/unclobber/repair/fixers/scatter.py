@@ -79,7 +79,6 @@ def rewrites(source: Source, statement: ast.AST, dimensions: int = 1) -> Iterato
 
 
 def _part(statement: ast.AST) -> ast.Subscript | None:
-    """Return the subscript that a statement assigns, or None."""
     target = statement.target if isinstance(statement, ast.AugAssign) else single_target(statement)
     return target if isinstance(target, ast.Subscript) else None
 
@@ -130,7 +129,6 @@ def _is_number(value: ast.expr) -> bool:
 
 
 def _is_mask_written(source: Source, statement: ast.AST) -> bool:
-    """Return whether the text shows that the index of an assignment to a part is a mask."""
     target = _part(statement)
     return target is not None and _is_mask(source, target.slice)
 
@@ -140,8 +138,6 @@ def _is_mask(source: Source, node: ast.expr, seen: frozenset[str] = frozenset())
     alone.
 
     Args:
-        source: The file.
-        node: The expression.
         seen: Names on the way here, whose values are not followed again.
     """
     match node:

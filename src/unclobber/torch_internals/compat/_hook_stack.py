@@ -45,7 +45,6 @@ class HookStack:
         """Replace torch's functions until ``patches`` is undone.
 
         Args:
-            patches: Puts all of it back.
             on_push: Called with a pair in place of torch's function: must call ``push``.
             on_disable: Called with torch's message before hooks are forbidden, as torch.func transforms do.
             on_enable: Called after hooks are allowed again.
@@ -67,18 +66,15 @@ class HookStack:
             patches.replace(_HOME, name, StandIn(self._originals[name], wrapper))
         patches.at_undo(self._forget)
 
-    def push(self, pack: Any, unpack: Any) -> None:
-        """Push a pair by torch's own function, past the replacement."""
+    def push(self, pack: Any, unpack: Any) -> None:  # by torch's own function, past the replacement
         (self._originals.get(_PUSH) or getattr(_HOME, _PUSH))(pack, unpack)
         if not behaviour.shows_top_hooks:
             self._pushed.pairs.append((pack, unpack))
 
     def pop(self) -> None:
-        """Pop this thread's innermost pair."""
         getattr(_HOME, _POP)()
 
     def top(self) -> tuple[Any, Any] | None:
-        """Return the innermost pair of this thread; None if there is none."""
         if not behaviour.shows_top_hooks:
             return self._pushed.pairs[-1] if self._pushed.pairs else None
         top = _HOME._top_saved_tensors_default_hooks(False)

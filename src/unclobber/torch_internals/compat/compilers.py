@@ -23,14 +23,12 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def tree_leaves(tree: Any) -> list[Any]:
-    """Return the leaves of nested tuples, lists and dicts, in order."""
     from torch.utils import _pytree
 
     return list(_pytree.tree_leaves(tree))
 
 
 def tensors_in(tree: Any) -> list[torch.Tensor]:
-    """Return the tensors among a call's arguments or results, in their order."""
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
@@ -41,7 +39,6 @@ resume_execution.py; seen since 2.0)."""
 
 
 def has_dynamo() -> bool:
-    """Return whether Dynamo is imported."""
     return _DYNAMO in sys.modules
 
 

@@ -97,7 +97,6 @@ ignore_writes: Callable[[], None] = functools.partial(_set_included, _write_key,
 
 
 def sees_writes() -> bool:
-    """Return whether this thread's writes reach unclobber's kernels."""
     return bool(_is_included(_write_key))
 
 
@@ -160,10 +159,8 @@ class OwnMode(TorchDispatchMode):
 class OperationTable(NamedTuple):
     """All operations that are registered now."""
 
-    names: frozenset[str]
-    """Their full names: ``aten::add_.Tensor``."""
-    mutating: dict[str, Any]
-    """The schemas of those that declare a write, by full name."""
+    names: frozenset[str]  # their full names: `aten::add_.Tensor`
+    mutating: dict[str, Any]  # the schemas of those that declare a write, by full name
 
 
 def operations() -> OperationTable:

@@ -19,8 +19,7 @@ from torch.optim import optimizer as _optimizer
 from ._behaviour import behaviour
 from .kept import raw_saved
 
-MODULE_HOOK = "BackwardHookFunction"
-"""The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
+MODULE_HOOK = "BackwardHookFunction"  # makes views for full backward hooks (torch/nn/modules/_functions.py)
 
 
 # --- replaced parts of torch: classes, and pairs of a home and a name --------------------------------

@@ -152,12 +152,10 @@ def trains(node: Any) -> bool:
     return any(getattr(node, flag, False) for flag in _TRAINS) or any(kind in name for kind in _TRAINS_ALWAYS)
 
 
-MOST_NODES = 100_000
-"""Number of nodes looked at; a larger graph is left out of the explanation."""
+MOST_NODES = 100_000  # number of nodes looked at; a larger graph is left out of the explanation
 
 
 def children(node: Any) -> list[Any]:
-    """Return the nodes that a node's edges lead to; leaves without a gradient have none."""
     return [child for child, _ in node.next_functions if child is not None]
 
 
@@ -179,8 +177,7 @@ def node_of(root: Any) -> Any:
 
 
 def reachable(starts: Iterable[Any]) -> dict[int, Any] | None:
-    """Return all nodes that a backward can come to from ``starts``, by id; None if they are more than
-    ``MOST_NODES``."""
+    """Return all nodes that a backward can come to, by id; None if more than ``MOST_NODES``."""
     every = {id(node): node for node in islice(nodes_below(starts), MOST_NODES + 1)}
     return every if len(every) <= MOST_NODES else None
 

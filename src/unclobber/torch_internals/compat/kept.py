@@ -128,8 +128,7 @@ def _nothing(kept: Any) -> torch.Tensor:
     raise AssertionError(f"nobody asks for {kept}")
 
 
-_RECOGNIZED = recognizable(_nothing).__code__
-"""The code object that all recognizable hooks share, whatever they enclose."""
+_RECOGNIZED = recognizable(_nothing).__code__  # the code object that all recognizable hooks share
 
 
 class _SomebodyElsesError(Exception):
@@ -151,11 +150,7 @@ def _kept_under(node: Any, role: str) -> Iterator[tuple[str, Any]]:
 
 
 def _unpacked(node: Any, role: str, answers: _Answers) -> Any:
-    """Return what torch hands out for a role.
-
-    Raises:
-        RuntimeError: the tensor was freed, or a hook that isn't recognizable keeps it.
-    """
+    """Return what torch hands out for a role; RuntimeError if it was freed or an unknown hook keeps it."""
     before, _reading.answers = _reading.answers, answers
     try:
         with without_modes(), _NobodysHooks():  # a mode would be called when torch makes the tensor

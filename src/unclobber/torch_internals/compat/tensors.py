@@ -47,7 +47,6 @@ def storage_key(tensor: torch.Tensor) -> int:
 
 
 def storage_key_or_none(tensor: torch.Tensor) -> int | None:
-    """Return the tensor's ``storage_key``; None if it has no storage."""
     try:
         return tensor.untyped_storage()._cdata  # type: ignore[no-any-return]
     except (RuntimeError, ValueError):  # NotImplementedError is a RuntimeError
@@ -55,7 +54,6 @@ def storage_key_or_none(tensor: torch.Tensor) -> int | None:
 
 
 def share_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Return whether two tensors have one storage."""
     key = storage_key_or_none(a)
     return key is not None and key == storage_key_or_none(b)
 
@@ -96,7 +94,6 @@ def holders(tensor: torch.Tensor) -> int:
 
 
 def key_of_storage(storage: torch.UntypedStorage) -> int:
-    """Return the ``storage_key`` of a storage."""
     return int(storage._cdata)
 
 
@@ -140,7 +137,6 @@ def physical(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def with_bits(tensor: torch.Tensor, conj: bool, neg: bool) -> torch.Tensor:
-    """Restore the lazy bits that ``physical`` removed."""
     if neg:
         tensor = tensor._neg_view()
     return tensor.conj() if conj else tensor

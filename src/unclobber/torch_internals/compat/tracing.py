@@ -229,8 +229,7 @@ def noted_name(node: Any) -> str:
 
 
 def graph_number(node: Any) -> int | None:
-    """Return the number of the compiled graph that a backward node belongs to (``aot_id``); None for other
-    nodes."""
+    """Return the number of a backward node's compiled graph (``aot_id``); None for other nodes."""
     number: int | None = getattr(getattr(type(node), "_forward_cls", None), "_aot_id", None)
     return number
 
@@ -259,12 +258,9 @@ def node_of(results: Any) -> Any:
 class OverwrittenSave(NamedTuple):
     """A saved tensor of a graph that was overwritten in it before the backward."""
 
-    by: Any
-    """The node that saved it."""
-    tensor: torch.Tensor
-    """A fake tensor, without memory."""
-    writes: list[tuple[str, Any]]
-    """Operation and node of each call that moved its version counter, in order."""
+    by: Any  # the node that saved it
+    tensor: torch.Tensor  # a fake tensor, without memory
+    writes: list[tuple[str, Any]]  # operation and node of each call that moved its version counter, in order
 
 
 def replayed(module: Any) -> tuple[OverwrittenSave, Any, str | None] | None:

@@ -17,8 +17,7 @@ __all__ = [
     "references_of_new", "unseen_by_functions", "unseen_by_modes", "without_modes",
 ]  # fmt: skip
 
-USUAL = frozenset((torch.Tensor, torch.nn.Parameter))
-"""Classes of tensors whose operations call no code of the program."""
+USUAL = frozenset((torch.Tensor, torch.nn.Parameter))  # classes whose operations call no code of the program
 
 function_modes: Callable[[], int] = torch._C._len_torch_function_stack
 """Return the number of the program's modes that see each torch function called in Python."""
@@ -29,8 +28,7 @@ def is_usual(tensor: torch.Tensor) -> bool:
     return type(tensor) in USUAL and not function_modes() and not dispatch_modes()
 
 
-_ACCUMULATES = 2**64 - 1
-"""Sequence number of every ``AccumulateGrad``."""
+_ACCUMULATES = 2**64 - 1  # sequence number of every `AccumulateGrad`
 
 
 def kept_itself(tensor: torch.Tensor, number: int, named: bool = False) -> bool:
@@ -41,7 +39,6 @@ def kept_itself(tensor: torch.Tensor, number: int, named: bool = False) -> bool:
     Function's, which has ``to_save`` until it is done.
 
     Args:
-        tensor: The tensor.
         number: The number of the thread's next node.
         named: Whether Python code has the tensor, so that it is no new one.
     """
@@ -77,7 +74,6 @@ def alias_of(tensor: torch.Tensor, itself: bool = True) -> torch.Tensor:
     """Return an alias of a tensor whose operations the program's classes or modes may see.
 
     Args:
-        tensor: The tensor.
         itself: Whether torch makes no alias of it now, so that no class or mode may see one made.
     """
     if not itself:
