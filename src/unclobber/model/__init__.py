@@ -26,6 +26,6 @@ __all__ = [
     "Fix", "Frame", "Help", "InplaceError", "Interpretation", "Need", "Outcome", "PastCounter",
     "ProcessEnd", "RankEnd", "Reached", "Report", "Save", "Severity", "SilentWriteWarning", "Site",
     "SpanEdit", "Stage", "Subject", "Suppressed", "SuppressedBy", "Totals", "UnclobberError", "Variant",
-    "Write", "cell_name", "internal_error_in", "notebook_of", "or_default", "pages", "require_installed_torch",
-    "shown_name", "text", "write_cached",
+    "Write", "cell_name", "internal_error_in", "notebook_of", "or_default", "pages",
+    "require_installed_torch", "shown_name", "text", "write_cached",
 ]  # fmt: skip

@@ -22,6 +22,6 @@ __all__ = [
     "LARGEST_COPY", "METADATA_ONLY", "Fingerprint", "FingerprintedLedger", "Fingerprints", "History",
     "KernelName", "Ledger", "ProgramPoint", "PythonQueue", "Region", "RegisteredHooks", "SaveQueue",
     "SaveState", "SavedBytes", "SavedTensor", "TracedName", "UncheckedSave", "ViewWrites", "WriteEvent",
-    "differing", "each_once", "leave_to", "life_of", "open_memory", "overlap", "region_of", "same_bits", "same_memory",
-    "select",
+    "differing", "each_once", "leave_to", "life_of", "open_memory", "overlap", "region_of", "same_bits",
+    "same_memory", "select",
 ]  # fmt: skip
