@@ -410,6 +410,7 @@ def test_a_step_that_changes_no_saved_weight():
         z = second(first(torch.ones(1, 1)) ** 2)
         {frozen}
         optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+        z.sum().backward(retain_graph=True)
         optimizer.step()
         z.sum().backward()
     """

@@ -83,6 +83,8 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
         if has_decorator(method, "property"):
             return inline(run, method, state, [], {}, value)
         return Value("function", grad=Grad.NO, data=(method, value))
+    if name == "module":
+        return value  # that of a wrapper, such as `DataParallel`
     return _class_constant(run, cls, name, state) if value.kind == "class" else _remembered(run, state, key)
 
 

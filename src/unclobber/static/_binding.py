@@ -177,7 +177,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
         return replace(value, origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
     if value.kind == "plain":
         return PLAIN
-    return Value(places=run.new_place(), may=value.may | value.nodes)
+    return Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -193,4 +193,6 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
         known = dict(zip(base.data, base.items, strict=True)) if isinstance(base.data, tuple) else others
         items = {**known, index.value: value}
         return sequence(tuple(items.values()), tuple(items))
+    if isinstance(base.data, tuple):  # any of them, as in `for k in losses: losses[k] = losses[k].mean()`
+        return sequence(tuple(join(item, value) for item in base.items), base.data)
     return sequence((join(shared(base.items) or value, value),), "list")

@@ -114,8 +114,8 @@ def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         return sequence((), "list")
     if call.name == "next":
         return elements(run, call.first, state)
-    if call.first.kind == "tensor" and call.name != "iter":
-        return sequence((elements(run, call.first, state),), "list")
+    if call.name != "iter" and (call.first.kind == "tensor" or call.first.data == "parameters"):
+        return replace(sequence((elements(run, call.first, state),)), owners=call.first.owners)
     return call.first
 
 

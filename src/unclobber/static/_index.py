@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
 from ..syntax import NotParsedError, dotted, imported_by, parse, parts_of
+from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
@@ -47,6 +48,8 @@ class FileIndex:
                 self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
                 if node.attr in ("parameters", "named_parameters"):
                     self.trained.add(dotted(node.value))
+                elif node.attr == "step" and (network := optimized(dotted(node.value))):
+                    self.trained.add(network)
             elif isinstance(node, Definition):
                 self._defined[node.name] += isinstance(node, FunctionNode)
                 vars(node)["home"] = self
@@ -233,8 +236,11 @@ def mode_of(node: ast.expr) -> int | None:
 
 @lru_cache
 def is_short(function: FunctionNode) -> bool:
-    """Return whether a function of another file is followed: a whole network would cost too much."""
-    return sum(1 for _ in ast.walk(function)) <= _LONGEST
+    """Return whether a function of another file is followed: a whole network would cost too much, but nothing
+    is assumed of one that cuts a graph or trains."""
+    nodes = list(ast.walk(function))
+    trains = any(isinstance(n, ast.Attribute) and n.attr in ("detach", "backward", "step") for n in nodes)
+    return len(nodes) <= _LONGEST * (6 if trains else 1)
 
 
 def has_decorator(function: FunctionNode, word: str) -> bool:

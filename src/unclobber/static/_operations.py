@@ -10,7 +10,19 @@ from typing import Any
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
 from ._state import FlowState
-from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence, sole_graph
+from ._values import (
+    PLAIN,
+    Constant,
+    Grad,
+    Leaf,
+    SourceSpan,
+    Use,
+    Value,
+    ViewOrigin,
+    only_graph,
+    sequence,
+    sole_graph,
+)
 from ._writes import Effect, SaveEffect, perform
 
 APART = ("data", "detached")
@@ -215,7 +227,7 @@ def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
     nodes = may = 0
     uses = frozenset[Use]()
     for value in values:
-        nodes, may, uses = nodes | value.nodes, may | value.may | value.nodes, uses | value.uses
+        nodes, may, uses = nodes | value.nodes, may | value.may | value.nodes, uses | only_graph(value)
     return nodes, may, uses
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -262,9 +263,10 @@ def backward(
     # Backward reaches the last computation first: torch names that one, too.
     for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
-            if use.clock < step.clock and _concerns(use.owner, step.owners):
+            if use.clock < step.clock and concerns(use.owner, step.owners):
                 suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, span)
                 run.suspect(state, replace(suspicion, name=use.owner))
+    state.reached |= {use.owner for use in only_graph(value)} or {""}
     before = [where for bits, where in state.freed.items() if bits & value.nodes]
     if before:
         run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, needed=span, freed=before[0]))
@@ -289,7 +291,10 @@ def backward(
 def updated(
     run: FileRun, state: FlowState, owners: frozenset[str], node: ast.expr, rule: CheckRule, confidence: int
 ) -> None:
-    """Record a parameter update: an optimizer's step, or a write to ``.data``."""
+    """Record a parameter update: an optimizer's step, which leaves out what no backward has reached, or a
+    write to ``.data``."""
+    if rule is CheckRule.STEP and "" not in state.reached:
+        owners = frozenset(o for o in owners if any(concerns(known, {o}) for known in state.reached))
     state.steps += (ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence),)
 
 
@@ -310,7 +315,8 @@ def _base(node: ast.expr | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _concerns(owner: str, owners: frozenset[str]) -> bool:
+def concerns(owner: str, owners: Collection[str]) -> bool:
+    """Return whether parameters belong to one of some owners, or the other way round."""
     return any(
         owner == known or owner.startswith(f"{known}.") or known.startswith(f"{owner}.") for known in owners
     )
