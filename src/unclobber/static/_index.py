@@ -240,7 +240,7 @@ def is_short(function: FunctionNode) -> bool:
     is assumed of one that cuts a graph or trains."""
     nodes = list(ast.walk(function))
     trains = any(isinstance(n, ast.Attribute) and n.attr in ("detach", "backward", "step") for n in nodes)
-    return len(nodes) <= _LONGEST * (6 if trains else 1)
+    return len(nodes) <= _LONGEST * (10 if trains else 1)
 
 
 def has_decorator(function: FunctionNode, word: str) -> bool:

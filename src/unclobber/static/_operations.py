@@ -133,7 +133,7 @@ class _Applied:
             integer = bool(self.tensors) and all(tensor.integer for tensor in self.tensors)
             result = replace(
                 self.run.tensor(grad, nodes, may), uses=uses, integer=integer and self.name not in _FLOATS,
-                origin=_made_in(state, self.span),
+                origin=_made_in(state, self.span), data=None if uses or state.mode else sole_graph(self.tensors),
             )  # fmt: skip
         made, results = self._results(result)
         return Effect(made, (*saves, *results))
@@ -223,11 +223,14 @@ def view_of(
 
 
 def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
-    """Return the nodes on which a result depends, those on which it may depend, and its uses."""
+    """Return the nodes on which a result depends, those on which it may depend, and its uses; those of an
+    unknown function's result only if each value has some."""
     nodes = may = 0
-    uses = frozenset[Use]()
+    values = tuple(values)
+    graphs = [only_graph(value) for value in values]
     for value in values:
-        nodes, may, uses = nodes | value.nodes, may | value.may | value.nodes, uses | only_graph(value)
+        nodes, may = nodes | value.nodes, may | value.may | value.nodes
+    uses = frozenset[Use]().union(*(graphs if all(graphs) else (value.uses for value in values)))
     return nodes, may, uses
 
 

@@ -61,7 +61,7 @@ class WriteEffect(NamedTuple):
             return value
         return replace(
             value, grad=max(value.grad, source.grad), nodes=value.nodes | source.nodes,
-            may=value.may | source.may, uses=value.uses | source.uses,
+            may=value.may | source.may, uses=only_graph(value) | only_graph(source),
         )  # fmt: skip
 
 
