@@ -17,6 +17,7 @@ from ._state import FlowState, both
 from ._values import (
     CONTAINERS,
     PLAIN,
+    Constant,
     Grad,
     Leaf,
     Value,
@@ -98,6 +99,9 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
         elif wanted is False:
             bind(run, target.value, replace(base, grad=Grad.NO, leaf=Leaf.NO), state)
             run.frozen |= base.owners
+    elif target.attr == "inplace" and base.kind == "module":
+        inplace = value.data == Constant(True)
+        bind(run, target.value, replace(base, data=base.data._replace(inplace=inplace)), state)
     elif base.name or base.kind == "object":
         key = f"{base.name}.{target.attr}"
         forget(target.attr, state)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from ..syntax import NotParsedError, dotted, imported_by, parse, parts_of
+from ..syntax import NotParsedError, dotted, imported_by, last_name, parse, parts_of
 from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -34,6 +34,8 @@ class FileIndex:
         """The number of assignments of each attribute in the file."""
         self.trained: set[str] = set()
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
+        self.parametrized: set[str] = set()
+        """The attributes, such as ``conv.bias``, that the file replaces by an ``nn.Parameter``."""
         self._defined: Counter[str] = Counter()
         self.sources: dict[str, FileIndex | None] = {}
         """The files in which imports were looked for, by path; None for one that can't be read."""
@@ -50,6 +52,9 @@ class FileIndex:
                     self.trained.add(dotted(node.value))
                 elif node.attr == "step" and (network := optimized(dotted(node.value))):
                     self.trained.add(network)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                if last_name(node.value.func) == "Parameter":
+                    self.parametrized |= set(map(ast.unparse, node.targets))
             elif isinstance(node, Definition):
                 self._defined[node.name] += isinstance(node, FunctionNode)
                 vars(node)["home"] = self

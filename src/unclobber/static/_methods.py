@@ -108,6 +108,8 @@ def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
 def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Record a module's new part, buffer or parameter."""
     key = getattr(call.first.data, "value", None)
+    if call.name == "add_module" and call.receiver.kind == "module":
+        return _append(run, call, state)
     if len(call.values) > 1 and isinstance(key, str) and call.receiver.name:
         name, value = f"{call.receiver.name}.{key}", call.values[1]
         if call.name == "register_buffer" and value.kind == "tensor":

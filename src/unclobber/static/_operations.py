@@ -120,6 +120,9 @@ class _Applied:
         uses = frozenset[Use]()
         if not state.mode:
             nodes, may, uses = history(self.tensors)
+            graphs = [only_graph(tensor) for tensor in self.tensors]
+            if all(graphs):  # a sum of losses, each of which may come from an unknown function
+                uses = uses.union(*graphs)
             certain = all(overload.saves or overload.results for overload in overloads)
             nodes |= self.node if grad == Grad.YES and certain else 0
             may |= self.node
@@ -223,14 +226,11 @@ def view_of(
 
 
 def history(values: Iterable[Value]) -> tuple[int, int, frozenset[Use]]:
-    """Return the nodes on which a result depends, those on which it may depend, and its uses; those of an
-    unknown function's result only if each value has some."""
+    """Return the nodes on which a result depends, those on which it may depend, and its uses."""
     nodes = may = 0
-    values = tuple(values)
-    graphs = [only_graph(value) for value in values]
+    uses = frozenset[Use]()
     for value in values:
-        nodes, may = nodes | value.nodes, may | value.may | value.nodes
-    uses = frozenset[Use]().union(*(graphs if all(graphs) else (value.uses for value in values)))
+        nodes, may, uses = nodes | value.nodes, may | value.may | value.nodes, uses | value.uses
     return nodes, may, uses
 
 

@@ -132,7 +132,7 @@ class CheckRule(Enum):
         "{how} writes to {name}, a view of a leaf that requires grad",
         "write under torch.no_grad(), or to a clone of the leaf",
         saved="the leaf is made here",
-        reported_from=HIGH,
+        reported_from=HIGH, needs_training=False,
     )
     SEVERAL = RuleFacts(
         "UC203",
