@@ -465,7 +465,9 @@ def test_a_step_before_the_backward_of_an_unknown_functions_result():
         loss.backward()
     """
     assert found_in(body.format(loss="hinge(d(g(x)))")) == [("UC101", "medium", "optimizer.step()")]
-    assert found_in(body.format(loss="x.weight * hinge(d(g(x)))")) == [("UC101", "medium", "optimizer.step()")]
+    assert found_in(body.format(loss="x.weight * hinge(d(g(x)))")) == [
+        ("UC101", "medium", "optimizer.step()")
+    ]
     assert found_in(body.format(loss="hinge(d(g(x)), g(x))")) == []
 
 

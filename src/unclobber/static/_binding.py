@@ -28,6 +28,7 @@ from ._values import (
     only_part,
     sequence,
     shared,
+    sole_graph,
 )
 from ._writes import WriteEffect, updated, write
 
@@ -181,7 +182,8 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
         return replace(value, origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
     if value.kind == "plain":
         return PLAIN
-    return Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)
+    made = Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)
+    return replace(made, data=sole_graph([value]))
 
 
 def _is_text(node: ast.expr) -> bool:

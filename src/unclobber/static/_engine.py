@@ -62,6 +62,8 @@ class FileRun:
         self.globals: dict[str, Value] = {}
         self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}
         """Attributes that ``__init__`` sets on objects of a class, with unknown arguments."""
+        self.losses: set[int] = set()
+        """The storages of values from which a backward ran."""
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
         self.generators: dict[FunctionNode, bool] = {}

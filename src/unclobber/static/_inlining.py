@@ -25,19 +25,40 @@ _NUMBER = re.compile(
 _INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 
 
-def follow(run: FileRun, node: FunctionNode, owner: Value | None, name: str) -> None:
-    """Interpret a function with unknown arguments, as any caller may call it."""
+def follow(
+    run: FileRun, node: FunctionNode, owner: Value | None, name: str, left: dict[str, Value] | None = None
+) -> None:
+    """Interpret a function with unknown arguments, as any caller may call it.
+
+    Args:
+        run: The interpretation.
+        node: The function.
+        owner: The object whose method it is.
+        name: Its qualified name.
+        left: Attributes of the object that another method has set.
+    """
     # Nothing is recorded there if all callers in the file turn gradients off
     # (test_a_function_that_is_only_called_without_gradients in tests/check/test_check_programs.py).
     if node.name in run.index.never_recorded or _mode(node) in (1, 2):
         return
-    state = FlowState()
+    state = FlowState(attributes=dict(left or {}))
     run.function, run.stack, run.depth, run.evaluated, run.returned = name, [node], 0, 0, []
     _bind_arguments(run, node, state, None if has_decorator(node, "staticmethod") else owner, None, {})
     state = run.execute(node.body, state)
     if not state.dead:
         leaves(run, state, PLAIN)
     run.function, run.stack = "<module>", []
+
+
+def left_by_forward(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
+    """Return the tensors that ``forward`` leaves on an object, if a method of the class may step after it."""
+    forward = method_of(cls, "forward")
+    if forward is None or ".step(" not in ast.unparse(cls):
+        return {}
+    state = FlowState()
+    with run.within(suspicions={}, depth=1, stack=[], evaluated=0):
+        inline(run, forward, state, None, {}, Value("object", grad=Grad.NO, data=cls, name="self"))
+    return {key: value for key, value in state.attributes.items() if value.kind == "tensor" and value.uses}
 
 
 def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:

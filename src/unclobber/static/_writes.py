@@ -249,6 +249,9 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
     for attribute in state.attributes.values():
         bits |= attribute.may
     confirm(run, state, bits, less=int(run.root != "forward" and run.root in run.own.called))
+    if run.root == "forward" and not value.places & run.losses:
+        for element in value.nested():
+            _stale(run, state, element, None, 0)  # a loss that a network returns is for backward
 
 
 def backward(
@@ -268,12 +271,8 @@ def backward(
     less = int(not to_leaves)
     span = run.span(node)
     confirm(run, state, value.may | value.nodes, needed=span, less=less)
-    # Backward reaches the last computation first: torch names that one, too.
-    for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
-        for step in state.steps:
-            if use.clock < step.clock and concerns(use.owner, step.owners):
-                suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, span)
-                run.suspect(state, replace(suspicion, name=use.owner))
+    _stale(run, state, value, span, less)
+    run.losses |= value.places
     state.reached |= {use.owner for use in only_graph(value)} or {""}
     before = [where for bits, where in state.freed.items() if bits & value.nodes]
     if before:
@@ -294,6 +293,16 @@ def backward(
     else:
         state.kept = {}
         state.pending = {}
+
+
+def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | None, less: int) -> None:
+    """Suspect the updates of parameters that a value was computed with before."""
+    # Backward reaches the last computation first: torch names that one, too.
+    for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
+        for step in state.steps:
+            if use.clock < step.clock and concerns(use.owner, step.owners):
+                suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, needed)
+                run.suspect(state, replace(suspicion, name=use.owner))
 
 
 def updated(
