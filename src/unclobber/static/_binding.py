@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from ..syntax import dotted
 from ._engine import FileRun
+from ._index import is_text
 from ._names import holds_integers
 from ._operations import APART
 from ._rules import HIGH, CheckRule
@@ -116,7 +117,7 @@ def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowStat
     base = run.evaluate(target.value, state)
     if not isinstance(target.slice, ast.Slice):
         run.evaluate(target.slice, state)
-    if base.may_be_tensor and not _is_text(target.slice):
+    if base.may_be_tensor and not is_text(target.slice):
         if isinstance(target.value, ast.Attribute) and target.value.attr == "data":
             data_written(run, target.value, target, state)
         part = replace(base, leaf=Leaf(min(base.leaf, Leaf.VIEW)))
@@ -184,10 +185,6 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
         return PLAIN
     made = Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)
     return replace(made, data=sole_graph([value]))
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _with_item(base: Value, index: ast.expr, value: Value) -> Value:

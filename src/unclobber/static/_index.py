@@ -248,6 +248,11 @@ def is_short(function: FunctionNode) -> bool:
     return len(nodes) <= _LONGEST * (10 if trains else 1)
 
 
+def is_text(node: ast.expr) -> bool:
+    """Return whether an expression is a text."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
 def has_decorator(function: FunctionNode, word: str) -> bool:
     """Return whether a decorator's text holds a word: ``staticmethod``, ``property``."""
     return any(word in ast.unparse(decorator) for decorator in function.decorator_list)

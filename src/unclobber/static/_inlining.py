@@ -28,15 +28,8 @@ _INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 def follow(
     run: FileRun, node: FunctionNode, owner: Value | None, name: str, left: dict[str, Value] | None = None
 ) -> None:
-    """Interpret a function with unknown arguments, as any caller may call it.
-
-    Args:
-        run: The interpretation.
-        node: The function.
-        owner: The object whose method it is.
-        name: Its qualified name.
-        left: Attributes of the object that another method has set.
-    """
+    """Interpret a function with unknown arguments, as any caller may call it; ``left`` are attributes that
+    another method has set."""
     # Nothing is recorded there if all callers in the file turn gradients off
     # (test_a_function_that_is_only_called_without_gradients in tests/check/test_check_programs.py).
     if node.name in run.index.never_recorded or _mode(node) in (1, 2):
@@ -178,16 +171,8 @@ def _bind_arguments(
     given: Sequence[Value] | None,
     keywords: dict[str, Value],
 ) -> None:
-    """Bind parameters to arguments, defaults or values by their annotations.
-
-    Args:
-        run: The interpretation.
-        node: The function.
-        state: The state in which the parameters are bound.
-        owner: The object whose method it is, if it gets one.
-        given: The positional arguments; None if none are known.
-        keywords: The keyword arguments.
-    """
+    """Bind parameters to the owner and the arguments, defaults or, if none are given, values by their
+    annotations."""
     spec = node.args
     positional = [*spec.posonlyargs, *spec.args]
     pairs: list[tuple[ast.arg, ast.expr | None]] = [

@@ -270,7 +270,7 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         result = unknown_result(run, state, values, strong=True)
         overloads = table.overloads(name)
         if overloads and all(overload.view == "view" for overload in overloads):
-            return replace(receiver, items=(), data=None)
+            return replace(receiver, items=(), data=result.data)
         return replace(result, grad=receiver.grad, integer=receiver.integer)
     if receiver.name and receiver.kind == "unknown":
         callee = attribute(run, receiver, name, state, call.node.func)
