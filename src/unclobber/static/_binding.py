@@ -179,6 +179,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
             leaf = replace(leaf, grad=Grad.MAYBE, leaf=Leaf.NO)
         return leaf if value.data == "parameters" else sequence((PLAIN, leaf), "tuple")
     if value.kind == "tensor":
+        value = replace(value, places=run.new_place()) if value.data == "network" else value
         origin = None if state.mode else value.origin
         return replace(value, origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
     if value.kind == "plain":

@@ -231,7 +231,7 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     # An unknown index may be a tensor, which would gather a copy instead of a view; and the base may be a
     # list of tensors (the feature maps of YOLOv5's `Detect`).
     doubtful = not isinstance(index, (ast.Tuple, ast.Slice)) and (
-        not state.is_sure(base) or any(value.may_be_tensor for value in values)
+        not state.is_sure(base) or base.data == "network" or any(value.may_be_tensor for value in values)
     )
     places = run.new_place() if doubtful else base.places or run.new_place()
     view = view_of(run, state, "slice", "view", base, run.span(node), base.grad)

@@ -69,10 +69,13 @@ def apply(
 
 
 def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
-    """Return a network's result, each of its tensors with the use of the network's parameters."""
+    """Return a network's result, each tensor with the use of the network if none of its parts is known: one
+    of two heads, say (``ActorCritic`` of spinning-up-basic)."""
     if value.kind == "sequence":
         return replace(value, items=tuple(_used(run, state, item, module, node) for item in value.items))
     if not module.name or value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode:
+        return value
+    if any(use.owner.startswith(f"{module.name}.") for use in value.uses):
         return value
     return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node))})
 
@@ -97,7 +100,9 @@ def _apply_object(
         return _used(run, state, result, module, node) if name == "forward" else result
     if home_of(cls) is not run.own and (method is None or "detach" in ast.unparse(method)):
         return unknown_result(run, state, values)  # of which arguments it cuts, nothing is known
-    return _result(run, state, module, values, node, Grad.NO if state.mode else Grad.YES, run.new_node())
+    grad = Grad.NO if state.mode else Grad.YES
+    # It may return a list as well: each item has memory of its own (`Yolo_loss` of pytorch-YOLOv4).
+    return replace(_result(run, state, module, values, node, grad, run.new_node()), data="network")
 
 
 def _effect(

@@ -135,8 +135,9 @@ class _Applied:
         else:
             integer = bool(self.tensors) and all(tensor.integer for tensor in self.tensors)
             result = replace(
-                self.run.tensor(grad, nodes, may), uses=uses, integer=integer and self.name not in _FLOATS,
-                origin=_made_in(state, self.span), data=sole_graph(() if uses or state.mode else self.tensors),
+                self.run.tensor(grad, nodes, may), uses=uses, origin=_made_in(state, self.span),
+                integer=integer and self.name not in _FLOATS,
+                data=None if uses or state.mode else sole_graph(self.tensors),
             )  # fmt: skip
         made, results = self._results(result)
         return Effect(made, (*saves, *results))
