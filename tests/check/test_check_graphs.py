@@ -200,6 +200,35 @@ def test_an_attribute_that_is_replaced_by_a_parameter_is_one():
     assert found_in(body.format("", "make")) == []
 
 
+def test_a_network_that_is_not_followed_may_return_a_list():
+    """Each item has memory of its own: ``Yolo_loss`` of pytorch-YOLOv4; and each head parts of its own."""
+    body = """
+    class Loss(nn.Module):
+        def forward(self, xs):
+            loss = 0
+            for i, y in enumerate(xs):
+                y[..., 2:4] *= 2
+                loss += F.mse_loss(y, self.target, reduction="sum")
+            return loss
+    class Agent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.actor, self.critic = nn.Linear(3, 3), nn.Linear(3, 1)
+        def forward(self, x):
+            return self.actor(x), self.critic(x)
+    def train(net, agent, loader):
+        agent, criterion = Agent(), Loss()
+        opt = torch.optim.Adam(agent.actor.parameters())
+        for x in loader:
+            loss, (policy, value) = criterion({}(x)), agent(x)
+            policy.sum().backward()
+            opt.step()
+            loss.backward()
+            value.sum().backward()
+    """
+    assert found_in(body.format("Elsewhere()")) == []
+
+
 def test_a_flag_that_is_set_after_construction():
     body = """
     class Gate(nn.Module):

@@ -167,10 +167,17 @@ def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, stat
         updated(run, state, owners, at, CheckRule.DATA, HIGH - 1)
 
 
+def _apart(run: FileRun, value: Value) -> Value:
+    """Return the item of a round: what a network returned may be a list, whose items share no memory."""
+    if value.kind == "sequence":
+        return replace(value, items=tuple(_apart(run, item) for item in value.items))
+    return replace(value, places=run.new_place()) if value.data == "network" else value
+
+
 def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     """Return the value of a loop's variable over ``value``."""
     if value.kind == "sequence":
-        return shared(value.items) or Value(places=run.new_place())
+        return _apart(run, shared(value.items) or Value(places=run.new_place()))
     if value.kind == "module" and value.data.kind in CONTAINERS and value.data.parts:
         return only_part(value) or Value(places=run.new_place(), name=f"{value.name}.*")
     if value.data in ("parameters", "named_parameters"):
@@ -179,7 +186,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
             leaf = replace(leaf, grad=Grad.MAYBE, leaf=Leaf.NO)
         return leaf if value.data == "parameters" else sequence((PLAIN, leaf), "tuple")
     if value.kind == "tensor":
-        value = replace(value, places=run.new_place()) if value.data == "network" else value
+        value = _apart(run, value)
         origin = None if state.mode else value.origin
         return replace(value, origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
     if value.kind == "plain":
