@@ -66,7 +66,6 @@ class FileRun:
         """The storages of values from which a backward ran."""
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
-        self.generators: dict[FunctionNode, bool] = {}
         self.call: ast.expr | None = None
         """The call that is followed."""
         self.elsewhere: SourceSpan | None = None

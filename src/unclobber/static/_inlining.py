@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
-from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, mode_of
+from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, mode_of, yields
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -93,7 +93,7 @@ def inline(
     """Interpret a function with these arguments, or with unknown ones for None; its result is unknown if it
     is recursive, nested too deeply or a generator."""
     too_deep = run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET
-    if too_deep or (values is not None and not run.follows(function)) or _yields(run, function):
+    if too_deep or (values is not None and not run.follows(function)) or yields(function):
         return unknown_result(run, state, [*(values or ()), *keywords.values()])
     inside = run.entered(function)
     is_global = bool(inside) or run.index.defined.get(function.name) is function
@@ -155,12 +155,6 @@ def _qualified(run: FileRun, function: FunctionNode, owner: Value | None) -> str
     if home_of(function).defined.get(function.name) is function or run.function == "<module>":
         return function.name
     return f"{run.function}.<locals>.{function.name}"
-
-
-def _yields(run: FileRun, function: FunctionNode) -> bool:
-    if function not in run.generators:
-        run.generators[function] = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
-    return run.generators[function]
 
 
 def _bind_arguments(

@@ -53,11 +53,8 @@ def operation(
     """Return the result of an operation, and record the tensors that it saves.
 
     Args:
-        run: The interpretation.
-        state: The state at the call.
         name: The table's name of the operation, or another of its names.
         values: Positional arguments, the tensor of a method first.
-        node: The call.
         keywords: Keyword arguments by name.
         operands: The expressions of the arguments, as far as they are written there.
         in_place: Whether the result is the first argument itself, whose write the caller has recorded.
@@ -246,9 +243,6 @@ def unknown_result(
     """Return the result of an unknown function: it may depend on all its arguments.
 
     Args:
-        run: The interpretation.
-        state: The state at the call.
-        values: The function's arguments.
         strong: Whether the result surely depends on them.
         more: Further arguments, on which it may depend.
     """

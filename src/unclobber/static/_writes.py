@@ -135,9 +135,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
             bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
             if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
                 continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
-            # A result that is changed at once is meant for the graph, whatever its argument is.
-            near = kept.grad == Grad.MAYBE and kept.role == "result" and _is_next(kept.span, blamed.write)
-            confidence = min(kept.grad + 1 + near, HIGH) - (not sure) - 2 * (not alone)
+            confidence = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
             key = (blamed.write, kept.span, kept.operation)
             # The second round of a loop makes new nodes at the same lines. A backward through either round
             # needs the tensor.
@@ -148,12 +146,6 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
                 operation=kept.operation, role=kept.role,
             )  # fmt: skip
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
-
-
-def _is_next(first: SourceSpan, second: SourceSpan) -> bool:
-    """Return whether a statement follows another one in the next line of one function."""
-    is_here = first.function == second.function and not (first.inner or second.inner)
-    return is_here and 0 <= second.statement_line - first.statement_end_line <= 1
 
 
 def _held_elsewhere(
@@ -225,8 +217,6 @@ def confirm(
     """Suspect the pending writes to tensors that a backward needs, or may need if the caller runs one.
 
     Args:
-        run: The interpretation.
-        state: The state at the backward.
         nodes: Bits of the nodes on which the value depends.
         needed: The backward; None if the value only leaves the function.
         less: Steps of confidence to subtract, because the gradient may not flow there.
@@ -261,10 +251,6 @@ def backward(
     the graph.
 
     Args:
-        run: The interpretation.
-        state: The state at the call.
-        value: The loss.
-        node: The call.
         retain: Whether the graph is kept.
         to_leaves: Whether it runs to the leaves; ``autograd.grad`` stops at its inputs.
     """
