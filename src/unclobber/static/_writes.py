@@ -241,7 +241,7 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
     confirm(run, state, bits, less=int(run.root != "forward" and run.root in run.own.called))
     if run.root == "forward" and not value.places & run.losses:
         for element in value.nested():
-            _stale(run, state, element, None, 0)  # a loss that a network returns is for backward
+            _stale(run, state, element, None, 1)  # a loss for backward, or for a log (IntroVAE)
 
 
 def backward(
