@@ -82,6 +82,7 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
             each = PLAIN
         else:
             each = Value(places=run.new_place(), may=value.may, uses=value.uses, owners=value.owners)
+            each = replace(each, data=sole_graph([value]))
         if isinstance(element, ast.Name) and each.kind == "unknown":
             each = holds_integers(each, element.id)
         bind(run, element, each, state)

@@ -89,6 +89,14 @@ class FileIndex:
                     self.imported[text] = source.definition(full.rpartition(".")[2])
         return self.imported[text]
 
+    def read_stars(self) -> None:
+        """Take the imports of files from which all names are imported: ``utils`` may bring torch."""
+        for star in self._stars if self.path else ():
+            source = _imported_file(f"{star}*", self)
+            for name, full in source.imports.items() if source is not None else ():
+                if name not in self.defined and not full.startswith("."):
+                    self.imports.setdefault(name, full)
+
     def every_source(self) -> set[str]:
         """Return the paths of all files on whose texts, or absence, the definitions depend."""
         known, todo = set[str](), [self]

@@ -53,6 +53,7 @@ def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
     # Another file may have changed since.
     index.imported.clear()
     index.sources.clear()
+    index.read_stars()
     run = FileRun(index)
     run.least = -9 if has_failed else 1
     _follow_top(run)
