@@ -102,11 +102,6 @@ def _plain(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return PLAIN
 
 
-@transfers("builtin", "getattr")
-def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return Value(places=run.new_place())
-
-
 @transfers("builtin", "list tuple reversed iter sorted set next")
 def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a list of the elements of the first argument, an element for `next`, or the argument itself."""

@@ -105,7 +105,7 @@ def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
 
 
 @transfers("any", "register_buffer register_parameter add_module")
-def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Record a module's new part, buffer or parameter."""
     key = getattr(call.first.data, "value", None)
     if call.name == "add_module" and call.receiver.kind == "module":

@@ -73,9 +73,9 @@ def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast
     of two heads, say (``ActorCritic`` of spinning-up-basic)."""
     if value.kind == "sequence":
         return replace(value, items=tuple(_used(run, state, item, module, node) for item in value.items))
-    if not module.name or value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode:
-        return value
-    if any(use.owner.startswith(f"{module.name}.") for use in value.uses):
+    has_part = any(use.owner.startswith(f"{module.name}.") for use in value.uses)
+    is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode
+    if not module.name or has_part or is_cut:
         return value
     return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node))})
 
