@@ -410,6 +410,7 @@ def test_a_step_that_changes_no_saved_weight():
         z = second(first(torch.ones(1, 1)) ** 2)
         {frozen}
         optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+        z.sum().backward(retain_graph=True)
         optimizer.step()
         z.sum().backward()
     """
@@ -453,7 +454,7 @@ def test_values_under_computed_keys_are_unlike():
 
 
 def test_a_step_before_the_backward_of_an_unknown_functions_result():
-    """Backward runs from it, so that its graph is its only argument's; a part of a sum may have none."""
+    """Backward runs from it, so that its graph is its only argument's, also where a factor has none."""
     body = """
     from losses import hinge
     g, d = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
@@ -464,7 +465,9 @@ def test_a_step_before_the_backward_of_an_unknown_functions_result():
         loss.backward()
     """
     assert found_in(body.format(loss="hinge(d(g(x)))")) == [("UC101", "medium", "optimizer.step()")]
-    assert found_in(body.format(loss="x.weight * hinge(d(g(x)))")) == []
+    assert found_in(body.format(loss="x.weight * hinge(d(g(x)))")) == [
+        ("UC101", "medium", "optimizer.step()")
+    ]
     assert found_in(body.format(loss="hinge(d(g(x)), g(x))")) == []
 
 

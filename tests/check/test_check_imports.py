@@ -71,6 +71,13 @@ def test_an_imported_class_is_read(tmp_path, layout):
     assert found_in(tmp_path, layout, body) == [("UC101", "g += 1")]
 
 
+def test_names_that_a_file_takes_from_another_ones_imports(tmp_path):
+    """``from utils import *`` brings ``torch``, too: ``train.py`` of Anomaly_Prediction."""
+    (tmp_path / "utils.py").write_text("import torch\nfrom torch import nn\n")
+    text = "from utils import *\ny = nn.Linear(3, 3)(torch.ones(3)).exp()\ny += 1\ny.sum().backward()\n"
+    assert [one.code for one in check_text(text, str(tmp_path / "train.py"))] == ["UC101"]
+
+
 def test_a_module_that_returns_its_parameter_keeps_nothing(tmp_path):
     """Its product keeps the exponential, which no step changes (CQL's ``log_alpha_prime``)."""
     body = """

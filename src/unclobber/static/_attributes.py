@@ -12,7 +12,7 @@ from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
 from ._state import FlowState
-from ._values import PLAIN, Grad, Leaf, ModuleData, Use, Value
+from ._values import PLAIN, Grad, Leaf, ModuleData, Use, Value, leaf_of
 
 _PLAIN = """
 shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
@@ -80,6 +80,8 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
         if has_decorator(method, "property"):
             return inline(run, method, state, [], {}, value)
         return Value("function", grad=Grad.NO, data=(method, value))
+    if name == "module":
+        return value  # that of a wrapper, such as `DataParallel`
     return _class_constant(run, cls, name, state) if value.kind == "class" else _remembered(run, state, key)
 
 
@@ -109,6 +111,8 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
         if value.name:
             state.attributes[key] = made
         return made
+    if value.kind == "unknown" and ast.unparse(node) in run.index.parametrized:
+        return leaf_of(run.tensor(), Leaf.LEAF, run.span(node))
     if value.kind == "unknown" and value.name:
         return Value("tensor", run.new_place(), False, name=key)
     return None

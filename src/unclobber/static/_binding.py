@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from ..syntax import dotted
 from ._engine import FileRun
+from ._index import is_text
 from ._names import holds_integers
 from ._operations import APART
 from ._rules import HIGH, CheckRule
@@ -17,6 +18,7 @@ from ._state import FlowState, both
 from ._values import (
     CONTAINERS,
     PLAIN,
+    Constant,
     Grad,
     Leaf,
     Value,
@@ -27,6 +29,7 @@ from ._values import (
     only_part,
     sequence,
     shared,
+    sole_graph,
 )
 from ._writes import WriteEffect, updated, write
 
@@ -78,6 +81,7 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
             each = PLAIN
         else:
             each = Value(places=run.new_place(), may=value.may, uses=value.uses, owners=value.owners)
+            each = replace(each, data=sole_graph([value]))
         if isinstance(element, ast.Name) and each.kind == "unknown":
             each = holds_integers(each, element.id)
         bind(run, element, each, state)
@@ -97,6 +101,9 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
         elif wanted is False:
             bind(run, target.value, replace(base, grad=Grad.NO, leaf=Leaf.NO), state)
             run.frozen |= base.owners
+    elif target.attr == "inplace" and base.kind == "module":
+        inplace = value.data == Constant(True)
+        bind(run, target.value, replace(base, data=base.data._replace(inplace=inplace)), state)
     elif base.name or base.kind == "object":
         key = f"{base.name}.{target.attr}"
         forget(target.attr, state)
@@ -110,7 +117,7 @@ def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowStat
     base = run.evaluate(target.value, state)
     if not isinstance(target.slice, ast.Slice):
         run.evaluate(target.slice, state)
-    if base.may_be_tensor and not _is_text(target.slice):
+    if base.may_be_tensor and not is_text(target.slice):
         if isinstance(target.value, ast.Attribute) and target.value.attr == "data":
             data_written(run, target.value, target, state)
         part = replace(base, leaf=Leaf(min(base.leaf, Leaf.VIEW)))
@@ -160,10 +167,17 @@ def data_written(run: FileRun, target: ast.expr, node: ast.expr | ast.stmt, stat
         updated(run, state, owners, at, CheckRule.DATA, HIGH - 1)
 
 
+def _apart(run: FileRun, value: Value) -> Value:
+    """Return the item of a round: what a network returned may be a list, whose items share no memory."""
+    if value.kind == "sequence":
+        return replace(value, items=tuple(_apart(run, item) for item in value.items))
+    return replace(value, places=run.new_place()) if value.data == "network" else value
+
+
 def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     """Return the value of a loop's variable over ``value``."""
     if value.kind == "sequence":
-        return shared(value.items) or Value(places=run.new_place())
+        return _apart(run, shared(value.items) or Value(places=run.new_place()))
     if value.kind == "module" and value.data.kind in CONTAINERS and value.data.parts:
         return only_part(value) or Value(places=run.new_place(), name=f"{value.name}.*")
     if value.data in ("parameters", "named_parameters"):
@@ -172,15 +186,13 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
             leaf = replace(leaf, grad=Grad.MAYBE, leaf=Leaf.NO)
         return leaf if value.data == "parameters" else sequence((PLAIN, leaf), "tuple")
     if value.kind == "tensor":
+        value = _apart(run, value)
         origin = None if state.mode else value.origin
         return replace(value, origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
     if value.kind == "plain":
         return PLAIN
-    return Value(places=run.new_place(), may=value.may | value.nodes)
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+    made = Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)
+    return replace(made, data=sole_graph([value]))
 
 
 def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
@@ -192,4 +204,6 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
         known = dict(zip(base.data, base.items, strict=True)) if isinstance(base.data, tuple) else others
         items = {**known, index.value: value}
         return sequence(tuple(items.values()), tuple(items))
+    if isinstance(base.data, tuple):  # any of them, as in `for k in losses: losses[k] = losses[k].mean()`
+        return sequence(tuple(join(item, value) for item in base.items), base.data)
     return sequence((join(shared(base.items) or value, value),), "list")

@@ -100,11 +100,6 @@ def _plain(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return PLAIN
 
 
-@transfers("builtin", "getattr")
-def _getattr(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    return Value(places=run.new_place())
-
-
 @transfers("builtin", "list tuple reversed iter sorted set next")
 def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return a list of the elements of the first argument, an element for `next`, or the argument itself."""
@@ -112,8 +107,8 @@ def _collected(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         return sequence((), "list")
     if call.name == "next":
         return elements(run, call.first, state)
-    if call.first.kind == "tensor" and call.name != "iter":
-        return sequence((elements(run, call.first, state),), "list")
+    if call.name != "iter" and (call.first.kind == "tensor" or call.first.data == "parameters"):
+        return replace(sequence((elements(run, call.first, state),)), owners=call.first.owners)
     return call.first
 
 

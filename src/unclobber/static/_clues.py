@@ -55,7 +55,7 @@ class Context:
         self.saved = tree.located(pasted.forward)
         self.own = [frame for frame in (*pasted.forward, *pasted.frames) if not frame.is_library]
         """The program's own frames, those of the failure last."""
-        self.words = _without_frames(pasted.text)
+        self.words = re.sub(r'File "[^\n]*\n[^\n]*', "", pasted.text)
 
     def suspicions(self, site: WriteSite) -> list[Suspicion]:
         run = self.tree.runs.get(site.path)
@@ -344,7 +344,7 @@ def _unlikely(site: WriteSite, context: Context) -> Iterator[Clue]:
     off = NOT_TRAINED.search(bare) or bare == "__init__" or (bare == "step" and site.kind not in UPDATES)
     if off and context.pasted.kind == "saved" and site.kind != "module":
         yield Clue(-3.0)
-    if _SIDE.search(site.path[_root_length(context) :]):
+    if _SIDE.search(site.path[len(os.path.commonpath(list(context.tree.files))) :]):
         yield Clue(-2.0)
     if site.is_off:
         yield Clue(-1.5)
@@ -441,11 +441,3 @@ def _snapped(place: FramePlace) -> FramePlace:
         return place
     near = [at for at, name, _ in scope.calls if name == "backward" and abs(at - line) <= 12]
     return FramePlace(scope, min(near, key=lambda at: abs(at - line))) if near else place
-
-
-def _without_frames(text: str) -> str:
-    return re.sub(r'File "[^\n]*\n[^\n]*', "", text)
-
-
-def _root_length(context: Context) -> int:
-    return len(os.path.commonpath(list(context.tree.files))) if context.tree.files else 0

@@ -19,7 +19,6 @@ class FunctionRules:
     """Checks of one static method of a Function: does it write to tensors that are not its own?
 
     Args:
-        run: The interpretation that collects the suspicions.
         node: ``forward`` or ``backward``.
         forward: The ``forward`` of the same Function, if it is known.
     """

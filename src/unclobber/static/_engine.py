@@ -20,7 +20,7 @@ from ._values import Grad, SourceSpan, Value
 
 NOT_TRAINED = re.compile(
     r"post_?process|^_?init_|init_weights|reset_param|predict|generate|decode|evaluat|inference|sample|^_?test|"
-    r"convert|prune|visuali|metric|accuracy|draw|plot|from_pretrained|load_|initiali|^_?eval|^_?valid|export|quantiz|"
+    r"convert|prune|visuali|(^|_)metric|accuracy|draw|plot|from_pretrained|load_|initiali|^_?eval|^_?valid|export|quantiz|"
     r"state_update|update_cache|cache_update|(select|choose|get)_action|recogni|beam",
     re.I,
 )
@@ -62,9 +62,10 @@ class FileRun:
         self.globals: dict[str, Value] = {}
         self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}
         """Attributes that ``__init__`` sets on objects of a class, with unknown arguments."""
+        self.losses: set[int] = set()
+        """The storages of values from which a backward ran."""
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
-        self.generators: dict[FunctionNode, bool] = {}
         self.call: ast.expr | None = None
         """The call that is followed."""
         self.elsewhere: SourceSpan | None = None

@@ -24,7 +24,6 @@ from ._values import (
     Constant,
     Grad,
     Leaf,
-    ModuleData,
     Value,
     any_of,
     constant,
@@ -220,21 +219,18 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
         return Value(places=run.new_place())
     if isinstance(index, ast.Constant) and isinstance(index.value, str):
         return Value(places=run.new_place(), may=base.may, uses=base.uses)
-    if isinstance(index, ast.Compare) or any(_is_index_tensor(value, state) for value in values):
+    tensors = [v for v in values if v.may_be_tensor and (state.is_sure(v) or v.integer)]
+    if isinstance(index, ast.Compare) or tensors or any(value.kind == "sequence" for value in values):
         return _gathered(run, base, values, node, state)
     # An unknown index may be a tensor, which would gather a copy instead of a view; and the base may be a
     # list of tensors (the feature maps of YOLOv5's `Detect`).
     doubtful = not isinstance(index, (ast.Tuple, ast.Slice)) and (
-        not state.is_sure(base) or any(value.may_be_tensor for value in values)
+        not state.is_sure(base) or base.data == "network" or any(value.may_be_tensor for value in values)
     )
     places = run.new_place() if doubtful else base.places or run.new_place()
     view = view_of(run, state, "slice", "view", base, run.span(node), base.grad)
     view = replace(view, kind=base.kind, sure=state.is_sure(base), places=places)
     return replace(view, leaf=Leaf.NO, origin=None) if doubtful else view
-
-
-def _is_index_tensor(value: Value, state: FlowState) -> bool:
-    return value.kind == "sequence" or (value.may_be_tensor and (state.is_sure(value) or value.integer))
 
 
 def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr, state: FlowState) -> Value:
@@ -270,7 +266,7 @@ def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
 
 def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
     """Return the part of a container of modules; an unknown one if the index isn't known."""
-    data: ModuleData = base.data
+    data = base.data
     if data.kind in CONTAINERS and data.parts:
         match index:
             case ast.Constant(value=int(at)) if at < len(data.parts):

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from ..syntax import NotParsedError, dotted, imported_by, parse, parts_of
+from ..syntax import NotParsedError, dotted, imported_by, last_name, parse, parts_of
+from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
@@ -33,6 +34,8 @@ class FileIndex:
         """The number of assignments of each attribute in the file."""
         self.trained: set[str] = set()
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
+        self.parametrized: set[str] = set()
+        """The attributes, such as ``conv.bias``, that the file replaces by an ``nn.Parameter``."""
         self._defined: Counter[str] = Counter()
         self.sources: dict[str, FileIndex | None] = {}
         """The files in which imports were looked for, by path; None for one that can't be read."""
@@ -47,6 +50,11 @@ class FileIndex:
                 self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
                 if node.attr in ("parameters", "named_parameters"):
                     self.trained.add(dotted(node.value))
+                elif node.attr == "step" and (network := optimized(dotted(node.value))):
+                    self.trained.add(network)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                if last_name(node.value.func) == "Parameter":
+                    self.parametrized |= set(map(ast.unparse, node.targets))
             elif isinstance(node, Definition):
                 self._defined[node.name] += isinstance(node, FunctionNode)
                 vars(node)["home"] = self
@@ -78,6 +86,14 @@ class FileIndex:
                 if source is not None and self.imported[text] is None:
                     self.imported[text] = source.definition(full.rpartition(".")[2])
         return self.imported[text]
+
+    def read_stars(self) -> None:
+        """Take the imports of files from which all names are imported: ``utils`` may bring torch."""
+        for star in self._stars if self.path else ():
+            source = _imported_file(f"{star}*", self)
+            for name, full in source.imports.items() if source is not None else ():
+                if name not in self.defined and not full.startswith("."):
+                    self.imports.setdefault(name, full)
 
     def every_source(self) -> set[str]:
         """Return the paths of all files on whose texts, or absence, the definitions depend."""
@@ -222,7 +238,22 @@ def mode_of(node: ast.expr) -> int | None:
 
 @lru_cache
 def is_short(function: FunctionNode) -> bool:
-    return sum(1 for _ in ast.walk(function)) <= _LONGEST  # a whole network would cost too much
+    """Return whether a function of another file is followed: a whole network would cost too much, but nothing
+    is assumed of one that cuts a graph or trains."""
+    nodes = list(ast.walk(function))
+    trains = any(isinstance(n, ast.Attribute) and n.attr in ("detach", "backward", "step") for n in nodes)
+    return len(nodes) <= _LONGEST * (10 if trains else 1)
+
+
+@lru_cache
+def yields(function: FunctionNode) -> bool:
+    """Return whether a function is a generator."""
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
+
+
+def is_text(node: ast.expr) -> bool:
+    """Return whether an expression is a text."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def has_decorator(function: FunctionNode, word: str) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
-from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, mode_of
+from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, mode_of, yields
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -25,19 +25,33 @@ _NUMBER = re.compile(
 _INTEGER_TENSOR = re.compile(r"LongTensor|BoolTensor|IntTensor")
 
 
-def follow(run: FileRun, node: FunctionNode, owner: Value | None, name: str) -> None:
-    """Interpret a function with unknown arguments, as any caller may call it."""
+def follow(
+    run: FileRun, node: FunctionNode, owner: Value | None, name: str, left: dict[str, Value] | None = None
+) -> None:
+    """Interpret a function with unknown arguments, as any caller may call it; ``left`` are attributes that
+    another method has set."""
     # Nothing is recorded there if all callers in the file turn gradients off
     # (test_a_function_that_is_only_called_without_gradients in tests/check/test_check_programs.py).
     if node.name in run.index.never_recorded or _mode(node) in (1, 2):
         return
-    state = FlowState()
+    state = FlowState(attributes=dict(left or {}))
     run.function, run.stack, run.depth, run.evaluated, run.returned = name, [node], 0, 0, []
     _bind_arguments(run, node, state, None if has_decorator(node, "staticmethod") else owner, None, {})
     state = run.execute(node.body, state)
     if not state.dead:
         leaves(run, state, PLAIN)
     run.function, run.stack = "<module>", []
+
+
+def left_by_forward(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
+    """Return the tensors that ``forward`` leaves on an object, if a method of the class may step after it."""
+    forward = method_of(cls, "forward")
+    if forward is None or ".step(" not in ast.unparse(cls):
+        return {}
+    state = FlowState()
+    with run.within(suspicions={}, depth=1, stack=[], evaluated=0):
+        inline(run, forward, state, None, {}, Value("object", grad=Grad.NO, data=cls, name="self"))
+    return {key: value for key, value in state.attributes.items() if value.kind == "tensor" and value.uses}
 
 
 def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
@@ -79,7 +93,7 @@ def inline(
     """Interpret a function with these arguments, or with unknown ones for None; its result is unknown if it
     is recursive, nested too deeply or a generator."""
     too_deep = run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET
-    if too_deep or (values is not None and not run.follows(function)) or _yields(run, function):
+    if too_deep or (values is not None and not run.follows(function)) or yields(function):
         return unknown_result(run, state, [*(values or ()), *keywords.values()])
     inside = run.entered(function)
     is_global = bool(inside) or run.index.defined.get(function.name) is function
@@ -143,12 +157,6 @@ def _qualified(run: FileRun, function: FunctionNode, owner: Value | None) -> str
     return f"{run.function}.<locals>.{function.name}"
 
 
-def _yields(run: FileRun, function: FunctionNode) -> bool:
-    if function not in run.generators:
-        run.generators[function] = any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(function))
-    return run.generators[function]
-
-
 def _bind_arguments(
     run: FileRun,
     node: FunctionNode,
@@ -157,12 +165,8 @@ def _bind_arguments(
     given: Sequence[Value] | None,
     keywords: dict[str, Value],
 ) -> None:
-    """Bind parameters to arguments, defaults or values by their annotations.
-
-    Args:
-        owner: The object whose method it is, if it gets one.
-        given: The positional arguments; None if none are known.
-    """
+    """Bind parameters to the owner and the arguments, defaults or, if none are given, values by their
+    annotations."""
     spec = node.args
     positional = [*spec.posonlyargs, *spec.args]
     pairs: list[tuple[ast.arg, ast.expr | None]] = [

@@ -12,7 +12,7 @@ from ._call import FollowedCall
 from ._calls import call_value
 from ._engine import FileRun
 from ._index import is_a, method_of
-from ._names import only_tensors_have
+from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result
 from ._rules import HIGH, CheckRule
 from ._state import FlowState
@@ -30,7 +30,7 @@ from ._values import (
     sequence,
     shared,
 )
-from ._writes import WriteEffect, backward, hold, updated, write
+from ._writes import WriteEffect, backward, concerns, hold, updated, write
 
 _KEEPS_MODULE = "to cuda cpu train eval requires_grad_ double float half type"
 _FILLS_FROM_LAST = frozenset(
@@ -61,13 +61,22 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Record an update of the parameters that the optimizer was given; the class of one may be unknown."""
     if call.receiver.kind == "unknown" and "opt" not in call.receiver.name.lower():
         return None
-    # A step leaves out what has no gradient.
-    if owners := call.receiver.owners - run.frozen:
+    # An optimizer that was passed in belongs to the network of its name, if a backward has reached that one.
+    owners = call.receiver.owners or state.reached & {optimized(dotted(call.holder))}
+    if owners := owners - run.frozen:
         # A fused optimizer changes no version counter, so torch does not notice
         # (tests/torch_facts/test_version_check.py).
         fused = call.receiver.data == "fused"
         rule = CheckRule.DATA if fused else CheckRule.STEP
         updated(run, state, owners, call.node, rule, HIGH - fused)
+    return PLAIN
+
+
+@transfers("optimizer unknown", "zero_grad")
+def _zero_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Forget the gradients of the parameters that the optimizer was given."""
+    owners = call.receiver.owners or {optimized(dotted(call.holder))}
+    state.reached = frozenset(known for known in state.reached if not concerns(known, owners))
     return PLAIN
 
 
@@ -95,9 +104,11 @@ def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
 
 
 @transfers("any", "register_buffer register_parameter add_module")
-def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+def _register(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Record a module's new part, buffer or parameter."""
     key = getattr(call.first.data, "value", None)
+    if call.name == "add_module" and call.receiver.kind == "module":
+        return _append(run, call, state)
     if len(call.values) > 1 and isinstance(key, str) and call.receiver.name:
         name, value = f"{call.receiver.name}.{key}", call.values[1]
         if call.name == "register_buffer" and value.kind == "tensor":
@@ -135,8 +146,10 @@ def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | No
 
 @transfers("object class", "")
 def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    if call.name == "forward" and call.receiver.kind == "object":
+        return call_value(run, call.receiver, call, state)
     callee = attribute(run, call.receiver, call.name, state, call.node.func)
-    if callee.kind == "unknown":
+    if callee.kind == "unknown" and not run.index.assigned_attributes[call.name]:
         # A method of a base from elsewhere may put the state back that an attribute holds.
         state.lose_history(f"{call.receiver.name}.")
     return call_value(run, callee, call, state)
@@ -253,7 +266,7 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         result = unknown_result(run, state, values, strong=True)
         overloads = table.overloads(name)
         if overloads and all(overload.view == "view" for overload in overloads):
-            return replace(receiver, items=(), data=None)
+            return replace(receiver, items=(), data=result.data)
         return replace(result, grad=receiver.grad, integer=receiver.integer)
     if receiver.name and receiver.kind == "unknown":
         callee = attribute(run, receiver, name, state, call.node.func)

@@ -13,7 +13,18 @@ from ._inlining import DEEPEST, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
-from ._values import CONTAINERS, Constant, Grad, Leaf, ModuleData, SourceSpan, Use, Value, sequence
+from ._values import (
+    CONTAINERS,
+    Constant,
+    Grad,
+    Leaf,
+    ModuleData,
+    SourceSpan,
+    Use,
+    Value,
+    renamed_part,
+    sequence,
+)
 from ._writes import Effect, SaveEffect, WriteEffect, confirm, perform
 
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
@@ -38,9 +49,9 @@ def apply(
     data: ModuleData = module.data
     first = values[0] if values else next(iter(keywords.values()), run.tensor())
     if data.kind == "Sequential":
-        for part in data.parts:
+        for at, part in enumerate(data.parts):
             if part.kind in ("module", "object"):
-                first = apply(run, state, part, [first], {}, node)
+                first = apply(run, state, renamed_part(module, at), [first], {}, node)
             else:
                 first = unknown_result(run, state, [first])
         return _used(run, state, first, module, node)
@@ -58,7 +69,13 @@ def apply(
 
 
 def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
-    if not module.name or value.kind != "tensor" or state.mode:
+    """Return a network's result, each tensor with the use of the network if none of its parts is known: one
+    of two heads, say (``ActorCritic`` of spinning-up-basic)."""
+    if value.kind == "sequence":
+        return replace(value, items=tuple(_used(run, state, item, module, node) for item in value.items))
+    has_part = any(use.owner.startswith(f"{module.name}.") for use in value.uses)
+    is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode
+    if not module.name or has_part or is_cut:
         return value
     return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node))})
 
@@ -79,11 +96,13 @@ def _apply_object(
         result = inline(run, method, state, values, keywords, module)
         # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
-            result = _used(run, state, replace(result, grad=max(result.grad, Grad.MAYBE)), module, node)
-        return result
+            result = replace(result, grad=max(result.grad, Grad.MAYBE))
+        return _used(run, state, result, module, node) if name == "forward" else result
     if home_of(cls) is not run.own and (method is None or "detach" in ast.unparse(method)):
         return unknown_result(run, state, values)  # of which arguments it cuts, nothing is known
-    return _result(run, state, module, values, node, Grad.NO if state.mode else Grad.YES, run.new_node())
+    grad = Grad.NO if state.mode else Grad.YES
+    # It may return a list as well: each item has memory of its own (`Yolo_loss` of pytorch-YOLOv4).
+    return replace(_result(run, state, module, values, node, grad, run.new_node()), data="network")
 
 
 def _effect(

@@ -37,6 +37,17 @@ def holds_sizes(name: str) -> bool:
     return _SIZES.search(name) is not None
 
 
+def optimized(name: str) -> str:
+    """Return the name of the network to which an optimizer's name belongs; empty if it is no such name.
+
+    Example:
+        >>> optimized("self.critic_optim"), optimized("optimizer"), optimized("self.critic")
+        ('self.critic', '', '')
+    """
+    match = re.fullmatch(r"(.*[a-z0-9])_opt(im(izer)?)?", name, re.I)
+    return match[1] if match else ""
+
+
 _SHARED = (
     set(dir(builtins.str)) | set(dir(builtins.list)) | set(dir(builtins.dict)) | set(dir(builtins.set))
     | set(dir(builtins.float)) | set(dir(builtins.bytes))

@@ -10,7 +10,19 @@ from typing import Any
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
 from ._state import FlowState
-from ._values import PLAIN, Constant, Grad, Leaf, SourceSpan, Use, Value, ViewOrigin, sequence, sole_graph
+from ._values import (
+    PLAIN,
+    Constant,
+    Grad,
+    Leaf,
+    SourceSpan,
+    Use,
+    Value,
+    ViewOrigin,
+    only_graph,
+    sequence,
+    sole_graph,
+)
 from ._writes import Effect, SaveEffect, perform
 
 APART = ("data", "detached")
@@ -43,6 +55,7 @@ def operation(
     Args:
         name: The table's name of the operation, or another of its names.
         values: Positional arguments, the tensor of a method first.
+        keywords: Keyword arguments by name.
         operands: The expressions of the arguments, as far as they are written there.
         in_place: Whether the result is the first argument itself, whose write the caller has recorded.
         torchs: Whether it is a function of torch, so that its arguments are tensors.
@@ -104,6 +117,9 @@ class _Applied:
         uses = frozenset[Use]()
         if not state.mode:
             nodes, may, uses = history(self.tensors)
+            graphs = [only_graph(tensor) for tensor in self.tensors]
+            if all(graphs):  # a sum of losses, each of which may come from an unknown function
+                uses = uses.union(*graphs)
             certain = all(overload.saves or overload.results for overload in overloads)
             nodes |= self.node if grad == Grad.YES and certain else 0
             may |= self.node
@@ -116,8 +132,9 @@ class _Applied:
         else:
             integer = bool(self.tensors) and all(tensor.integer for tensor in self.tensors)
             result = replace(
-                self.run.tensor(grad, nodes, may), uses=uses, integer=integer and self.name not in _FLOATS,
-                origin=_made_in(state, self.span),
+                self.run.tensor(grad, nodes, may), uses=uses, origin=_made_in(state, self.span),
+                integer=integer and self.name not in _FLOATS,
+                data=None if uses or state.mode else sole_graph(self.tensors),
             )  # fmt: skip
         made, results = self._results(result)
         return Effect(made, (*saves, *results))

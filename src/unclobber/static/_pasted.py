@@ -21,7 +21,7 @@ _SENTENCES: tuple[tuple[PastedKind, str], ...] = (
 _NUMBERS = re.compile(
     r"\[?(?P<dtype>torch\.[\w.]*Tensor)?\s*\[(?P<shape>[\d,\s]*)\]\]?,?\s*"
     r"(?:which is output (?P<output>\d+) of (?P<node>\w+),?\s*)?is at version\s+(?P<version>\d+)[;,]?\s*"
-    r"expected version\s+(?P<expected>\d+)",
+    r"expected version\s+(?P<expected>\d+)"
 )
 _OUTPUT = re.compile(r"output (?P<output>\d+) of (?P<node>\w+)", re.I)
 _DETECTED = re.compile(r"Error detected in (\w+)")

@@ -8,7 +8,7 @@ from . import _expressions, _statements
 from ._custom_functions import FunctionRules
 from ._engine import FileRun
 from ._index import FunctionNode, index_of, is_a, method_of
-from ._inlining import class_attributes, follow
+from ._inlining import class_attributes, follow, left_by_forward
 from ._rules import Suspicion
 from ._state import FlowState
 from ._values import PLAIN, Constant, Grad, Value
@@ -51,6 +51,7 @@ def followed(text: str, path: str, *, has_failed: bool = False) -> FileRun:
     # Another file may have changed since.
     index.imported.clear()
     index.sources.clear()
+    index.read_stars()
     run = FileRun(index)
     run.least = -9 if has_failed else 1
     _follow_top(run)
@@ -80,6 +81,7 @@ def _follow_top(run: FileRun) -> None:
 def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
     """Interpret the methods of a class; those of a custom Function by `FunctionRules`."""
     is_function = is_a(cls, frozenset({"Function"}))
+    left = {} if is_function else left_by_forward(run, cls)
     for method in cls.body:
         if not isinstance(method, FunctionNode):
             continue
@@ -88,6 +90,6 @@ def _follow_class(run: FileRun, cls: ast.ClassDef) -> None:
             run.function = name
             FunctionRules(run, method, method_of(cls, "forward")).check()
         elif not is_function and method.name != "__init__":
-            follow(run, method, Value("object", grad=Grad.NO, data=cls, name="self"), name)
+            follow(run, method, Value("object", grad=Grad.NO, data=cls, name="self"), name, left)
     if not is_function:
         class_attributes(run, cls)

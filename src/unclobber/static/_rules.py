@@ -99,7 +99,7 @@ class CheckRule(Enum):
         "what all of them add to the gradients)",
         saved="{name} is used here",
         write="changed here by the optimizer",
-        is_measured_high=False,
+        reported_from=HIGH, is_measured_high=False, needs_training=False,
     )
     TWICE = RuleFacts(
         "UC301",
@@ -132,7 +132,7 @@ class CheckRule(Enum):
         "{how} writes to {name}, a view of a leaf that requires grad",
         "write under torch.no_grad(), or to a clone of the leaf",
         saved="the leaf is made here",
-        reported_from=HIGH,
+        reported_from=HIGH, needs_training=False,
     )
     SEVERAL = RuleFacts(
         "UC203",

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from ..syntax import OPERATORS, dotted, last_name, torch_table
-from ._index import is_off
+from ._index import is_off, is_text
 from ._values import SourceSpan
 
 SiteKind = Literal["step", "load", "broadcast", "backward", "item", "operator", "method", "module"]
@@ -165,7 +165,7 @@ def _writes(node: ast.AST) -> Iterator[tuple[SiteKind, str, str, str, int]]:
                 yield "operator", f"{OPERATORS[type(op)].symbol}=", _base(target), index, bumps
         case ast.Assign(targets=targets):
             for part in [part for given in targets for part in getattr(given, "elts", [given])]:
-                if isinstance(part, ast.Subscript) and not _is_text(part.slice):
+                if isinstance(part, ast.Subscript) and not is_text(part.slice):
                     yield "item", "[...] =", _base(part), ast.unparse(part.slice), 1
         case ast.Call(func=ast.Attribute(attr="step") as func) if _is_optimizer(func, node):
             yield "step", "step", dotted(func.value) or ast.unparse(func.value), "", 1
@@ -213,10 +213,6 @@ def _is_count(node: ast.expr) -> bool:
         case ast.Subscript(value=value):
             return last_name(value) in ("shape", "size")
     return False
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _turns(loop: ast.For | ast.While | ast.AsyncFor) -> int | None:

@@ -71,6 +71,9 @@ class FlowState:
     kept: dict[int, frozenset[Kept]] = field(default_factory=dict)
     pending: dict[tuple[SourceSpan, SourceSpan, str], Pending] = field(default_factory=dict)
     steps: tuple[ParameterUpdate, ...] = ()
+    reached: frozenset[str] = frozenset()
+    """The owners of parameters that a backward has reached since their gradients were cleared; "" if it is
+    not known which."""
     freed: dict[int, SourceSpan] = field(default_factory=dict)
     held: dict[int, frozenset[Held]] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
@@ -150,6 +153,7 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     merged.pending.update(b.pending)
     merged.sure |= b.sure
     merged.steps = tuple(dict.fromkeys(merged.steps + b.steps))
+    merged.reached |= b.reached
     merged.guards = a.guards & b.guards
     merged.bound_if = {key: names for key, names in a.bound_if.items() if b.bound_if.get(key) is names}
     return merged

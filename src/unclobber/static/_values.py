@@ -175,7 +175,7 @@ def only_part(base: Value) -> Value | None:
 
 def renamed_part(base: Value, at: int) -> Value:
     part: Value = base.data.parts[at]
-    return part if part.name or not base.name else replace(part, name=f"{base.name}.{at}")
+    return named(part, f"{base.name}.{at}") if base.name else part
 
 
 def named(value: Value, name: str) -> Value:  # one that was followed from its construction keeps its own name

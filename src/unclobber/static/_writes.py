@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -59,7 +60,7 @@ class WriteEffect(NamedTuple):
             return value
         return replace(
             value, grad=max(value.grad, source.grad), nodes=value.nodes | source.nodes,
-            may=value.may | source.may, uses=value.uses | source.uses,
+            may=value.may | source.may, uses=only_graph(value) | only_graph(source),
         )  # fmt: skip
 
 
@@ -234,6 +235,9 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
     for attribute in state.attributes.values():
         bits |= attribute.may
     confirm(run, state, bits, less=int(run.root != "forward" and run.root in run.own.called))
+    if run.root == "forward" and not value.places & run.losses:
+        for element in value.nested():
+            _stale(run, state, element, None, 1)  # a loss for backward, or for a log (IntroVAE)
 
 
 def backward(
@@ -249,12 +253,9 @@ def backward(
     less = int(not to_leaves)
     span = run.span(node)
     confirm(run, state, value.may | value.nodes, needed=span, less=less)
-    # Backward reaches the last computation first: torch names that one, too.
-    for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
-        for step in state.steps:
-            if use.clock < step.clock and _concerns(use.owner, step.owners):
-                suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, span)
-                run.suspect(state, replace(suspicion, name=use.owner))
+    _stale(run, state, value, span, less)
+    run.losses |= value.places
+    state.reached |= {use.owner for use in only_graph(value)} or {""}
     before = [where for bits, where in state.freed.items() if bits & value.nodes]
     if before:
         run.suspect(state, Suspicion(CheckRule.TWICE, HIGH - less, needed=span, freed=before[0]))
@@ -276,9 +277,23 @@ def backward(
         state.pending = {}
 
 
+def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | None, less: int) -> None:
+    """Suspect the updates of parameters that a value was computed with before."""
+    # Backward reaches the last computation first: torch names that one, too.
+    for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
+        for step in state.steps:
+            if use.clock < step.clock and concerns(use.owner, step.owners):
+                suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, needed)
+                run.suspect(state, replace(suspicion, name=use.owner))
+
+
 def updated(
     run: FileRun, state: FlowState, owners: frozenset[str], node: ast.expr, rule: CheckRule, confidence: int
 ) -> None:
+    """Record a parameter update: an optimizer's step, which leaves out what no backward has reached, or a
+    write to ``.data``."""
+    if rule is CheckRule.STEP and "" not in state.reached:
+        owners = frozenset(o for o in owners if any(concerns(known, {o}) for known in state.reached))
     state.steps += (ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence),)
 
 
@@ -299,7 +314,8 @@ def _base(node: ast.expr | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _concerns(owner: str, owners: frozenset[str]) -> bool:
+def concerns(owner: str, owners: Collection[str]) -> bool:
+    """Return whether parameters belong to one of some owners, or the other way round."""
     return any(
         owner == known or owner.startswith(f"{known}.") or known.startswith(f"{owner}.") for known in owners
     )

@@ -65,28 +65,24 @@ def _finding(suspicion: Suspicion, source: _Texts) -> Finding:
     if rule.saved:
         labels.append(("saved", rule.saved.format(**words)))
     return Finding(
-        code=rule.code,
-        message=f"{_PREFIXES[stage, high]}: {rule.message.format(**words)}",
+        code=rule.code, message=f"{_PREFIXES[stage, high]}: {rule.message.format(**words)}",
         variant=rule.variants.get(suspicion.more, rule.variant),
-        saved=_save(suspicion, source),
-        writes=_writes(suspicion, source),
+        saved=_save(suspicion, source), writes=_writes(suspicion, source),
         needed=Need(source.site(suspicion.needed)) if suspicion.needed is not None else None,
         freed=Need(source.site(suspicion.freed)) if suspicion.freed is not None else None,
         fixes=(Fix(rule.advice, general=True),) if rule.advice else (),
         labels=(*labels, ("needed", "needed here"), ("freed", "freed here")),
         confidence="high" if high else "medium",
-    )
+    )  # fmt: skip
 
 
 def _words(suspicion: Suspicion) -> dict[str, str]:
     """Return the words that the rule's texts use."""
     name = _name(suspicion)
-    operation = suspicion.operation.strip("_") or "an operation"
-    kept = "its result" if suspicion.role == "result" else "its input"
     return {
         "name": f"`{name}`" if name else "a tensor",
-        "operation": f"`{operation}`",
-        "kept": kept,
+        "operation": f"`{suspicion.operation.strip('_') or 'an operation'}`",
+        "kept": "its result" if suspicion.role == "result" else "its input",
         "how": f"`{suspicion.how}`" if suspicion.how else "this",
         "more": f"`{suspicion.more}`" if suspicion.more else "",
     }
@@ -105,16 +101,11 @@ def _save(suspicion: Suspicion, source: _Texts) -> Save | None:
         return None
     operand = suspicion.operand
     return Save(
-        site=source.site(suspicion.saved),
-        shape=(),
-        dtype="unknown",
-        bytes=0,
-        version=0,
-        operation=suspicion.operation or None,
-        role=suspicion.role or None,
+        site=source.site(suspicion.saved), shape=(), dtype="unknown", bytes=0, version=0,
+        operation=suspicion.operation or None, role=suspicion.role or None,
         expression=None if operand is None else operand.part.text(source.lines),
         extent=None if operand is None else source.extent(operand),
-    )
+    )  # fmt: skip
 
 
 def _writes(suspicion: Suspicion, source: _Texts) -> tuple[Write, ...]:
@@ -123,13 +114,9 @@ def _writes(suspicion: Suspicion, source: _Texts) -> tuple[Write, ...]:
         return ()
     unseen = suspicion.rule.value.past_counter
     write = Write(
-        site=source.site(suspicion.write),
-        operation=suspicion.how or "write",
-        bumps_version=not unseen,
-        overlaps_needed=True,
-        expression=_name(suspicion) or None,
-        past_counter="data" if unseen else None,
-    )
+        site=source.site(suspicion.write), operation=suspicion.how or "write", bumps_version=not unseen,
+        overlaps_needed=True, expression=_name(suspicion) or None, past_counter="data" if unseen else None,
+    )  # fmt: skip
     return (write,)
 
 
@@ -148,28 +135,17 @@ class _Texts(NamedTuple):
         statement = "\n".join(self.lines[span.statement_line - 1 : span.statement_end_line])
         below = () if span.inner is None else (Frame(span.inner[0], span.inner[1], span.inner[3]),)
         return Site(
-            path=path,
-            line=line,
-            column=column,
-            end_line=end_line,
-            end_column=end_column,
-            function=span.function,
-            source=span.part.text(self.lines),
+            path=path, line=line, column=column, end_line=end_line, end_column=end_column,
+            function=span.function, source=span.part.text(self.lines),
             statement_line=span.statement_line - before,
             statement_end_line=span.statement_end_line - before,
-            statement=_dedented(statement),
-            below=below,
-        )
+            statement=_dedented(statement), below=below,
+        )  # fmt: skip
 
     def extent(self, span: SourceSpan) -> Extent:
         """Return the range as reports count it: columns from 1, in characters."""
-        known = span.part.extent(self.lines)
-        line, column, end_line, end_column = known or (
-            span.line,
-            span.column + 1,
-            span.end_line,
-            span.end_column + 1,
-        )
+        counted = span.line, span.column + 1, span.end_line, span.end_column + 1
+        line, column, end_line, end_column = span.part.extent(self.lines) or counted
         before, _ = self._part(span)
         return line - before, column, end_line - before, end_column
 

@@ -66,14 +66,9 @@ def causes_of(text: str, paths: Iterable[str]) -> TracebackAnswer:
 
 def _cause(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> TracebackCause:
     """Return a candidate as the cause that users see."""
-    return TracebackCause(
-        tuple((site.path, site.line) for site in candidate.writes),
-        candidate.saved,
-        candidate.needed,
-        tuple(candidate.why),
-        candidate.is_confident,
-        _finding(candidate, kind, tree),
-    )
+    places = tuple((site.path, site.line) for site in candidate.writes)
+    why, finding = tuple(candidate.why), _finding(candidate, kind, tree)
+    return TracebackCause(places, candidate.saved, candidate.needed, why, candidate.is_confident, finding)
 
 
 def _finding(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> Finding:

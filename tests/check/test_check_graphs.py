@@ -1,0 +1,260 @@
+"""A network's graph is followed through wrappers, tuples, lists, attributes and losses from elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+from test_check_evidence import GAN
+from test_check_programs import found_in
+
+STEP = [("UC101", "medium", "og.step()")]
+
+NETS = """
+    class Disc(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 3), nn.Linear(3, 1)
+        def forward(self, x):
+            h = self.first(x)
+            return self.last(h), [h]
+"""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "nn.DataParallel(Gen()), nn.parallel.DistributedDataParallel(Disc(), device_ids=[0])",
+        "Gen(), nn.SyncBatchNorm.convert_sync_batchnorm(Disc())",
+    ],
+)
+def test_a_wrapped_network(make):
+    assert found_in(GAN.format(make=make, other="score")) == STEP
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("d(g(x))[0]", STEP),
+        ("d.forward(g(x))[0]", STEP),
+        ("d(g(x))[1][0]", STEP),
+        ("d(g(x).detach())[0]", []),
+        ("sum(v for v in unknown(d(g(x))[0]).values())", STEP),
+        ("hinge(d(g(x))[0]) + 0.5 * hinge(d(g(x))[0], True)", STEP),
+        ("hinge(d(pool.query(g(x)))[0])", []),
+    ],
+)
+def test_what_a_network_returns(value, expected):
+    """Each tensor of a tuple has the graph; an unknown function before a network may cut it."""
+    body = f"""
+    g, d = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), Disc()
+    og = torch.optim.Adam(g.parameters())
+    for x in loader:
+        loss = {value}
+        g(x).sum().backward()
+        og.step()
+        loss.backward()
+    """
+    assert found_in(NETS + body) == expected
+
+
+def test_parameters_in_lists():
+    body = """
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+            params = list(self.a.parameters()) + list(self.b.parameters())
+            self.opt = torch.optim.Adam([p for p in params if p.requires_grad])
+        def update(self, x):
+            y = self.b(self.a(x))
+            y.sum().backward(retain_graph=True)
+            self.opt.step()
+            y.mean().backward()
+    """
+    assert found_in(body) == [("UC101", "medium", "self.opt.step()")]
+
+
+def test_items_of_a_dictionary_are_replaced_one_by_one():
+    body = """
+    a, b = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+    opt = torch.optim.SGD(b.parameters(), lr=0.1)
+    for x in loader:
+        losses = {"d": b(x), "g": b(a(x))}
+        for k in losses.keys():
+            losses[k] = torch.mean(losses[k])
+        losses["d"].backward(retain_graph=True)
+        opt.step()
+        losses["g"].backward()
+    """
+    assert found_in(body) == [("UC101", "medium", "opt.step()")]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("critic_optim", 1), ("critic_opt", 1), ("other_optim", 0)])
+def test_an_optimizer_that_is_passed_in_belongs_to_the_network_of_its_name(name, expected):
+    """Backward has reached that network just before: ``train_model`` of pg_travel, ``SACPolicy`` of tianshou."""
+    body = f"""
+    def train_model(actor, critic, actor_optim, {name}, states):
+        loss = actor(states).mean() + critic(states).mean()
+        {name}.zero_grad()
+        loss.backward(retain_graph=True)
+        {name}.step()
+        actor_optim.zero_grad()
+        loss.backward()
+        actor_optim.step()
+    """
+    assert found_in(body) == [("UC101", "medium", f"{name}.step()")] * expected
+
+
+TRAINER = """
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.enc, self.dec = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+            self.opt = torch.optim.Adam(self.dec.parameters())
+        def forward(self, x):
+            {forward}
+        def update(self, x):
+            self.dec(x).sum().backward()
+            {step}
+            self.out.mean().backward()
+"""
+
+
+def test_what_forward_leaves_on_the_object():
+    """Its graph is older than a step of the next method: ``update_EG`` of DRIT."""
+    late = TRAINER.format(forward="self.out = self.dec(self.enc(x))", step="self.opt.step()")
+    assert found_in(late) == [("UC101", "medium", "self.opt.step()")]
+    again = TRAINER.format(
+        forward="self.out = self.dec(self.enc(x))", step="self.opt.step(); self.forward(x)"
+    )
+    assert found_in(again) == []
+
+
+def test_a_loss_that_forward_returns_after_a_step():
+    """The caller may run backward from it, but not from one that was used here: ``LossWithGAN_STE`` of
+    EraseNet."""
+    forward = """d = self.dec(x)
+            loss = d.pow(2).mean()
+            loss.backward(retain_graph=True)
+            self.opt.step()
+            return {}"""
+    returned = TRAINER.format(forward=forward.format("-d.mean()"), step="pass")
+    assert found_in(returned) == []  # it may be for a log: IntroVAE
+    assert found_in(returned, all_rules=True) == [("UC101", "medium", "self.opt.step()")]
+    assert found_in(TRAINER.format(forward=forward.format("loss"), step="pass"), all_rules=True) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [
+        ("a(x).sum().backward()", 1),
+        ("unknown(x).backward()", 1),
+        ("b(x).sum().backward()", 0),
+        ("a(x).sum().backward(); opt.zero_grad()", 0),
+        ("pass", 0),
+    ],
+)
+def test_a_step_changes_only_what_a_backward_has_reached(before, expected):
+    """Parameters without a gradient are left out: ``coma_agent.py`` of deep-marl-toolkit."""
+    body = f"""
+    a, b = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Linear(3, 3)
+    opt = torch.optim.SGD(a.parameters(), lr=0.1)
+    y = a(x)
+    {before}
+    opt.step()
+    y.sum().backward()
+    """
+    assert found_in(body) == [("UC101", "medium", "opt.step()")] * expected
+
+
+def test_a_called_attribute_is_no_method_of_a_base():
+    """A loss that ``__init__`` sets puts nothing back that another attribute holds."""
+    body = """
+    class Model(Base):
+        def __init__(self, build):
+            super().__init__()
+            self.net, self.criterion = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), build()
+            self.opt = torch.optim.Adam(self.net.parameters())
+        def update(self, x):
+            self.fake = self.net(x)
+            {call}
+            self.fake.sum().backward(retain_graph=True)
+            self.opt.step()
+            self.fake.mean().backward()
+    """
+    assert found_in(body.format(call="self.criterion(x)")) == [("UC101", "medium", "self.opt.step()")]
+    assert found_in(body.format(call="self.reset(x)")) == []
+
+
+def test_an_attribute_that_is_replaced_by_a_parameter_is_one():
+    """``mi.bias`` of a detector, whatever module it is: the initial biases of YOLOv5."""
+    body = """
+    class Head(nn.Module):
+        def _initialize_biases(self):
+            for mi, _ in zip(self.m, self.stride):
+                b = mi.bias{}.view(3, -1)
+                b[:, 4] += 1
+                mi.bias = {}(b.view(-1), requires_grad=True)
+    """
+    found = [("UC202", "high", "b[:, 4] += 1")]
+    assert found_in(body.format("", "torch.nn.Parameter")) == found
+    assert found_in(body.format(".detach()", "torch.nn.Parameter")) == []
+    assert found_in(body.format("", "make")) == []
+
+
+def test_a_network_that_is_not_followed_may_return_a_list():
+    """Each item has memory of its own: ``Yolo_loss`` of pytorch-YOLOv4; and each head parts of its own."""
+    body = """
+    class Loss(nn.Module):
+        def forward(self, xs):
+            loss = 0
+            for i, y in enumerate(xs):
+                y[..., 2:4] *= 2
+                loss += F.mse_loss(y, self.target, reduction="sum")
+            return loss
+    class Agent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.actor, self.critic = nn.Linear(3, 3), nn.Linear(3, 1)
+        def forward(self, x):
+            return self.actor(x), self.critic(x)
+    def train(net, agent, loader):
+        agent, criterion = Agent(), Loss()
+        opt = torch.optim.Adam(agent.actor.parameters())
+        for x in loader:
+            loss, (policy, value) = criterion({}(x)), agent(x)
+            policy.sum().backward()
+            opt.step()
+            loss.backward()
+            value.sum().backward()
+    """
+    assert found_in(body.format("Elsewhere()")) == []
+
+
+def test_a_flag_that_is_set_after_construction():
+    body = """
+    class Gate(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.proj, self.act, self.drop = nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.1{})
+            self.drop.inplace = {}
+        def forward(self, x):
+            return self.drop(self.act(self.proj(x))) * x
+    """
+    assert found_in(body.format("", "True")) != []
+    assert found_in(body.format(", inplace=True", "False")) == []
+
+
+def test_a_name_that_only_holds_a_word_for_evaluation():
+    """``geometric`` is no ``metric``: the capsules' ``geometric_transform``."""
+    body = """
+    class Net(nn.Module):
+        def {}(self, x):
+            y = self.fc(x).exp()
+            y += 1
+            y.sum().backward()
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(3, 3)
+    """
+    assert found_in(body.format("geometric_loss")) == [("UC101", "high", "y += 1")]
+    assert found_in(body.format("metric_loss")) == []
