@@ -12,7 +12,7 @@ import torch
 from _compiled_programs import PROGRAMS, gradient
 
 import unclobber
-from torch_features import FEATURES
+from torch_features import FEATURES, needs
 from torch_words import quiet_script
 from unclobber.report._text import to_text
 
@@ -78,6 +78,7 @@ def test_guard_is_right(name):
     torch.testing.assert_close(got, PROGRAMS[name][1])
 
 
+@needs("named rest of a closure")
 def test_a_call_that_breaks_the_graph_has_its_line():
     """Dynamo's code for what lies between two graphs has one line, its function's."""
     net = torch.nn.Linear(3, 1)
