@@ -99,6 +99,32 @@ def test_a_call_that_breaks_the_graph_has_its_line():
     assert report.findings
 
 
+def squared(w):
+    return ((w @ w).tanh() @ w).square().sum()
+
+
+def cubed(w):
+    return ((w @ w).sin() @ w).pow(3).sum()
+
+
+@needs("backward compiled by a method")
+def test_the_backward_that_compiled_donated_buffers_is_named():
+    """Not the last one before, nor the first of all."""
+    first, second = EAGERLY(squared), EAGERLY(cubed)
+
+    def train(w):
+        first(w).backward()
+        second(w).backward()  # + 2
+        first(w).backward()
+        second(w).backward()
+        second(w).backward(retain_graph=True)  # + 5
+
+    (finding,) = unclobber.audit(train, torch.eye(3).requires_grad_()).findings
+    line = train.__code__.co_firstlineno
+    assert (finding.variant, finding.freed.site.line, finding.freed.nth) == ("donated", line + 2, 2)
+    assert finding.needed.site.line == line + 5
+
+
 def test_what_cannot_be_compiled_is_refused_under_guard():
     """No value makes it right, because torch has not made the code; its error is told as `watch` tells it."""
     with pytest.raises(unclobber.InplaceError) as caught, unclobber.guard():

@@ -41,10 +41,13 @@ def evidence(
     live_frames = live_frames_of(error)
     stage = CODES[kind.code].stage
     if kind.variant == "donated":
-        earlier = backward_calls.last_two()[0]
-        needed, freed = need.latest(live_frames, backwards_before), need.of(earlier, backwards_before)
-        only = needed.nth == 2 and freed.nth == 1 and not earlier.keeps_graph
-        return FreedEvidence(str(error), None, freed if only else None, needed, donated=True)
+        contexts = (live_frame.frame.f_locals.get("ctx") for live_frame in live_frames)
+        calls = (compiled.backward_that_compiled(ctx) for ctx in contexts if ctx is not None)
+        mark, needed = next(filter(None, calls), None), need.latest(live_frames, backwards_before)
+        # What was compiled before the session has no number in it.
+        freed = mark if mark is not None and mark.written > backwards_before else None
+        by = None if freed is None else need.of(freed, backwards_before)
+        return FreedEvidence(str(error), None, by, needed, donated=True)
     if stage == "graph":
         return _second_backward.evidence(error, live_frames, backwards_before)
     if stage == "backward":

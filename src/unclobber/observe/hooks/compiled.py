@@ -26,6 +26,7 @@ from . import functions, kernels, saves
 from ._kernel_shapes import Mark, settle
 from ._nested import Found
 from ._on_import import on_import
+from .backward import BackwardMark, backward_calls
 
 _traced: weakref.WeakKeyDictionary[Any, Sequence[Any]] = weakref.WeakKeyDictionary()
 """The place of each traced call, as ``compat.tracing.traced_now`` returns it, by the node of Dynamo's
@@ -60,6 +61,27 @@ def saved_at(node: Any, position: int, stack: Stack) -> tuple[Stack, bool]:
     return (TracedName.over(traced, stack) if traced else stack), is_result
 
 
+_backwards: dict[int | None, BackwardMark] = {}
+"""The program's backward in which the backward of a graph was compiled, by the graph's number."""
+
+
+def backward_that_compiled(node: Any) -> BackwardMark | None:
+    """Return the call of the program in which a compiled graph's backward was compiled; None if no session
+    saw it."""
+    return _backwards.get(compat.tracing.graph_number(node))
+
+
+def _lazily(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what prepares the compilation of a graph's backward."""
+
+    def prepare(compiler: Any, *args: Any) -> Any:
+        for mark in backward_calls.last_two()[-1:]:
+            _backwards[compiler.aot_config.aot_id] = mark
+        return original(compiler, *args)
+
+    return prepare
+
+
 def install(patches: Patches) -> None:
     """Note the writes of each graph that is compiled while a client is notified, and announce its runs."""
 
@@ -67,6 +89,9 @@ def install(patches: Patches) -> None:
         """Replace what the module has for us."""
         if module.__name__ == compat.tracing.RUNTIME_WRAPPERS:
             patches.stand_in(module, "_create_runtime_wrapper", _announcing)
+            if hasattr(module, compat.tracing.LAZY):
+                home = getattr(module, compat.tracing.LAZY)
+                patches.stand_in(home, "_prepare_lazy_backward_context", _lazily)
         elif module.__name__ == compat.tracing.TRACE_RULES:
             patches.replace(module, "SKIP_DIRS_RE", compat.tracing.skipped_folders(module))
         elif module.__name__ == compat.tracing.PARTITIONER:
