@@ -115,6 +115,10 @@ class RefusalEvidence:
     UC201, UC202: the hook that makes what its module returns a leaf."""
     used: Need | None = None
     """The line that only used a view whose memory had been written before; None if the line itself writes."""
+    sharded: str | None = None
+    """The path of the module of which FSDP1 made this parameter a view."""
+    written_outside: bool = False
+    """Whether another function than that module's own ``forward`` is known to have written it."""
     saver: Save | None = None
     """The operation that was about to save the tensor, if torch refused the save."""
     out_of_place: str | None = None

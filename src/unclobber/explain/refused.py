@@ -15,7 +15,7 @@ from ..model import CODES, Save, Subject, Write
 from ..observe.hooks import backward_calls, compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..observe.record import ViewWrites
-from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, resolve
+from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, code_of, resolve
 from ..syntax import ATOMS, OPERATORS, last_name, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, reads, save, spelling, write
@@ -137,13 +137,22 @@ class _Refused:
         target = self._operand(_is_stale, first=True)
         view = target.tensor
         origin = None if view is None else self._origin(target, leaf_shown=False)
-        wrote = None if view is None else self.view_writes.last(view)
+        # A module reads its own parameter in a library's line.
+        inner = self._operand(_is_stale, first=True, depth=0)
+        parameter = inner.tensor if view is None else view
+        is_flat = parameter is not None and compat.tensors.is_flat(parameter._base)
+        owner = ProgramNames(self.frames).owner(parameter) if parameter is not None and is_flat else None
+        name = None if owner is None else owner[0]
+        wrote = None if parameter is None else self.view_writes.last(parameter)
         site = None if wrote is None else resolve(wrote.stack)
+        forward = None if owner is None else code_of(type(owner[1]).forward)
         return RefusalEvidence(
             code=self.kind.code,
             variant=self.kind.variant,
             torch_message=str(self.error),
-            write=None if wrote is None or site is None else write.at(site, wrote.operation),
+            write=None if wrote is None or site is None else write.at(site, wrote.operation, name),
+            sharded=None if name is None else name.rpartition(".")[0],
+            written_outside=wrote is not None and forward not in wrote.stack[::2],
             made=None if origin is None else self._made(origin.stack, origin.how, target, view),
             how=None if origin is None else origin.how,
             used=need.failed(self.live_frames, 0),
@@ -186,10 +195,13 @@ class _Refused:
             and not tensor._is_view()
         )
 
-    def _operand(self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False) -> WriteTarget:
+    def _operand(
+        self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False, depth: int | None = None
+    ) -> WriteTarget:
         """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
-        if ``first``."""
-        located, depth = self.located, self.depth
+        if ``first``; of the line of another live frame if ``depth`` is its index."""
+        located = self.located if depth is None else self.inner
+        depth = self.depth if depth is None else depth
         if located is None or depth is None:
             return WriteTarget()
         operation = _operation((self.inner or located).node)

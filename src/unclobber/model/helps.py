@@ -162,6 +162,11 @@ class Help(Enum):
         "or detach the tensor that it is a view of, before the view is made (no gradient flows into any "
         "part of it then)"
     )
+    OWN_WRAP = "give `{module}` a wrap of its own: `FSDP({module}, ...)` before the one around it"
+    IGNORED = (
+        "leave `{module}` out of the wrap: `FSDP(..., ignored_modules=[{module}])`, which neither shards its "
+        "parameters nor averages their gradients"
+    )
     NEW_WITH_BATCH = (
         "make it from an input, which gives it a batch (and the input's dtype and device): `x.new_zeros(…)`, "
         "`torch.zeros_like(x)`"

@@ -54,6 +54,12 @@ def storage_key_or_none(tensor: torch.Tensor) -> int | None:
         return None
 
 
+def is_flat(tensor: torch.Tensor | None) -> bool:
+    """Return whether this is a ``FlatParameter``, of which FSDP1 makes the parameters of a module views
+    (torch/distributed/fsdp/_flat_param.py, which is deprecated, since 1.12)."""
+    return getattr(tensor, "_is_flat_param", False)
+
+
 def share_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Return whether two tensors have one storage."""
     key = storage_key_or_none(a)
