@@ -118,9 +118,7 @@ FEATURES = {
         "torch traces a branch in a checkpoint before, and refuses its real tensors",
     ),
     "backward compiled by a method": Feature(
-        _has_text(
-            "_functorch/_aot_autograd/runtime_wrappers.py", "def _prepare_lazy_backward_context("
-        ),
+        _has_text("_functorch/_aot_autograd/runtime_wrappers.py", "def _prepare_lazy_backward_context("),
         "2.13",
         "torch compiles a backward within a longer function before; that it did is not seen",
     ),

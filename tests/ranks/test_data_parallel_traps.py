@@ -99,7 +99,9 @@ def test_a_step_before_the_backward_of_fsdp1(original):
     """Parameters are views of a flat one: silent where they are registered, refused where that one is."""
 
     def train():
-        net = sharded(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)), original)
+        net = sharded(
+            torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)), original
+        )
         optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
         net(torch.ones(2, 3)).sum().backward()
         loss = net(torch.ones(2, 3)).square().sum()

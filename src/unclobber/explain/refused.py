@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from ..model import CODES, Save, Subject, Write
-from ..observe.hooks import backward_calls, compiled
+from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..observe.record import ViewWrites
 from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, code_of, resolve

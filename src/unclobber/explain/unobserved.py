@@ -15,6 +15,10 @@ from ..source import Stack, is_library_path, resolve
 from ..torch_internals import compat
 
 _NAMED = 3
+_GRAPHED = (
+    "; each call of what `make_graphed_callables` has returned overwrites all that its call before has "
+    "saved, so the backward of that one must run first"
+)
 
 
 def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
@@ -39,9 +43,10 @@ def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> t
             "of them is not watched; torch's own check is on there, and silent writes stay silent"
         )
     if replay is not None:
+        graphed = _GRAPHED if any(map(compat.entries.is_graphed, replay[::2])) else ""
         sentences.append(
             f"a CUDA graph was replayed{_first(replay)}: its kernels write memory past every operation, so "
-            "what they overwrite is not seen"
+            f"what they overwrite is not seen{graphed}"
         )
     return tuple(sentences)
 

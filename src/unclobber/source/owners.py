@@ -268,7 +268,9 @@ def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list
     exact = [(module, name) for module, name, there in sharing if there == place]
     # A transposed or sliced view, as of one of several parameters in a flat tensor.
     inner = place.elements
-    around = [of for of in sharing if of[2].elements.start <= inner.start and inner.stop <= of[2].elements.stop]
+    around = [
+        of for of in sharing if of[2].elements.start <= inner.start and inner.stop <= of[2].elements.stop
+    ]
     least = min((len(there.elements) for *_, there in around), default=0)
     nearest = [of for of in around if len(of[2].elements) == least]
     alone = len({there for *_, there in nearest}) == 1

@@ -23,7 +23,7 @@ _USED = Wording(
     },
     (
         "{unknown}",
-        "FullyShardedDataParallel makes the parameters of `{sharded}` views of one flat tensor in each forward",
+        "in each forward FullyShardedDataParallel makes the parameters of `{sharded}` views of a flat tensor",
         "autograd can't tell what became of such a view once its memory was written",
     ),
     (Help.BEFORE_VIEW, Help.COPY_FOR_VIEW),

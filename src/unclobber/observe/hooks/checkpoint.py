@@ -16,17 +16,18 @@ import random
 from collections.abc import Callable, Mapping
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 
 from ...source import Stack, is_library, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches
-from ..record import SaveState
+from ..record import SavedTensor, SaveState
 from . import saves
 from ._stale_reads import StaleReads, StaleTensor
 from .checkpoint_runs import RunSave, runs_of
-from .conflicts import StaleInRecompute
+from .conflicts import Conflicts, StaleInRecompute
 
 _DEEPEST = 5
 _PLAIN = frozenset((bool, int, float, complex, str))
@@ -67,8 +68,8 @@ def _recomputed(
     return Recomputed(function, hooks, of_program(), preserve_rng)
 
 
-_CACHED = "_unclobber_cached"
-"""Attribute of a tensor in selective checkpointing's cache: its session, save record and operation."""
+_cache: WeakKeyDictionary[Any, tuple[Conflicts, SavedTensor, str]] = WeakKeyDictionary()
+"""Session, save record and operation of each tensor in selective checkpointing's cache, by torch's entry."""
 
 
 def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,7 +83,7 @@ def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
             operation, stack = compat.entries.in_mode(of_program())
             with compat.entries.sharing_counters():
                 saved = hooks.conflicts.ledger.file(value, stack)
-            setattr(entry, _CACHED, (hooks.conflicts, saved, operation))
+            _cache[entry] = hooks.conflicts, saved, operation
 
     return made
 
@@ -93,10 +94,10 @@ def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
     def read(entry: Any, allow_cache_entry_mutation: bool) -> Any:
         """Return the cached tensor; under ``guard`` a copy of its old value, because the recomputation writes
         to it again."""
-        conflicts, saved, operation = getattr(entry, _CACHED, (None, None, ""))
-        state = None if conflicts is None else conflicts.stale(saved, "cache")
-        if conflicts is None or state is None:
+        known = _cache.get(entry)
+        if known is None or (state := known[0].stale(known[1], "cache")) is None:
             return original(entry, allow_cache_entry_mutation)
+        conflicts, _, operation = known
         error = None
         try:
             value = original(entry, allow_cache_entry_mutation)

@@ -62,6 +62,12 @@ RAW_SAVED: Any = torch._C._autograd.SavedTensor
 REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
 
 
+def is_graphed(code: CodeType) -> bool:
+    """Return whether a frame's code belongs to ``make_graphed_callables`` (torch/cuda/graphs.py)."""
+    home = torch.cuda.graphs.__file__
+    return code.co_qualname.startswith("make_graphed_callables.") and code.co_filename == home
+
+
 def in_mode(stack: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
     """Return the operation that a dispatch mode has been given, and the frames of a stack around that mode.
 
