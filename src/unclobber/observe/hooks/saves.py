@@ -163,19 +163,38 @@ class SavedTensorHooks:
             return hook_stack.top() == (self.pack, self.unpack)
         return bool(self._native.is_innermost(self._ledger.pending))
 
-    def set_aside(self, because: str) -> None:
-        """Pop the hooks if they are innermost, because code begins that refuses any hooks.
-
-        ``because`` is the message that torch raises if it finds hooks; it names torch.func if a transform
-        begins.
-        """
-        if self._set_aside or not self._innermost():
-            return
-        if self._pushed:
+    def set_aside(self) -> None:
+        """Pop the hooks if they are innermost, because code begins that refuses any hooks."""
+        if self._pushed and not self._set_aside and self._innermost():
             hook_stack.pop()
             self._set_aside = True
-        if self._ledger.transform is None and "torch.func" in because:
-            self._ledger.transform = of_program()
+
+    def in_transform(self) -> tuple[Pack, Unpack] | None:
+        """Return hooks for a transform of ``torch.func``, which are given its wrappers of tensors and hand
+        them back; None if these are not innermost, so that torch must refuse those that are."""
+        hooks = self
+
+        def transformed_pack(tensor: torch.Tensor) -> tuple[SavedTensor, torch.Tensor, int]:
+            """Record the tensor with memory below the wrappers, beside what torch itself would keep."""
+            with compat.compilers.outside_transforms():
+                record = hooks.pack(compat.compilers.unwrapped(tensor))
+            record.held = None
+            return record, tensor, tensor._version
+
+        def transformed_unpack(kept: tuple[SavedTensor, torch.Tensor, int]) -> torch.Tensor:
+            """Check the record; torch would compare the wrapper's counter, which moves by itself."""
+            record, tensor, version = kept
+            record.__class__ = UncheckedSave if tensor._version == version else SavedTensor
+            if not record.unchecked and record.alias._version == record.version:
+                record.version -= 1
+            if record.entry is not None and compat.compilers.wrapped_as(record.alias, tensor) is None:
+                record.entry.unseen = True  # `guard` can't put an old value there, and refuses
+            with compat.compilers.outside_transforms():
+                value = hooks.unpack(record)
+            again = None if value is record.alias else compat.compilers.wrapped_as(value, tensor)
+            return tensor if again is None else again
+
+        return (transformed_pack, transformed_unpack) if self._innermost() else None
 
     def resume(self) -> None:
         """Push the hooks again, because the code that refuses hooks has ended."""
@@ -547,7 +566,7 @@ def innermost() -> SavedTensorHooks | None:
 
 def install(patches: Patches) -> None:
     """Replace torch's functions for hooks until ``patches`` is undone."""
-    hook_stack.install(patches, _on_push, _on_disable, _on_enable)
+    hook_stack.install(patches, _on_push, _on_disable, _on_enable, _transforming)
     patches.at_undo(_forget_natively)
     patches.while_active(lambda: _let_go)
 
@@ -565,10 +584,14 @@ def _on_push(pack: Pack, unpack: Unpack) -> None:
     _push(pack, unpack)
 
 
-def _on_disable(message: str) -> None:
-    """Set this thread's innermost hooks aside, because torch.func transforms refuse any active hooks."""
+def _on_disable() -> None:
+    """Set this thread's innermost hooks aside, because any active hooks are refused."""
     if _threads.hooks:
-        _threads.hooks[-1].set_aside(message)
+        _threads.hooks[-1].set_aside()
+
+
+def _transforming() -> tuple[Pack, Unpack] | None:
+    return _threads.hooks[-1].in_transform() if _threads.hooks else None
 
 
 def _on_enable() -> None:
