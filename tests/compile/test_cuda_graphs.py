@@ -26,7 +26,7 @@ def test_the_notice(monkeypatch):
 
 
 def test_a_graphed_callable(monkeypatch):
-    """What each call of it overwrites is said. torch's own code needs a GPU, so its name and file stand in."""
+    """What each call of it overwrites is said. torch's own code needs a GPU: its name and file stand in."""
     unclobber.uninstall()
     monkeypatch.setattr(torch.cuda.CUDAGraph, "replay", lambda graph: None)
 

@@ -502,9 +502,6 @@ HELPED = [
            "    y.sum().backward()\n",
            {Help.UNWATCHED: "y = w.exp()\ny.mul_(2)\nwith unclobber.watch(): => with unclobber.guard():\n    y = w.exp()\n"
             "    y.mul_(2)"}, meant="y.mul_(2) => y = y * 2", context=contextlib.nullcontext),
-    Helped("in a transform", W + "def f(x):\n    y = x.exp()\n    y.mul_(2)\n    return y.sum()\n"
-           "w.grad = torch.func.grad(f)(w)\n",
-           {Help.IN_TRANSFORM: "y.mul_(2) => y = y * 2"}, meant="y.mul_(2) => y = y.mul(2)"),
     Helped("past torch", W + "h = w * 1\ny = h ** 2\na = h.detach().numpy()\na[0] = 5\ny.sum().backward()\n",
            {Help.PAST_TORCH_LATER: "a[0] = 5\n => ;; y.sum().backward() => y.sum().backward()\na[0] = 5",
             Help.PAST_TORCH_COPY: "h.detach().numpy() => h.detach().clone().numpy()"},

@@ -65,6 +65,8 @@ class Evidence:
     """Such a sentence on a change past torch in addition to the shown writes; None if there is none."""
     unchecked: bool = False
     """Whether saved-tensor hooks kept the tensor, so that torch compared no version counters."""
+    differentiated: bool = False
+    """Whether a derivative of a further ``torch.func`` transform flows through the tensor."""
     gradient_memory: GradientMemory | None = None
     """The parameter of the gradient, if backward may have written to this memory as a gradient; else None."""
 
@@ -180,9 +182,6 @@ class StaleEvidence:
 
     torch_message: str
     needed: Need | None
-    in_transform: bool = False
-    """Whether it was saved in a transform of ``torch.func``, which allows no hooks; else before watching
-    began."""
     saved: Save | None = None
     """Set if compiled code saved and overwrote it, which torch refuses while it compiles."""
     writes: tuple[Write, ...] = ()

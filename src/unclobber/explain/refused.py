@@ -51,8 +51,7 @@ def evidence(
     if stage == "graph":
         return _second_backward.evidence(error, live_frames, backwards_before)
     if stage == "backward":
-        transform = any(compat.compilers.runs_transform(live_frame.code) for live_frame in live_frames)
-        return StaleEvidence(str(error), need.failed(live_frames, backwards_before), transform)
+        return StaleEvidence(str(error), need.failed(live_frames, backwards_before))
     return _Refused(error, kind, live_frames, view_writes).evidence()
 
 

@@ -21,12 +21,11 @@ _GRAPHED = (
 )
 
 
-def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
+def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
     """Return one sentence, without full stop, for each mechanism that hid code from the hooks.
 
     Args:
         started_at: Start of the session, in nanoseconds since the epoch.
-        transform: The stack of the first transform of ``torch.func``.
         replay: The stack of the first replay of a CUDA graph.
     """
     sentences = []
@@ -36,11 +35,6 @@ def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> t
         sentences.append(
             f"torch.compile made code of {_names(compiled)}: its saves and its writes to what goes in are "
             "watched, but not what its backward writes"
-        )
-    if transform is not None:
-        sentences.append(
-            f"transforms of torch.func ran{_first(transform)}: they allow no hooks, so what is saved inside "
-            "of them is not watched; torch's own check is on there, and silent writes stay silent"
         )
     if replay is not None:
         graphed = _GRAPHED if any(map(compat.entries.is_graphed, replay[::2])) else ""

@@ -52,9 +52,6 @@ class Help(Enum):
         "enter `unclobber.guard()` before the forward pass to have the gradient of the program as it is, or "
         "`unclobber.watch()` to see which lines saved and wrote it"
     )
-    IN_TRANSFORM = (
-        "use out-of-place operations in the function that is transformed; guard can't reach into it"
-    )
     LATER = "write after the backward that needs the old values, or clone the tensor before it is saved"
     ONE_MODE = (
         "call backward before the module is put into another mode, or do both forwards in one mode "

@@ -184,11 +184,11 @@ class SavedTensorHooks:
         def transformed_unpack(kept: tuple[SavedTensor, torch.Tensor, int]) -> torch.Tensor:
             """Check the record; torch would compare the wrapper's counter, which moves by itself."""
             record, tensor, version = kept
-            record.__class__ = UncheckedSave if tensor._version == version else SavedTensor
-            if not record.unchecked and record.alias._version == record.version:
-                record.version -= 1
-            if record.entry is not None and compat.compilers.wrapped_as(record.alias, tensor) is None:
-                record.entry.unseen = True  # `guard` can't put an old value there, and refuses
+            moved = tensor._version != version
+            if moved != (record.alias._version != record.version):
+                record.version = record.alias._version - moved
+            if record.entry is not None:
+                record.entry.differentiated = compat.compilers.wrapped_as(record.alias, tensor) is None
             with compat.compilers.outside_transforms():
                 value = hooks.unpack(record)
             again = None if value is record.alias else compat.compilers.wrapped_as(value, tensor)

@@ -117,8 +117,6 @@ class Ledger:
         """Writes that a view may have missed; all sessions share one object."""
         self.saved_bytes: SavedBytes | None = None
         """Bytes that each line keeps; None if the session doesn't count them."""
-        self.transform: Stack | None = None
-        """Stack of the first ``torch.func`` transform, whose saves go unseen because it allows no hooks."""
         self.replay: Stack | None = None
         """Stack of the first CUDA graph replay, whose writes go unseen because it runs no operation."""
         self.shared_counters: SharedCounters | None = None
