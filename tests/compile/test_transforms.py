@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch.func import grad, grad_and_value, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 import unclobber
-from torch_features import needs
 from torch_words import quiet_script
 from unclobber.report._text import to_text
 
 pytestmark = quiet_script
 X = torch.tensor([0.5, 1.0, 1.5])
-WRITES = {
-    "none": lambda y: None,
-    "in place": lambda y: y.mul_(2),
-    "a row": lambda y: y[1:].zero_(),
-    "data": lambda y: y.data.zero_(),
-}
+WRITES = ["none", "in place", "a row", "data"]
 
 
 def function(write):
     """A function that overwrites what an operation before and one behind have saved."""
 
     def loss(x):
-        y = x.exp()  # saved: + 4
-        z = y * y  # saved: + 5
-        WRITES[write](y)  # write: + 6
+        y = x.exp()  # + 4
+        z = y * y  # + 5
+        if write == "in place":
+            y.mul_(2)  # + 7
+        elif write == "a row":
+            y[1:].zero_()  # + 9
+        elif write == "data":
+            y.data.zero_()  # + 11
         return z.sum()
 
     return loss
@@ -39,7 +40,10 @@ def vector(write):
     def rows(x):
         y = x.sin()
         z = y * y
-        WRITES[write](y)
+        if write == "data":
+            y.data.zero_()
+        elif write != "none":
+            (y if write == "in place" else y[1:]).mul_(2)
         return z
 
     return rows
@@ -84,8 +88,8 @@ def outcome(run, write):
 def test_watch_changes_nothing_and_finds_what_is_wrong(name, write):
     """It raises where torch does, goes on where torch does, and reports iff the numbers are wrong."""
     plain, right = outcome(EVERY[name], write), EVERY[name]("none")
-    with pytest.warns() if isinstance(plain, torch.Tensor) and not torch.equal(plain, right) else quiet():
-        found, watched = [], None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", unclobber.SilentWriteWarning)
         try:
             with unclobber.watch() as session:
                 watched = EVERY[name](write)
@@ -100,16 +104,6 @@ def test_watch_changes_nothing_and_finds_what_is_wrong(name, write):
         assert torch.equal(plain, watched)
         assert bool(found) == (not torch.equal(plain, right))
         assert {finding.code for finding in found} <= {"UC102"}
-
-
-class quiet:  # noqa: N801  (a context manager)
-    """Context in which a warning is an error, as it is in all tests."""
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        return None
 
 
 @pytest.mark.parametrize("write", WRITES)
@@ -132,14 +126,14 @@ def test_guard_refuses_where_another_derivative_flows(name, write):
     assert "unclobber.guard()" not in text
 
 
-@pytest.mark.parametrize("write", ["in place", "data"])
+@pytest.mark.parametrize(("write", "line"), [("in place", 7), ("a row", 9), ("data", 11)])
 @pytest.mark.parametrize("name", ["grad", "vmap of grad", "hessian"])
-def test_the_lines_are_told(name, write):
+def test_the_lines_are_told(name, write, line):
     report = unclobber.audit(EVERY[name], write)
     first = function.__code__.co_firstlineno
     assert {finding.saved.site.line for finding in report.findings} <= {first + 4, first + 5}
     for finding in report.findings:
-        assert finding.writes[-1].site.line == first + 6 or finding.writes[-1].site.source.startswith('"')
+        assert [write.site.line for write in finding.writes] == [first + line]
         assert finding.needed.site.path == __file__
     assert report.findings
     assert report.notices == ()
@@ -178,7 +172,7 @@ def test_hooks_of_the_program_are_refused_as_by_torch(run):
         with pytest.raises(RuntimeError) as refused, context():
             run()
         assert str(refused.value) == str(plain.value)
-    assert torch.equal(grad(function("none"))(X), 2 * (2 * X).exp())
+    torch.testing.assert_close(grad(function("none"))(X), 2 * (2 * X).exp())
 
 
 def test_hooks_are_put_back_after_an_error():
@@ -219,7 +213,6 @@ def test_a_compiled_function_inside():
     assert [finding.code for finding in session.findings] == ["UC102"]
 
 
-@needs("hooks under vmap")
 def test_a_transform_in_a_checkpoint():
     """torch refuses a transform under hooks, also those of a checkpoint."""
     w = X.clone().requires_grad_()
