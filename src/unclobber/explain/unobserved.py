@@ -8,6 +8,9 @@ library's, and the line that called the function is the program's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import CodeType
+
+import torch
 
 from ..model import shown_name
 from ..model.text import listing
@@ -37,12 +40,17 @@ def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
             "watched, but not what its backward writes"
         )
     if replay is not None:
-        graphed = _GRAPHED if any(map(compat.entries.is_graphed, replay[::2])) else ""
+        graphed = _GRAPHED if any(map(_is_graphed, replay[::2])) else ""
         sentences.append(
             f"a CUDA graph was replayed{_first(replay)}: its kernels write memory past every operation, so "
             f"what they overwrite is not seen{graphed}"
         )
     return tuple(sentences)
+
+
+def _is_graphed(code: CodeType) -> bool:
+    graphs = torch.cuda.graphs.__file__
+    return code.co_filename == graphs and code.co_qualname.startswith("make_graphed_callables.")
 
 
 def _first(stack: Stack) -> str:

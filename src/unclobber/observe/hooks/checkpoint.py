@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+import sys
 from collections.abc import Callable, Mapping
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
@@ -80,12 +81,26 @@ def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
         original(entry, value)
         hooks = saves.innermost()
         if hooks is not None and isinstance(value, torch.Tensor):
-            operation, stack = compat.entries.in_mode(of_program())
+            operation, stack = _in_mode(of_program())
             with compat.entries.sharing_counters():
                 saved = hooks.conflicts.ledger.file(value, stack)
             _cache[entry] = hooks.conflicts, saved, operation
 
     return made
+
+
+def _in_mode(stack: Stack) -> tuple[str, Stack]:
+    """Return the operation that a dispatch mode has been given, and the frames of a stack around that mode.
+
+    ``func``: a parameter of every ``__torch_dispatch__``.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "__torch_dispatch__":
+        frame = frame.f_back
+    function = None if frame is None else frame.f_locals.get("func")
+    names = [code.co_name for code in stack[::2]]
+    outer = 2 * names.index("__torch_dispatch__") + 2 if "__torch_dispatch__" in names else 0
+    return str(getattr(function, "overloadpacket", "the operation")).rpartition(".")[2], stack[outer:]
 
 
 def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:

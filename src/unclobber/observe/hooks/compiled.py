@@ -22,6 +22,7 @@ from ...source import Instruction, Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches, StandIn
 from ..record import TracedName
+from ..record.ledger import announced
 from . import functions, kernels, saves
 from ._kernel_shapes import Mark, settle
 from ._nested import Found
@@ -233,14 +234,12 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
             if not kernels.listeners.now or kernels.inside_operation():
                 return run(args)
             noted = [mark for n, names in writes.items() for mark in _notify(args[n], names or ["copy_"])]
-            since = [log.serial for _, (_, _, log, _) in noted]
+            announced.keys = [compat.tensors.storage_key(tensor) for tensor, *_ in noted]
             try:
                 return run(args)
             finally:
-                for serial, (listener, (_, _, log, _)) in zip(since, noted, strict=True):
-                    listener.pending.catch_up()
-                    log.withdraw(serial, notifying.__code__)
-                settle([mark for _, mark in noted])
+                announced.keys = ()
+                settle(noted)
 
         return StandIn(run, notifying)
 
@@ -267,13 +266,13 @@ def _stashing(run: Callable[..., Any]) -> Callable[..., Any]:
     return stashing
 
 
-def _notify(tensor: Any, names: Sequence[str]) -> Iterator[tuple[Any, Mark]]:
-    """Notify the listeners of the writes of one run to ``tensor``. Yield each that notes them, with the mark
-    of ``settle``."""
+def _notify(tensor: Any, names: Sequence[str]) -> Iterator[Mark]:
+    """Notify the listeners of the writes of one run to ``tensor``. Yield a mark of ``settle`` for each that
+    notes them."""
     if not compat.tensors.is_plain(tensor) or not kernels.concerns_a_listener((tensor,)):
         return
     for listener in kernels.listeners.now:
         if listener.pending or listener.watched or listener.logs:
             logs = [listener.before_write(tensor, name, False, (), {}) for name in names]
             if logs[-1] is not None:
-                yield listener, (tensor, tensor._version, logs[-1], logs[-1].bumps)
+                yield tensor, tensor._version, logs[-1], logs[-1].bumps

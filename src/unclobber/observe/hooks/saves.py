@@ -566,7 +566,7 @@ def innermost() -> SavedTensorHooks | None:
 
 def install(patches: Patches) -> None:
     """Replace torch's functions for hooks until ``patches`` is undone."""
-    hook_stack.install(patches, _on_push, _on_disable, _on_enable, _transforming)
+    hook_stack.install(patches, _on_push, _on_disable, _on_enable)
     patches.at_undo(_forget_natively)
     patches.while_active(lambda: _let_go)
 
@@ -584,14 +584,13 @@ def _on_push(pack: Pack, unpack: Unpack) -> None:
     _push(pack, unpack)
 
 
-def _on_disable() -> None:
-    """Set this thread's innermost hooks aside, because any active hooks are refused."""
+def _on_disable(transform: bool) -> tuple[Pack, Unpack] | None:
+    """Return hooks for a transform; else set this thread's innermost ones aside, which would be refused."""
+    if _threads.hooks and transform:
+        return _threads.hooks[-1].in_transform()
     if _threads.hooks:
         _threads.hooks[-1].set_aside()
-
-
-def _transforming() -> tuple[Pack, Unpack] | None:
-    return _threads.hooks[-1].in_transform() if _threads.hooks else None
+    return None
 
 
 def _on_enable() -> None:

@@ -44,19 +44,17 @@ class HookStack:
         self,
         patches: Patches,
         on_push: Callable[[Any, Any], None],
-        on_disable: Callable[[], None],
+        on_disable: Callable[[bool], tuple[Any, Any] | None],
         on_enable: Callable[[], None],
-        transforming: Callable[[], tuple[Any, Any] | None],
     ) -> None:
         """Replace torch's functions until ``patches`` is undone.
 
         Args:
             patches: Puts all of it back.
             on_push: Called with a pair in place of torch's function: must call ``push``.
-            on_disable: Called before hooks are forbidden.
+            on_disable: Called before hooks are forbidden, with whether a torch.func transform starts. If it
+                returns a pair, which works in the transform, that is pushed instead.
             on_enable: Called after hooks are allowed again.
-            transforming: Called at the start of a torch.func transform, which forbids hooks. Return a pair
-                that works in it, which is pushed instead; None if there is none.
         """
         here = self._pushed
 
@@ -64,14 +62,13 @@ class HookStack:
             starts = message.startswith(_OF_TRANSFORMS)
             if here.transform is not None and not starts:
                 end()
-            pair = transforming() if starts and here.transform is None else None
+            pair = on_disable(starts) if here.transform is None else None
             if pair is not None:
                 self._originals[_ENABLE]()  # AOTAutograd, inside of a transform, puts back what it found
                 self.push(*pair)
             if pair is not None or here.transform is not None:
                 here.transform = message
             else:
-                on_disable()
                 self._originals[_DISABLE](message)
 
         def end() -> None:
@@ -97,11 +94,7 @@ class HookStack:
         patches.at_undo(self._forget)
 
     def push(self, pack: Any, unpack: Any) -> None:
-        """Push a pair by torch's own function, past the replacement.
-
-        Raises:
-            RuntimeError: torch's own, because a transform runs, which allows no hooks of the program's.
-        """
+        """Push a pair by torch's own function, past the replacement; raise its error in a transform."""
         if self._pushed.transform is not None:
             raise RuntimeError(self._pushed.transform)
         (self._originals.get(_PUSH) or getattr(_HOME, _PUSH))(pack, unpack)

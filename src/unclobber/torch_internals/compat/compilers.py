@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
@@ -105,15 +104,6 @@ def operator_of(function: Any) -> str | None:
     )
 
 
-def runs_transform(function: CodeType) -> bool:
-    """Return whether a frame's code is ``torch.func``'s own (torch/_functorch, since 2.0).
-
-    By file names, because AOTAutograd's files are in that folder, too.
-    """
-    folder, name = os.path.split(function.co_filename)
-    return os.path.basename(folder) == "_functorch" and name in ("eager_transforms.py", "vmap.py", "apis.py")
-
-
 def outside_transforms() -> contextlib.AbstractContextManager[Any]:
     """Return a context outside of all transforms of ``torch.func``, in which their tensors' own tensors are
     plain (torch/_functorch/pyfunctorch.py, since 2.0)."""
@@ -143,15 +133,14 @@ def wrapped_as(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
     lower = None if tracks and inner.requires_grad else wrapped_as(value, inner)
     if lower is None:
         return None
+    dead, level = functorch.is_dead_tensor_wrapper(like), functorch.maybe_get_level(like)
     if not tracks:
-        batch = functorch.maybe_get_bdim(like), functorch.maybe_get_level(like)
-        wrapper: torch.Tensor = functorch._add_batch_dim(lower, *batch)
-    elif not functorch.is_dead_tensor_wrapper(like):
-        wrapper = functorch._wrap_for_grad(lower, functorch.maybe_get_level(like))
-    else:  # its transform has ended; under `vmap` torch accepts no bare tensor with a batch
-        wrapper = functorch._wrap_for_grad(lower, functorch._grad_increment_nesting())
+        lower = functorch._add_batch_dim(lower, functorch.maybe_get_bdim(like), level)
+    else:  # under `vmap` torch accepts no bare tensor with a batch, also if the transform has ended
+        lower = functorch._wrap_for_grad(lower, functorch._grad_increment_nesting() if dead else level)
+    if dead:
         functorch._grad_decrement_nesting()
-    return wrapper
+    return lower
 
 
 def fake_mode() -> Any:
