@@ -30,9 +30,8 @@ RUNTIME_WRAPPERS = "torch._functorch._aot_autograd.runtime_wrappers"
 (since 2.2)."""
 
 LAZY = "_AutogradBackwardCompiler"
-"""Class in that module; its ``_prepare_lazy_backward_context`` precedes the compilation of a backward, in the
-first backward that comes to it (since 2.13; before, it was a part of a longer function)."""
-
+"""Class there; its ``_prepare_lazy_backward_context`` is called in the backward that compiles one (since
+2.13; before, it was a part of a longer function)."""
 PARTITIONER = "torch._functorch._aot_autograd.graph_compile"
 """Its ``_aot_stage2a_partition`` divides a graph into forward and backward (since 2.9; before, it was a part
 of a longer function)."""
