@@ -107,6 +107,26 @@ FEATURES = {
         "2.10",
         "torch checks what Functions in compiled code keep on their ctx before",
     ),
+    "autograd of scan": Feature(
+        _has_text("_higher_order_ops/scan.py", "class ScanAutogradOp"),
+        "2.13",
+        "`scan` and `while_loop` have no derivative before, and `scan` has another signature",
+    ),
+    "cond in a recomputation": Feature(
+        _has_text("_higher_order_ops/cond.py", "materialize_as_graph"),
+        "2.13",
+        "torch traces a branch in a checkpoint before, and refuses its real tensors",
+    ),
+    "backward compiled by a method": Feature(
+        _has_text("_functorch/_aot_autograd/runtime_wrappers.py", "def _prepare_lazy_backward_context("),
+        "2.13",
+        "torch compiles a backward within a longer function before; that it did is not seen",
+    ),
+    "named rest of a closure": Feature(
+        not _has_text("_dynamo/symbolic_convert.py", "cg.make_function_with_closure(name, new_code"),
+        "2.13",
+        "in functions with a closure, Dynamo's code doesn't name what follows a graph break before",
+    ),
     "selective checkpoint": Feature(
         hasattr(torch.utils.checkpoint, "CheckpointPolicy"), "2.5", "the test is about its policies"
     ),

@@ -12,7 +12,7 @@ import torch
 from _compiled_programs import PROGRAMS, gradient
 
 import unclobber
-from torch_features import FEATURES
+from torch_features import FEATURES, needs
 from torch_words import quiet_script
 from unclobber.report._text import to_text
 
@@ -78,6 +78,7 @@ def test_guard_is_right(name):
     torch.testing.assert_close(got, PROGRAMS[name][1])
 
 
+@needs("named rest of a closure")
 def test_a_call_that_breaks_the_graph_has_its_line():
     """Dynamo's code for what lies between two graphs has one line, its function's."""
     net = torch.nn.Linear(3, 1)
@@ -96,6 +97,32 @@ def test_a_call_that_breaks_the_graph_has_its_line():
         assert [write.site.line for write in finding.writes] == [first + 4]
         assert finding.needed.site.line == first + 5
     assert report.findings
+
+
+def squared(w):
+    return ((w @ w).tanh() @ w).square().sum()
+
+
+def cubed(w):
+    return ((w @ w).sin() @ w).pow(3).sum()
+
+
+@needs("backward compiled by a method")
+def test_the_backward_that_compiled_donated_buffers_is_named():
+    """Not the last one before, nor the first of all."""
+    first, second = EAGERLY(squared), EAGERLY(cubed)
+
+    def train(w):
+        first(w).backward()
+        second(w).backward()  # + 2
+        first(w).backward()
+        second(w).backward()
+        second(w).backward(retain_graph=True)  # + 5
+
+    (finding,) = unclobber.audit(train, torch.eye(3).requires_grad_()).findings
+    line = train.__code__.co_firstlineno
+    assert (finding.variant, finding.freed.site.line, finding.freed.nth) == ("donated", line + 2, 2)
+    assert finding.needed.site.line == line + 5
 
 
 def test_what_cannot_be_compiled_is_refused_under_guard():

@@ -56,6 +56,14 @@ GAN = (
     "x = torch.linspace(0, 1, 8).view(2, 4)\nscore = net(x)\nscore.sum().backward(retain_graph=True)\nopt.step()\n"
     "opt.zero_grad()\n# here\nscore.square().sum().backward()\n"
 )
+SHARDED = """\
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
+def sharded(module, **options):
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    return FullyShardedDataParallel(module, device_id=torch.device("cpu"), use_orig_params=True, **options)
+"""
 AUTOCAST = (
     NET
     + """\
@@ -460,6 +468,16 @@ HELPED = [
            {Help.KEEP_FIRST: "f(w).backward()\n => f(w).backward(retain_graph=True)\n",
             Help.NOT_DONATED: "f(w).backward()\nf( => with torch._functorch.config.patch(donated_buffer=False):\n    f(w).backward()\n    f("},
            meant="@torch.compile(backend='aot_eager')\n => "),
+    Helped("a parameter that FSDP1 makes a view, written by the module around it",
+           SHARDED + "first, second = nn.Linear(4, 4), nn.Linear(4, 1)\nclass Net(nn.Module):\n    def __init__(self, second):\n"
+           "        super().__init__()\n        self.first, self.second = first, second\n    def forward(self, x):\n"
+           "        h = self.first(x).tanh()\n        with torch.no_grad():\n            self.second.weight.clamp_(-0.1, 0.1)\n"
+           "        return self.second(h).sum()\nnet = sharded(Net(second))\nnet(torch.ones(2, 4)).backward()\ndel net\n",
+           {Help.OWN_WRAP: "sharded(Net(second)) => sharded(Net(sharded(second)))"}, meant="sharded(Net(second)) => Net(second)"),
+    Helped("a parameter that FSDP1 makes a view, written by its own module",
+           SHARDED + "table, head = nn.Embedding(4, 4, max_norm=0.1), nn.Linear(4, 1)\nnet = nn.Sequential(table, head)\n"
+           "sharded(net)(torch.arange(4)).sum().backward()\ndel net\n",
+           {Help.IGNORED: "sharded(net) => sharded(net, ignored_modules=[table])"}, meant="sharded(net) => net"),
     # --- UC209 ---
     Helped("a tensor without a batch", W + "def f(x):\n    out = torch.zeros(2)\n    out.copy_(x)\n    return out\n" + VMAP,
            {Help.NEW_WITH_BATCH: "torch.zeros(2) => x.new_zeros(2)", Help.NEW_MEMORY: "out.copy_(x) => out = x.clone()"},
@@ -484,9 +502,6 @@ HELPED = [
            "    y.sum().backward()\n",
            {Help.UNWATCHED: "y = w.exp()\ny.mul_(2)\nwith unclobber.watch(): => with unclobber.guard():\n    y = w.exp()\n"
             "    y.mul_(2)"}, meant="y.mul_(2) => y = y * 2", context=contextlib.nullcontext),
-    Helped("in a transform", W + "def f(x):\n    y = x.exp()\n    y.mul_(2)\n    return y.sum()\n"
-           "w.grad = torch.func.grad(f)(w)\n",
-           {Help.IN_TRANSFORM: "y.mul_(2) => y = y * 2"}, meant="y.mul_(2) => y = y.mul(2)"),
     Helped("past torch", W + "h = w * 1\ny = h ** 2\na = h.detach().numpy()\na[0] = 5\ny.sum().backward()\n",
            {Help.PAST_TORCH_LATER: "a[0] = 5\n => ;; y.sum().backward() => y.sum().backward()\na[0] = 5",
             Help.PAST_TORCH_COPY: "h.detach().numpy() => h.detach().clone().numpy()"},

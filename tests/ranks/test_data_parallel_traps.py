@@ -1,10 +1,12 @@
-"""What DistributedDataParallel writes by itself is told by its name; a world of one process is enough."""
+"""What DistributedDataParallel and FSDP1 do to parameters is told by their names; a world of one process is
+enough."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel
 from torch.nn.parallel import DistributedDataParallel
 
 import unclobber
@@ -70,3 +72,76 @@ def test_detaching_a_gradient_in_a_bucket():
         model.zero_grad(set_to_none=False)  # tells views and others apart
         model(torch.ones(2, 3)).sum().backward()
     assert session.findings == ()
+
+
+class Clamped(torch.nn.Module):
+    """The head's weight is written by the module around it; with ``max_norm`` rows by their own module."""
+
+    def __init__(self, max_norm=None):
+        super().__init__()
+        self.rows, self.head = torch.nn.Embedding(4, 3, max_norm=max_norm), torch.nn.Linear(3, 1)
+
+    def forward(self, x):
+        h = self.rows(x).tanh()
+        if not self.rows.max_norm:
+            with torch.no_grad():
+                self.head.weight.clamp_(-0.1, 0.1)
+        return self.head(h).sum()
+
+
+def sharded(module, original):
+    return FullyShardedDataParallel(module, device_id=torch.device("cpu"), use_orig_params=original)
+
+
+@pytest.mark.filterwarnings("ignore")  # torch's: FSDP1 is deprecated
+@pytest.mark.parametrize("original", [True, False], ids=["use_orig_params", "flat"])
+def test_a_step_before_the_backward_of_fsdp1(original):
+    """Parameters are views of a flat one: silent where they are registered, refused where that one is."""
+
+    def train():
+        net = sharded(
+            torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1)), original
+        )
+        optimizer = torch.optim.SGD(net.parameters(), lr=1.0)
+        net(torch.ones(2, 3)).sum().backward()
+        loss = net(torch.ones(2, 3)).square().sum()
+        optimizer.step()
+        loss.backward()
+
+    (finding, *_) = unclobber.audit(train).findings
+    assert finding.code == ("UC102" if original else "UC101")
+    assert finding.saved.name == "net.2.weight"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("original", [True, False], ids=["use_orig_params", "flat"])
+@pytest.mark.parametrize("max_norm", [None, 0.1], ids=["written around", "written inside"])
+def test_which_module_fsdp1_must_wrap_apart(original, max_norm):
+    """torch refuses a view of the flat parameter that was written before it is read."""
+
+    def train():
+        net = sharded(Clamped(max_norm), original)
+        net(torch.arange(4)).backward()
+
+    (finding,) = unclobber.audit(train).findings
+    line = Clamped.forward.__code__.co_firstlineno
+    assert finding.code == "UC203"
+    (fix,) = finding.fixes
+    if max_norm:
+        assert "ignored_modules=[net.rows]" in fix.title
+    else:
+        assert "give `net.head` a wrap of its own" in fix.title
+        assert [write.site.line for write in finding.writes] == [line + 4]
+        assert finding.needed.site.line == line + 5
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_fsdp1_with_those_wraps():
+    """What the report advises."""
+
+    def train():
+        module = Clamped()
+        module.head = sharded(module.head, True)
+        sharded(module, True)(torch.arange(4)).backward()
+
+    assert unclobber.audit(train).findings == ()

@@ -65,6 +65,8 @@ class Evidence:
     """Such a sentence on a change past torch in addition to the shown writes; None if there is none."""
     unchecked: bool = False
     """Whether saved-tensor hooks kept the tensor, so that torch compared no version counters."""
+    differentiated: bool = False
+    """Whether a derivative of a further ``torch.func`` transform flows through the tensor."""
     gradient_memory: GradientMemory | None = None
     """The parameter of the gradient, if backward may have written to this memory as a gradient; else None."""
 
@@ -110,6 +112,10 @@ class RefusalEvidence:
     UC201, UC202: the hook that makes what its module returns a leaf."""
     used: Need | None = None
     """The line that only used a view whose memory had been written before; None if the line itself writes."""
+    sharded: str | None = None
+    """The path of the module of which FSDP1 made this parameter a view."""
+    written_outside: bool = False
+    """Whether another function than that module's own ``forward`` is known to have written it."""
     saver: Save | None = None
     """The operation that was about to save the tensor, if torch refused the save."""
     out_of_place: str | None = None
@@ -171,9 +177,6 @@ class StaleEvidence:
 
     torch_message: str
     needed: Need | None
-    in_transform: bool = False
-    """Whether it was saved in a transform of ``torch.func``, which allows no hooks; else before watching
-    began."""
     saved: Save | None = None
     """Set if compiled code saved and overwrote it, which torch refuses while it compiles."""
     writes: tuple[Write, ...] = ()

@@ -126,6 +126,7 @@ def _evidence(
         value_known=saved.entry is not None and not state.unseen and saved.entry.log is not None,
         unread=unread,
         unseen=state.unseen,
+        differentiated=saved.entry is not None and saved.entry.differentiated,
         storage_swapped=state.storage_swapped,
         kept_bytes=ledger.account.kept,
         kind=kind,

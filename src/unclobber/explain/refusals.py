@@ -9,6 +9,7 @@ raised it, because Python code may raise the same words.
 from __future__ import annotations
 
 import dis
+import os
 from functools import lru_cache
 from types import CodeType, TracebackType
 from typing import NamedTuple
@@ -58,10 +59,16 @@ def _is_about_batch(text: str, live_frames: list[LiveFrame]) -> bool:
     shapes."""
     if "vmapped over" in text:
         return True
-    if not any(compat.compilers.runs_transform(live_frame.code) for live_frame in live_frames):
+    if not any(_runs_transform(live_frame.code) for live_frame in live_frames):
         return False
     tensor = _targets.find(live_frames).tensor
     return tensor is not None and not compat.tensors.has_batch(tensor)
+
+
+def _runs_transform(function: CodeType) -> bool:
+    """Return whether a frame's code is ``torch.func``'s own; AOTAutograd's files are in that folder, too."""
+    folder, name = os.path.split(function.co_filename)
+    return os.path.basename(folder) == "_functorch" and name in ("eager_transforms.py", "vmap.py", "apis.py")
 
 
 def live_frames_of(error: BaseException) -> list[LiveFrame]:

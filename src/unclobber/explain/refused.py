@@ -12,10 +12,10 @@ from dataclasses import replace
 import torch
 
 from ..model import CODES, Save, Subject, Write
-from ..observe.hooks import backward_calls, compiled
+from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..observe.record import ViewWrites
-from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, resolve
+from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, code_of, resolve
 from ..syntax import ATOMS, OPERATORS, last_name, torch_table
 from ..torch_internals import compat
 from . import _modules, _second_backward, _targets, makers, need, reads, save, spelling, write
@@ -34,15 +34,17 @@ def evidence(
     live_frames = live_frames_of(error)
     stage = CODES[kind.code].stage
     if kind.variant == "donated":
-        earlier = backward_calls.last_two()[0]
-        needed, freed = need.latest(live_frames, backwards_before), need.of(earlier, backwards_before)
-        only = needed.nth == 2 and freed.nth == 1 and not earlier.keeps_graph
-        return FreedEvidence(str(error), None, freed if only else None, needed, donated=True)
+        contexts = (live_frame.frame.f_locals.get("ctx") for live_frame in live_frames)
+        calls = (compiled.backward_that_compiled(ctx) for ctx in contexts if ctx is not None)
+        mark, needed = next(filter(None, calls), None), need.latest(live_frames, backwards_before)
+        # What was compiled before the session has no number in it.
+        freed = mark if mark is not None and mark.written > backwards_before else None
+        by = None if freed is None else need.of(freed, backwards_before)
+        return FreedEvidence(str(error), None, by, needed, donated=True)
     if stage == "graph":
         return _second_backward.evidence(error, live_frames, backwards_before)
     if stage == "backward":
-        transform = any(compat.compilers.runs_transform(live_frame.code) for live_frame in live_frames)
-        return StaleEvidence(str(error), need.failed(live_frames, backwards_before), transform)
+        return StaleEvidence(str(error), need.failed(live_frames, backwards_before))
     return _Refused(error, kind, live_frames, view_writes).evidence()
 
 
@@ -126,13 +128,22 @@ class _Refused:
         target = self._operand(_is_stale, first=True)
         view = target.tensor
         origin = None if view is None else self._origin(target, leaf_shown=False)
-        wrote = None if view is None else self.view_writes.last(view)
+        # A module reads its own parameter in a library's line.
+        inner = self._operand(_is_stale, first=True, depth=0)
+        parameter = inner.tensor if view is None else view
+        is_flat = parameter is not None and compat.tensors.is_flat(parameter._base)
+        owner = ProgramNames(self.frames).owner(parameter) if parameter is not None and is_flat else None
+        name = None if owner is None else owner[0]
+        wrote = None if parameter is None else self.view_writes.last(parameter)
         site = None if wrote is None else resolve(wrote.stack)
+        forward = None if owner is None else code_of(type(owner[1]).forward)
         return RefusalEvidence(
             code=self.kind.code,
             variant=self.kind.variant,
             torch_message=str(self.error),
-            write=None if wrote is None or site is None else write.at(site, wrote.operation),
+            write=None if wrote is None or site is None else write.at(site, wrote.operation, name),
+            sharded=None if name is None else name.rpartition(".")[0],
+            written_outside=wrote is not None and forward not in wrote.stack[::2],
             made=None if origin is None else self._made(origin.stack, origin.how, target, view),
             how=None if origin is None else origin.how,
             used=need.failed(self.live_frames, 0),
@@ -175,10 +186,13 @@ class _Refused:
             and not tensor._is_view()
         )
 
-    def _operand(self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False) -> WriteTarget:
+    def _operand(
+        self, is_meant: Callable[[torch.Tensor], bool], *, first: bool = False, depth: int | None = None
+    ) -> WriteTarget:
         """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
-        if ``first``."""
-        located, depth = self.located, self.depth
+        if ``first``; of the line of another live frame if ``depth`` is its index."""
+        located = self.located if depth is None else self.inner
+        depth = self.depth if depth is None else depth
         if located is None or depth is None:
             return WriteTarget()
         operation = _operation((self.inner or located).node)

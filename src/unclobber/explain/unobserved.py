@@ -8,6 +8,9 @@ library's, and the line that called the function is the program's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import CodeType
+
+import torch
 
 from ..model import shown_name
 from ..model.text import listing
@@ -15,14 +18,17 @@ from ..source import Stack, is_library_path, resolve
 from ..torch_internals import compat
 
 _NAMED = 3
+_GRAPHED = (
+    "; each call of what `make_graphed_callables` has returned overwrites all that its call before has "
+    "saved, so the backward of that one must run first"
+)
 
 
-def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> tuple[str, ...]:
+def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
     """Return one sentence, without full stop, for each mechanism that hid code from the hooks.
 
     Args:
         started_at: Start of the session, in nanoseconds since the epoch.
-        transform: The stack of the first transform of ``torch.func``.
         replay: The stack of the first replay of a CUDA graph.
     """
     sentences = []
@@ -33,17 +39,18 @@ def notices(started_at: int, transform: Stack | None, replay: Stack | None) -> t
             f"torch.compile made code of {_names(compiled)}: its saves and its writes to what goes in are "
             "watched, but not what its backward writes"
         )
-    if transform is not None:
-        sentences.append(
-            f"transforms of torch.func ran{_first(transform)}: they allow no hooks, so what is saved inside "
-            "of them is not watched; torch's own check is on there, and silent writes stay silent"
-        )
     if replay is not None:
+        graphed = _GRAPHED if any(map(_is_graphed, replay[::2])) else ""
         sentences.append(
             f"a CUDA graph was replayed{_first(replay)}: its kernels write memory past every operation, so "
-            "what they overwrite is not seen"
+            f"what they overwrite is not seen{graphed}"
         )
     return tuple(sentences)
+
+
+def _is_graphed(code: CodeType) -> bool:
+    graphs = torch.cuda.graphs.__file__
+    return code.co_filename == graphs and code.co_qualname.startswith("make_graphed_callables.")
 
 
 def _first(stack: Stack) -> str:

@@ -46,7 +46,7 @@ class Verdict(NamedTuple):
         if policy == "watch":
             # If torch would go on with the present value, so does `watch`, which only reports it.
             return cls(state, now, refused=state.refused, reported=state.changed)
-        if written_after_exit or state.unseen:
+        if written_after_exit or state.unseen or (entry is not None and entry.differentiated):
             return cls(state, now, refused=True)
         as_saved = saved.alias if state.value is None or not state.changed else state.value
         # If torch refuses although no element changed, guard has nothing to repair, but audit reports it.

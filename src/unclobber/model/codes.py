@@ -24,6 +24,7 @@ Subject = Literal[
 
 Variant = Literal[
     "compiled", "detached", "frozen", "unwatched",  # UC101
+    "differentiated",  # UC101, UC102
     "self-overlap", "aliased",  # UC102
     "dirty", "unmarked",  # UC103
     "recomputed", "cached", "differs",  # UC105
@@ -37,6 +38,7 @@ Variant = Literal[
 - ``compiled``: compiled code saves and overwrites it, so torch refuses to compile; ``detached``:
   ``detach_()`` dropped the saved tensor's history; ``frozen``: the program has frozen it
   itself; ``unwatched``: it was saved unobserved.
+- ``differentiated``: a derivative of another ``torch.func`` transform flows through the saved tensor.
 - ``self-overlap``: an operation overwrites memory that it still reads; ``aliased``: the program itself still
   holds, or is about to read, the overwritten tensor.
 - ``dirty``: a tensor that is marked dirty is not returned; ``unmarked``: an input is overwritten unmarked.

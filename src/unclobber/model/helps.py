@@ -52,9 +52,6 @@ class Help(Enum):
         "enter `unclobber.guard()` before the forward pass to have the gradient of the program as it is, or "
         "`unclobber.watch()` to see which lines saved and wrote it"
     )
-    IN_TRANSFORM = (
-        "use out-of-place operations in the function that is transformed; guard can't reach into it"
-    )
     LATER = "write after the backward that needs the old values, or clone the tensor before it is saved"
     ONE_MODE = (
         "call backward before the module is put into another mode, or do both forwards in one mode "
@@ -161,6 +158,11 @@ class Help(Enum):
     DETACH_BASE = (
         "or detach the tensor that it is a view of, before the view is made (no gradient flows into any "
         "part of it then)"
+    )
+    OWN_WRAP = "give `{module}` a wrap of its own: `FSDP({module}, ...)` before the one around it"
+    IGNORED = (
+        "leave `{module}` out of the wrap: `FSDP(..., ignored_modules=[{module}])`, which neither shards its "
+        "parameters nor averages their gradients"
     )
     NEW_WITH_BATCH = (
         "make it from an input, which gives it a batch (and the input's dtype and device): `x.new_zeros(…)`, "

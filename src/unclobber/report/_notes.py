@@ -14,7 +14,9 @@ from .story import made_at, place, refused_at
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Prefixes of functions that only pass a call on, so they explain nothing to a reader."""
-_BEYOND_GUARD = ("compiled", "frozen", "unwatched", "aliased", "self-overlap", "recomputed", "differs")
+_BEYOND_GUARD = (
+    "compiled", "differentiated", "frozen", "unwatched", "aliased", "self-overlap", "recomputed", "differs",
+)  # fmt: skip
 """Variants where the program forbade the write, saved unobserved, or itself reads the memory, or where torch
 refuses before anything has run."""
 

@@ -224,7 +224,7 @@ class Session:
         self._counted_before = (self.ledger.save_count, self.ledger.write_count)
         # Not 0, because the parent's saves, and the old values that are kept for them, live on here.
         self.ledger.account.peak = self.ledger.account.kept
-        self.ledger.transform = self.ledger.replay = None
+        self.ledger.replay = None
         self._started_at = time.time_ns()
 
     @staticmethod
@@ -527,7 +527,7 @@ class Session:
         nothing: tuple[str, ...] = ()
         said = self._guarded_call(
             "what could not be seen could not be told",
-            lambda: notices(self._started_at, self.ledger.transform, self.ledger.replay),
+            lambda: notices(self._started_at, self.ledger.replay),
             nothing,
         )
         totals = Totals(

@@ -31,7 +31,8 @@ from .values import contents, is_a
 _DEEPEST = 3  # limit of steps from a variable to a module: `agents["a"].critic` is two
 _MOST = 20_000  # limit of visited objects, because a program with more has no short names anyway
 
-_WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_forward_module"})
+_FSDP = "_fsdp_wrapped_module"
+_WRAPPERS = frozenset({"module", "_orig_mod", _FSDP, "_forward_module"})
 """Names under which a wrapper (data parallel, compile) keeps the user's module."""
 
 _REGISTRIES = frozenset({"_modules", "_parameters", "_buffers"})
@@ -47,6 +48,12 @@ class _MemoryPlace(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+    @property
+    def elements(self) -> range:
+        """The elements of the storage from the first one of the extent to the last."""
+        steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return range(self.offset, self.offset + (0 if 0 in self.shape else steps + 1))
 
 
 class ProgramNames:
@@ -68,8 +75,13 @@ class ProgramNames:
         """Return the module path of the parameter or buffer that ``tensor`` is, or is a view of.
 
         Tied parameters get the simplest of their paths. None if no live module owns the memory, or if several
-        distinct parameters share it and none has exactly the tensor's extent.
+        distinct parameters share it and none is the smallest that the tensor is within.
         """
+        owner = self.owner(tensor)
+        return None if owner is None else owner[0]
+
+    def owner(self, tensor: torch.Tensor) -> tuple[str, torch.nn.Module] | None:
+        """Return the path of such a parameter, and a module that has it."""
         place = _place(tensor)
         if place is None:
             return None
@@ -77,7 +89,8 @@ class ProgramNames:
         # Cleared at the end, because a traceback that holds this frame would keep every module alive.
         try:
             owned = _owners(place, modules)
-            return _best(_paths(owned, modules, self._frames))
+            path = _best(_paths(owned, modules, self._frames))
+            return None if path is None else (path, owned[0][0])
         finally:
             modules.clear()
 
@@ -238,7 +251,8 @@ def _module_classes() -> set[type]:
 
 
 def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list[tuple[torch.nn.Module, str]]:
-    """Return (module, attribute) of each tensor with extent ``place``; else of all if extents agree."""
+    """Return (module, attribute) of each tensor with extent ``place``; else of the smallest that it is
+    within, if those have one extent."""
     sharing = [
         (module, name, there)
         for module in modules.values()
@@ -246,9 +260,15 @@ def _owners(place: _MemoryPlace, modules: Mapping[int, torch.nn.Module]) -> list
         if (there := _place(tensor)) is not None and there.storage == place.storage
     ]
     exact = [(module, name) for module, name, there in sharing if there == place]
-    # A transposed or sliced view has an owner only if all registered tensors of the storage have one extent.
-    alone = len({there for *_, there in sharing}) == 1
-    return exact or [(module, name) for module, name, _ in sharing if alone]
+    # A transposed or sliced view, as of one of several parameters in a flat tensor.
+    inner = place.elements
+    around = [
+        of for of in sharing if of[2].elements.start <= inner.start and inner.stop <= of[2].elements.stop
+    ]
+    least = min((len(there.elements) for *_, there in around), default=0)
+    nearest = [of for of in around if len(of[2].elements) == least]
+    alone = len({there for *_, there in nearest}) == 1
+    return exact or [(module, name) for module, name, _ in nearest if alone]
 
 
 def _registered(module: torch.nn.Module, *registries: str) -> Iterator[tuple[str, Any]]:
@@ -262,8 +282,16 @@ def _registered(module: torch.nn.Module, *registries: str) -> Iterator[tuple[str
 
 
 def _tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield a module's own parameters and buffers by name.
+
+    FSDP1 registers a flat parameter in their place, and leaves the parameters as views among the attributes.
+    """
+    is_flat = compat.tensors.is_flat
     for name, tensor in _registered(module, "_parameters", "_buffers"):
-        if is_a(tensor, torch.Tensor):
+        if is_a(tensor, torch.Tensor) and not is_flat(tensor):
+            yield name, tensor
+    for name, tensor in list(contents(module).items()):
+        if is_a(tensor, torch.Tensor) and is_flat(tensor._base):
             yield name, tensor
 
 
@@ -276,7 +304,8 @@ class _Path(NamedTuple):
 
     @property
     def text(self) -> str:
-        return ".".join([self.start or self.root, *self.steps])
+        steps = (step for step in self.steps if step != _FSDP)  # which hands on what is looked up on it
+        return ".".join([self.start or self.root, *steps])
 
     @property
     def rank(self) -> tuple[bool, int, bool, int, int, str]:

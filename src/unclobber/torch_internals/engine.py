@@ -24,7 +24,7 @@ class EngineCall:
         """Further positional arguments of torch's call."""
         self.kwargs = kwargs
         self.is_internal = compat.graph.is_internal_backward(roots)
-        """Whether torch makes the call by itself: in a transform of ``torch.func``, which allows no hooks, or
+        """Whether torch makes the call by itself: in a transform of ``torch.func``, or
         while ``torch.compile`` traces."""
         self.done = False
         """Whether the engine has returned without raising."""

@@ -120,14 +120,16 @@ def test_tied_parameters_have_one_name():
 
 
 def test_parameters_cut_from_one_buffer_are_told_apart():
-    """Flattened parameters share a storage: only the very place decides."""
+    """Flattened parameters share a storage: a view belongs to the smallest one that it is within."""
     flat = torch.zeros(12)
     model = nn.Module()
     model.a = nn.Parameter(flat[:6].view(2, 3))
     model.b = nn.Parameter(flat[6:].view(2, 3))
     assert ProgramNames(here()).parameter(model.b.detach()) == "model.b"
-    assert ProgramNames(here()).parameter(model.b.t()) is None
-    del flat
+    assert ProgramNames(here()).parameter(model.b.t()) == "model.b"
+    assert ProgramNames(here()).parameter(model.a[1:]) == "model.a"
+    assert ProgramNames(here()).parameter(flat[3:9]) is None
+    assert ProgramNames(here()).parameter(flat) is None
 
 
 def test_module_labels():

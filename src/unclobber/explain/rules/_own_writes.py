@@ -10,8 +10,14 @@ from .._evidence import Evidence
 
 
 def notes(evidence: Evidence) -> tuple[str, ...]:
-    """Return a note on the mechanism if DistributedDataParallel or the accumulation of gradients wrote."""
+    """Return a note on the mechanism if DistributedDataParallel or the accumulation of gradients wrote, or if
+    no value can stand in for the overwritten one."""
     sentences = []
+    if evidence.differentiated:
+        sentences.append(
+            "a derivative of a transform around this one flows through the overwritten tensor, so that guard "
+            "can't put its old values there"
+        )
     if _overwritten_by_broadcast(evidence):
         unseen = any(write.past_counter == "broadcast" for write in evidence.writes)
         sentences.append(

@@ -22,6 +22,7 @@ _USED = Wording(
     },
     (
         "{unknown}",
+        "in each forward FullyShardedDataParallel makes the parameters of `{sharded}` views of a flat tensor",
         "autograd can't tell what became of such a view once its memory was written",
     ),
     (Help.BEFORE_VIEW, Help.COPY_FOR_VIEW),
@@ -73,8 +74,11 @@ def judge_use(evidence: RefusalEvidence) -> Finding:
         "maker": "this line" if evidence.how == "[]" else quoted(evidence.how, "this line"),
         "user": view if named else "the view",
         "unknown": _UNKNOWN_WRITE if evidence.write is None else None,
+        "sharded": evidence.sharded,
     }
-    return _finding(evidence, _USED, names, needed=evidence.used)
+    advice = Help.OWN_WRAP if evidence.written_outside else Help.IGNORED
+    fixes = None if evidence.sharded is None else (advice.fix(module=evidence.sharded),)
+    return _finding(evidence, _USED, names, needed=evidence.used, fixes=fixes)
 
 
 def _finding(evidence: RefusalEvidence, texts: Wording, names: Names, **facts: Any) -> Finding:

@@ -80,6 +80,7 @@ class Wording(NamedTuple):
             "needed": evidence.need,
             "kept_bytes": evidence.kept_bytes,
             "repaired": evidence.repaired,
+            **({"variant": "differentiated"} if evidence.differentiated else {}),
             **facts,
         }
         words = {

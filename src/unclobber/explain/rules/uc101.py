@@ -98,6 +98,7 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
         fixes.append(Help.CALL_WITHOUT_INPLACE.fix())
     else:
         fixes.append(with_a_copy(evidence.save))
-    if evidence.past_torch is None:  # otherwise guard would need the value before the unseen change
+    # Otherwise guard would need the value before the unseen change, or one with a history.
+    if evidence.past_torch is None and not evidence.differentiated:
         fixes.append(Help.GUARD.fix())
     return tuple(fixes)

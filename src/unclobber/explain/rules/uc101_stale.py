@@ -16,12 +16,6 @@ _BEFORE = Wording(
     helps=(Help.UNWATCHED,),
     variant="unwatched",
 )
-_IN_TRANSFORM = Wording(
-    "a tensor that was saved inside of a torch.func transform was overwritten",
-    notes=("torch.func allows no hooks in its transforms, so neither the save nor the write is known",),
-    helps=(Help.IN_TRANSFORM,),
-    variant="unwatched",
-)
 _COMPILED = Wording(
     SPOILT,
     {"needed": "torch.compile compiles it here"},
@@ -31,7 +25,7 @@ _COMPILED = Wording(
 
 
 def judge(evidence: StaleEvidence) -> Finding:
-    """Return the finding for a save before watching began, in compiled code or in a torch.func transform."""
+    """Return the finding for a save before watching began, or in compiled code."""
     if (save := evidence.saved) is not None:
         names = {"tensor": tensor_name(save), "how": "was overwritten", "saver": saver(save)}
         return _COMPILED.finding(
@@ -43,5 +37,4 @@ def judge(evidence: StaleEvidence) -> Finding:
             needed=evidence.needed,
             torch_message=evidence.torch_message,
         )
-    texts = _IN_TRANSFORM if evidence.in_transform else _BEFORE
-    return texts.finding("UC101", needed=evidence.needed, torch_message=evidence.torch_message)
+    return _BEFORE.finding("UC101", needed=evidence.needed, torch_message=evidence.torch_message)

@@ -13,20 +13,22 @@ from __future__ import annotations
 import functools
 import itertools
 import random
+import sys
 from collections.abc import Callable, Mapping
 from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 
 from ...source import Stack, is_library, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches
-from ..record import SaveState
+from ..record import SavedTensor, SaveState
 from . import saves
 from ._stale_reads import StaleReads, StaleTensor
 from .checkpoint_runs import RunSave, runs_of
-from .conflicts import StaleInRecompute
+from .conflicts import Conflicts, StaleInRecompute
 
 _DEEPEST = 5
 _PLAIN = frozenset((bool, int, float, complex, str))
@@ -66,8 +68,8 @@ def _recomputed(
     return Recomputed(function, hooks, of_program(), preserve_rng)
 
 
-_CACHED = "_unclobber_cached"
-"""Attribute of a tensor in selective checkpointing's cache: its session, save record and operation."""
+_cache: WeakKeyDictionary[Any, tuple[Conflicts, SavedTensor, str]] = WeakKeyDictionary()
+"""Session, save record and operation of each tensor in selective checkpointing's cache, by torch's entry."""
 
 
 def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,12 +80,26 @@ def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
         original(entry, value)
         hooks = saves.innermost()
         if hooks is not None and isinstance(value, torch.Tensor):
-            operation, stack = compat.entries.in_mode(of_program())
+            operation, stack = _in_mode(of_program())
             with compat.entries.sharing_counters():
                 saved = hooks.conflicts.ledger.file(value, stack)
-            setattr(entry, _CACHED, (hooks.conflicts, saved, operation))
+            _cache[entry] = hooks.conflicts, saved, operation
 
     return made
+
+
+def _in_mode(stack: Stack) -> tuple[str, Stack]:
+    """Return the operation that a dispatch mode has been given, and the frames of a stack around that mode.
+
+    ``func``: a parameter of every ``__torch_dispatch__``.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "__torch_dispatch__":
+        frame = frame.f_back
+    function = None if frame is None else frame.f_locals.get("func")
+    names = [code.co_name for code in stack[::2]]
+    outer = 2 * names.index("__torch_dispatch__") + 2 if "__torch_dispatch__" in names else 0
+    return str(getattr(function, "overloadpacket", "the operation")).rpartition(".")[2], stack[outer:]
 
 
 def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,10 +108,10 @@ def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
     def read(entry: Any, allow_cache_entry_mutation: bool) -> Any:
         """Return the cached tensor; under ``guard`` a copy of its old value, because the recomputation writes
         to it again."""
-        conflicts, saved, operation = getattr(entry, _CACHED, (None, None, ""))
-        state = None if conflicts is None else conflicts.stale(saved, "cache")
-        if conflicts is None or state is None:
+        known = _cache.get(entry)
+        if known is None or (state := known[0].stale(known[1], "cache")) is None:
             return original(entry, allow_cache_entry_mutation)
+        conflicts, _, operation = known
         error = None
         try:
             value = original(entry, allow_cache_entry_mutation)

@@ -22,10 +22,12 @@ from ...source import Instruction, Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.patches import Patches, StandIn
 from ..record import TracedName
+from ..record.ledger import announced
 from . import functions, kernels, saves
 from ._kernel_shapes import Mark, settle
 from ._nested import Found
 from ._on_import import on_import
+from .backward import BackwardMark, backward_calls
 
 _traced: weakref.WeakKeyDictionary[Any, Sequence[Any]] = weakref.WeakKeyDictionary()
 """The place of each traced call, as ``compat.tracing.traced_now`` returns it, by the node of Dynamo's
@@ -60,6 +62,27 @@ def saved_at(node: Any, position: int, stack: Stack) -> tuple[Stack, bool]:
     return (TracedName.over(traced, stack) if traced else stack), is_result
 
 
+_backwards: dict[int | None, BackwardMark] = {}
+"""The program's backward in which the backward of a graph was compiled, by the graph's number."""
+
+
+def backward_that_compiled(node: Any) -> BackwardMark | None:
+    """Return the call of the program in which a compiled graph's backward was compiled; None if no session
+    saw it."""
+    return _backwards.get(compat.tracing.graph_number(node))
+
+
+def _lazily(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap what prepares the compilation of a graph's backward."""
+
+    def prepare(compiler: Any, *args: Any) -> Any:
+        for mark in backward_calls.last_two()[-1:]:
+            _backwards[compiler.aot_config.aot_id] = mark
+        return original(compiler, *args)
+
+    return prepare
+
+
 def install(patches: Patches) -> None:
     """Note the writes of each graph that is compiled while a client is notified, and announce its runs."""
 
@@ -67,6 +90,9 @@ def install(patches: Patches) -> None:
         """Replace what the module has for us."""
         if module.__name__ == compat.tracing.RUNTIME_WRAPPERS:
             patches.stand_in(module, "_create_runtime_wrapper", _announcing)
+            if hasattr(module, compat.tracing.LAZY):
+                home = getattr(module, compat.tracing.LAZY)
+                patches.stand_in(home, "_prepare_lazy_backward_context", _lazily)
         elif module.__name__ == compat.tracing.TRACE_RULES:
             patches.replace(module, "SKIP_DIRS_RE", compat.tracing.skipped_folders(module))
         elif module.__name__ == compat.tracing.PARTITIONER:
@@ -203,14 +229,12 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
             if not kernels.listeners.now or kernels.inside_operation():
                 return run(args)
             noted = [mark for n, names in writes.items() for mark in _notify(args[n], names or ["copy_"])]
-            since = [log.serial for _, (_, _, log, _) in noted]
+            announced.keys = [compat.tensors.storage_key(tensor) for tensor, *_ in noted]
             try:
                 return run(args)
             finally:
-                for serial, (listener, (_, _, log, _)) in zip(since, noted, strict=True):
-                    listener.pending.catch_up()
-                    log.withdraw(serial, notifying.__code__)
-                settle([mark for _, mark in noted])
+                announced.keys = ()
+                settle(noted)
 
         return StandIn(run, notifying)
 
@@ -237,12 +261,13 @@ def _stashing(run: Callable[..., Any]) -> Callable[..., Any]:
     return stashing
 
 
-def _notify(tensor: Any, names: Sequence[str]) -> Iterator[tuple[Any, Mark]]:
-    """Notify the listeners of one run's writes to ``tensor``. Yield each with its mark for ``settle``."""
+def _notify(tensor: Any, names: Sequence[str]) -> Iterator[Mark]:
+    """Notify the listeners of the writes of one run to ``tensor``. Yield a mark of ``settle`` for each that
+    notes them."""
     if not compat.tensors.is_plain(tensor) or not kernels.concerns_a_listener((tensor,)):
         return
     for listener in kernels.listeners.now:
         if listener.pending or listener.watched or listener.logs:
             logs = [listener.before_write(tensor, name, False, (), {}) for name in names]
             if logs[-1] is not None:
-                yield listener, (tensor, tensor._version, logs[-1], logs[-1].bumps)
+                yield tensor, tensor._version, logs[-1], logs[-1].bumps

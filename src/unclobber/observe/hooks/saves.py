@@ -157,19 +157,38 @@ class SavedTensorHooks:
             return hook_stack.top() == (self.pack, self.unpack)
         return bool(self._native.is_innermost(self._ledger.pending))
 
-    def set_aside(self, because: str) -> None:
-        """Pop the hooks if they are innermost, because code begins that refuses any hooks.
-
-        ``because`` is the message that torch raises if it finds hooks; it names torch.func if a transform
-        begins.
-        """
-        if self._set_aside or not self._innermost():
-            return
-        if self._pushed:
+    def set_aside(self) -> None:
+        """Pop the hooks if they are innermost, because code begins that refuses any hooks."""
+        if self._pushed and not self._set_aside and self._innermost():
             hook_stack.pop()
             self._set_aside = True
-        if self._ledger.transform is None and "torch.func" in because:
-            self._ledger.transform = of_program()
+
+    def in_transform(self) -> tuple[Pack, Unpack] | None:
+        """Return hooks for a transform of ``torch.func``, which are given its wrappers of tensors and hand
+        them back; None if these are not innermost, so that torch must refuse those that are."""
+        hooks = self
+
+        def transformed_pack(tensor: torch.Tensor) -> tuple[SavedTensor, torch.Tensor, int]:
+            """Record the tensor with memory below the wrappers, beside what torch itself would keep."""
+            with compat.compilers.outside_transforms():
+                record = hooks.pack(compat.compilers.unwrapped(tensor))
+            record.held = None
+            return record, tensor, tensor._version
+
+        def transformed_unpack(kept: tuple[SavedTensor, torch.Tensor, int]) -> torch.Tensor:
+            """Check the record; torch would compare the wrapper's counter, which moves by itself."""
+            record, tensor, version = kept
+            moved = tensor._version != version
+            if moved != (record.alias._version != record.version):
+                record.version = record.alias._version - moved
+            if record.entry is not None:
+                record.entry.differentiated = compat.compilers.wrapped_as(record.alias, tensor) is None
+            with compat.compilers.outside_transforms():
+                value = hooks.unpack(record)
+            again = None if value is record.alias else compat.compilers.wrapped_as(value, tensor)
+            return tensor if again is None else again
+
+        return (transformed_pack, transformed_unpack) if self._innermost() else None
 
     def resume(self) -> None:  # the code that refuses hooks has ended
         if self._set_aside:
@@ -555,9 +574,13 @@ def _on_push(pack: Pack, unpack: Unpack) -> None:
     _push(pack, unpack)
 
 
-def _on_disable(message: str) -> None:  # torch.func transforms refuse any active hooks
+def _on_disable(transform: bool) -> tuple[Pack, Unpack] | None:
+    """Return hooks for a transform; else set this thread's innermost ones aside, which would be refused."""
+    if _threads.hooks and transform:
+        return _threads.hooks[-1].in_transform()
     if _threads.hooks:
-        _threads.hooks[-1].set_aside(message)
+        _threads.hooks[-1].set_aside()
+    return None
 
 
 def _on_enable() -> None:

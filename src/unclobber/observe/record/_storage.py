@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from types import CodeType
 from typing import Any
 
 import torch
@@ -111,15 +110,6 @@ class StorageLog:
             oldest = min((saved.entry.since for saved in self.saves() if saved.entry), default=self.serial)
             self.writes = folded(self.writes, oldest)
             self._log_limit = 2 * len(self.writes) + _LONGEST_LOG
-
-    def withdraw(self, since: int, inside: CodeType) -> None:
-        """Forget the writes from number ``since`` on that ran inside of a call of ``inside``, which has been
-        noted as their write."""
-        last = len(self.writes) - 1
-        while last >= 0 and self.writes[last].first >= since:
-            if any(code is inside for code in self.writes[last].stack[::2]):
-                self.bumps -= self.writes.pop(last).bumps
-            last -= 1
 
     def settle(self, bumps: int, *, by_last_write: bool = False) -> None:
         """Set the total of bumps after an operation whose number of bumps wasn't known beforehand."""

@@ -12,7 +12,7 @@ import itertools
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,16 @@ METADATA_ONLY = frozenset({
     "rename_", "_coalesced_", "sparse_resize_", "sparse_resize_and_clear_",
 })  # fmt: skip
 """Operations that torch counts as writes but that change no element of the old memory."""
+
+
+class _Announced(threading.local):
+    """The memory whose write by compiled code that runs in this thread was noted before: its own operations
+    are parts of that."""
+
+    keys: Container[int] = ()
+
+
+announced = _Announced()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +125,6 @@ class Ledger:
         """Writes that a view may have missed; all sessions share one object."""
         self.saved_bytes: SavedBytes | None = None
         """Bytes that each line keeps; None if the session doesn't count them."""
-        self.transform: Stack | None = None
-        """Stack of the first ``torch.func`` transform, whose saves go unseen because it allows no hooks."""
         self.replay: Stack | None = None
         """Stack of the first CUDA graph replay, whose writes go unseen because it runs no operation."""
         self.shared_counters: SharedCounters | None = None
@@ -172,6 +180,8 @@ class Ledger:
             borrowed = self.saves_by_address is not None or not storage.resizable()
             # Two holders are the tensor and `storage`: a save's alias would be a third.
             if not borrowed and compat.tensors.holders_at(key) == 2:
+                return None
+            if key in announced.keys:
                 return None
             if self.pending:
                 self._sort_pending(key)

@@ -94,8 +94,8 @@ class LogEntry:
     """The position of a save in the log of its storage, and what happened to the save since."""
 
     __slots__ = (
-        "bumps", "detached", "given_back", "history", "log", "lost", "nth", "original", "position", "sealed",
-        "since", "storage_swap", "undo_log", "unseen",
+        "bumps", "detached", "differentiated", "given_back", "history", "log", "lost", "nth", "original",
+        "position", "sealed", "since", "storage_swap", "undo_log", "unseen",
     )  # fmt: skip
 
     def __init__(self, log: Log | None, since: int, bumps: int, nth: int, unseen: bool) -> None:
@@ -123,6 +123,9 @@ class LogEntry:
         """Version counter at the end of the session; None before that."""
         self.original: torch.Tensor | None = None
         """The tensor that torch would keep alive and show, if later operations may join its history."""
+        self.differentiated = False
+        """Whether a derivative of a further transform flows through the save, so that no old value can stand
+        in for it."""
         self.lost: str | None = None
         """Sentence about the internal error that kept a write to the memory from being recorded."""
         self.history: History | None = None

@@ -20,11 +20,16 @@ _PUSH = "_push_saved_tensors_default_hooks"
 _POP = "_pop_saved_tensors_default_hooks"
 _DISABLE = "_saved_tensors_hooks_disable"
 _ENABLE = "_saved_tensors_hooks_enable"
+_MESSAGE = "_saved_tensors_hooks_get_disabled_error_message"
+_OF_TRANSFORMS = "torch.func."
+"""How the message begins with which a transform disables hooks (``vmap.py`` in torch/_functorch)."""
 
 
 class _PushedHere(threading.local):
     def __init__(self) -> None:
         self.pairs: list[tuple[Any, Any]] = []
+        self.transform: str | None = None
+        """The message of the transform that runs with a pair on top instead of without hooks."""
 
 
 class HookStack:
@@ -39,26 +44,47 @@ class HookStack:
         self,
         patches: Patches,
         on_push: Callable[[Any, Any], None],
-        on_disable: Callable[[str], None],
+        on_disable: Callable[[bool], tuple[Any, Any] | None],
         on_enable: Callable[[], None],
     ) -> None:
         """Replace torch's functions until ``patches`` is undone.
 
         Args:
             on_push: Called with a pair in place of torch's function: must call ``push``.
-            on_disable: Called with torch's message before hooks are forbidden, as torch.func transforms do.
+            on_disable: Called before hooks are forbidden, with whether a torch.func transform starts. If it
+                returns a pair, which works in the transform, that is pushed instead.
             on_enable: Called after hooks are allowed again.
         """
+        here = self._pushed
 
         def disable(message: str) -> None:
-            on_disable(message)
-            self._originals[_DISABLE](message)
+            starts = message.startswith(_OF_TRANSFORMS)
+            if here.transform is not None and not starts:
+                end()
+            pair = on_disable(starts) if here.transform is None else None
+            if pair is not None:
+                self._originals[_ENABLE]()  # AOTAutograd, inside of a transform, puts back what it found
+                self.push(*pair)
+            if pair is not None or here.transform is not None:
+                here.transform = message
+            else:
+                self._originals[_DISABLE](message)
+
+        def end() -> None:
+            here.transform = None
+            self.pop()
 
         def enable() -> None:
-            self._originals[_ENABLE]()
-            on_enable()
+            if here.transform is not None:
+                end()
+            else:
+                self._originals[_ENABLE]()
+                on_enable()
 
-        wrappers: dict[str, Callable[..., Any]] = {_PUSH: on_push, _DISABLE: disable, _ENABLE: enable}
+        wrappers: dict[str, Callable[..., Any]] = {
+            _PUSH: on_push, _DISABLE: disable, _ENABLE: enable,
+            _MESSAGE: lambda: here.transform or self._originals[_MESSAGE](),
+        }  # fmt: skip
         if not behaviour.shows_top_hooks:
             wrappers[_POP] = self._pop
         for name, wrapper in wrappers.items():
@@ -66,7 +92,10 @@ class HookStack:
             patches.replace(_HOME, name, StandIn(self._originals[name], wrapper))
         patches.at_undo(self._forget)
 
-    def push(self, pack: Any, unpack: Any) -> None:  # by torch's own function, past the replacement
+    def push(self, pack: Any, unpack: Any) -> None:
+        """Push a pair by torch's own function, past the replacement; raise its error in a transform."""
+        if self._pushed.transform is not None:
+            raise RuntimeError(self._pushed.transform)
         (self._originals.get(_PUSH) or getattr(_HOME, _PUSH))(pack, unpack)
         if not behaviour.shows_top_hooks:
             self._pushed.pairs.append((pack, unpack))
@@ -103,7 +132,7 @@ class HookStack:
 
     def _forget(self) -> None:
         self._originals.clear()
-        self._pushed = _PushedHere()
+        self._pushed.pairs.clear()
 
 
 hook_stack = HookStack()

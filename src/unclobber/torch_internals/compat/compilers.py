@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 from collections.abc import Callable, Iterator
 from types import CodeType
@@ -102,13 +101,43 @@ def operator_of(function: Any) -> str | None:
     )
 
 
-def runs_transform(function: CodeType) -> bool:
-    """Return whether a frame's code is ``torch.func``'s own (torch/_functorch, since 2.0).
+def outside_transforms() -> contextlib.AbstractContextManager[Any]:
+    """Return a context outside of all transforms of ``torch.func``, in which their tensors' own tensors are
+    plain (torch/_functorch/pyfunctorch.py, since 2.0)."""
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
-    By file names, because AOTAutograd's files are in that folder, too.
-    """
-    folder, name = os.path.split(function.co_filename)
-    return os.path.basename(folder) == "_functorch" and name in ("eager_transforms.py", "vmap.py", "apis.py")
+    return temporarily_clear_interpreter_stack()
+
+
+def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the tensor with memory below the wrappers of ``torch.func``."""
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
+def wrapped_as(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
+    """Return a plain tensor in the wrappers of ``like``; None if a derivative of a further transform, or of
+    what is around them, would flow through ``like``, which ``value`` has no part in."""
+    functorch = torch._C._functorch
+    if any(level.key() == functorch.TransformType.Jvp for level in functorch.get_interpreter_stack() or ()):
+        return None
+    if not functorch.is_functorch_wrapped_tensor(like):
+        return None if like.requires_grad else value
+    inner = functorch.get_unwrapped(like)
+    tracks = functorch.is_gradtrackingtensor(like)
+    lower = None if tracks and inner.requires_grad else wrapped_as(value, inner)
+    if lower is None:
+        return None
+    dead, level = functorch.is_dead_tensor_wrapper(like), functorch.maybe_get_level(like)
+    if not tracks:
+        lower = functorch._add_batch_dim(lower, functorch.maybe_get_bdim(like), level)
+    else:  # under `vmap` torch accepts no bare tensor with a batch, also if the transform has ended
+        lower = functorch._wrap_for_grad(lower, functorch._grad_increment_nesting() if dead else level)
+    if dead:
+        functorch._grad_decrement_nesting()
+    return lower
 
 
 def fake_mode() -> Any:

@@ -64,20 +64,6 @@ RAW_SAVED: Any = torch._C._autograd.SavedTensor
 REENTRANT_CHECKPOINT: tuple[Any, str] = torch.utils.checkpoint.CheckpointFunction, "forward"
 
 
-def in_mode(stack: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
-    """Return the operation that a dispatch mode has been given, and the frames of a stack around that mode.
-
-    ``func``: a parameter of every ``__torch_dispatch__``.
-    """
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "__torch_dispatch__":
-        frame = frame.f_back
-    function = None if frame is None else frame.f_locals.get("func")
-    names = [code.co_name for code in stack[::2]]
-    outer = 2 * names.index("__torch_dispatch__") + 2 if "__torch_dispatch__" in names else 0
-    return str(getattr(function, "overloadpacket", "the operation")).rpartition(".")[2], stack[outer:]
-
-
 # An alias made in this context shares its tensor's version counter inside of a mode, too (`_detach_helper` of
 # torch/utils/checkpoint.py).
 sharing_counters = functools.partial(

@@ -53,6 +53,12 @@ def storage_key_or_none(tensor: torch.Tensor) -> int | None:
         return None
 
 
+def is_flat(tensor: torch.Tensor | None) -> bool:
+    """Return whether this is a ``FlatParameter``, of which FSDP1 makes the parameters of a module views
+    (torch/distributed/fsdp/_flat_param.py, which is deprecated, since 1.12)."""
+    return getattr(tensor, "_is_flat_param", False)
+
+
 def share_storage(a: torch.Tensor, b: torch.Tensor) -> bool:
     key = storage_key_or_none(a)
     return key is not None and key == storage_key_or_none(b)

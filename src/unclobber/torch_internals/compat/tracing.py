@@ -29,6 +29,9 @@ RUNTIME_WRAPPERS = "torch._functorch._aot_autograd.runtime_wrappers"
 """Its ``_create_runtime_wrapper`` makes what is called at each run of a graph, with a list of tensors
 (since 2.2)."""
 
+LAZY = "_AutogradBackwardCompiler"
+"""Class there; its ``_prepare_lazy_backward_context`` is called in the backward that compiles one (since
+2.13; before, it was a part of a longer function)."""
 PARTITIONER = "torch._functorch._aot_autograd.graph_compile"
 """Its ``_aot_stage2a_partition`` divides a graph into forward and backward (since 2.9; before, it was a part
 of a longer function)."""
