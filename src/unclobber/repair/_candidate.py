@@ -52,9 +52,6 @@ class Candidate:
     """The interpretation that it is meant for, if it isn't the usual one of the finding's code."""
     offered: bool = False
     """Whether it changes the result of the program: such an edit is shown, never written."""
-    joins: bool = False
-    """Whether one backward call of it stands for two: it is tried after the search, and proved like the
-    others."""
     moves: bool = False
     """Whether it calls backward in another order: calls are matched by their losses, and gradients that are
     left at the end count for nothing."""
@@ -82,7 +79,6 @@ class Candidate:
         flags = (
             self.offered,
             self.guess,
-            self.joins,
             self.moves,
             self.shared_name,
             self.drops,

@@ -153,9 +153,7 @@ class Search:
             return Unproved(finding, problem)
         self._proposed_first = proposed.result()
         proved, unproved, stopped = self._explore(start, finding, began)
-        shown_anyway = self._shown_anyway(start, finding)
-        proved += [repair for repair in shown_anyway if repair.proof is not None]
-        offered = tuple(repair for repair in shown_anyway if repair.proof is None)
+        offered = self._offered(start)
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
@@ -219,7 +217,7 @@ class Search:
         seen_findings = state.seen_findings or (_finding_key(finding),)
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
-        candidates = [p for p in proposed if not p.offered and not p.joins]
+        candidates = [p for p in proposed if not p.offered]
         held = self._held_in(state, finding) if candidates else {}
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)
@@ -292,33 +290,19 @@ class Search:
                 return [again, *proved[number + 1 :]]
         return []
 
-    def _shown_anyway(self, start: _SearchState, finding: Finding) -> list[Repair]:
-        """Return edits that are shown in any case if they run clean.
-
-        These are proved ones that join two backward calls, and those that change the result, which only the
-        user can choose.
-        """
-        if self.first_only:
-            return []
+    def _offered(self, start: _SearchState) -> tuple[Repair, ...]:
+        """Return edits that change the result and run clean: only the user can choose them."""
         shown: list[Repair] = []
-        for candidate in self._proposed_first:
-            if (candidate.offered or candidate.joins) and len(shown) < 3 and self._tried < MOST_RUNS:
+        for candidate in () if self.first_only else self._proposed_first:
+            if candidate.offered and len(shown) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
                 project = start.project.with_texts(candidate.texts)
-                state = _SearchState(
-                    project,
-                    (candidate,),
-                    _interpretations(finding, candidate) if candidate.joins else frozenset(),
-                    lines=project.on_disk.lines_changed(project.overlay),
-                )
+                lines = project.on_disk.lines_changed(project.overlay)
+                state = _SearchState(project, (candidate,), lines=lines)
                 ran = self._watch(state)
-                if ran.finding is not None or not ran.ended.well:
-                    continue
-                if not candidate.joins:
+                if ran.finding is None and ran.ended.well:
                     shown.append(replace(_repair(state, None), applicable=False))
-                elif (repair := self._proved(state, ran)) is not None and repair.proof is not None:
-                    shown.append(repair)
-        return shown
+        return tuple(shown)
 
     # --- running --------------------------------------------------------------------------------
 
@@ -333,7 +317,6 @@ class Search:
             to_end=self._goes_to_end() if to_end is None else to_end,
             never_read_again=state.never_read_again,
             detaches=bool(state.interpretations & {CUT, VIEW_DETACHED}),
-            joins=any(step.joins for step in state.steps),
             moves=any(step.moves for step in state.steps),
         )
 
