@@ -60,6 +60,8 @@ class Candidate:
     shared_name: str = ""
     """A name that it binds to a new tensor although others may hold the old one: they no longer see the
     write."""
+    hides_nothing: bool = False
+    """Whether every read of what was written is rewritten, so that no holder can miss a write."""
     unbinds: frozenset[str] = frozenset()
     """Names that it no longer binds and that are not read later."""
     drops: bool = False

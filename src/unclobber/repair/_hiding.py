@@ -57,6 +57,8 @@ def hidden(
         project: The texts before the edit.
         held: Measured holders at the finding's writes in the project as it is.
     """
+    if candidate.hides_nothing:
+        return Hidden()
     never_read_again: set[str] = set()
     measured = False
     for write, (path, source, statement) in write_statements(finding, project):

@@ -258,7 +258,9 @@ def _adds_the_same(mine: BackwardRecord, other: BackwardRecord, total: Compariso
     return True
 
 
-def _same_leaves(mine: list[AddedTo], theirs: list[AddedTo]) -> Iterator[tuple[AddedTo | None, AddedTo | None]]:
+def _same_leaves(
+    mine: list[AddedTo], theirs: list[AddedTo]
+) -> Iterator[tuple[AddedTo | None, AddedTo | None]]:
     """Yield the rows of two calls leaf by leaf: None for a leaf that the other call does not reach.
 
     A leaf is the one with the same first values. The moved call may see one before an update of its values:

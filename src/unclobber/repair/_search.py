@@ -195,9 +195,12 @@ class Search:
                 stopped = f"the search ended after {limit}, before a cure was proved"
                 break
             self._tried += 1
-            self.progress(f"trying: {state.steps[-1].title}")
+            best_yet = max((repair.proof.backward for repair, _ in proved if repair.proof), default=0)
+            so_far = f", proved so far to backward {best_yet}" if best_yet else ""
+            number = f"candidate {self._tried} of {self._tried + len(self._queue)}{so_far}"
+            self.progress(f"{number}: {state.steps[-1].title}")
             ran = self._watch(state)
-            if ran.finding is not None and not self._is_beyond(ran):
+            if ran.finding is not None and ran.failed_at <= self._trial.until + BEYOND:
                 if self._helps(state, ran):
                     state = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
                     self._push(state, ran.finding)
@@ -245,10 +248,6 @@ class Search:
             return self._held
         interpretations = (state.interpretations | _interpretations(finding, None)) - {None}
         return self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
-
-    def _is_beyond(self, ran: Ran) -> bool:
-        """Return whether a run passed everything that is compared before its finding."""
-        return ran.failed_at > self._trial.until + BEYOND
 
     def _helps(self, state: _SearchState, ran: Ran) -> bool:
         """Return whether a candidate passed the finding that it was meant to fix, without a finding seen
