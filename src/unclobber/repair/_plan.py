@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 from ..model import Finding
 from ..syntax import parse
 from ._candidate import Candidate
@@ -27,8 +25,8 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
     for rank, fixer in enumerate(FIXERS.values()):
         if certain and fixer.in_doubt:
             continue
-        proposed = (with_fewer_copies(candidate, finding, project) for candidate in fixer(finding, project))
-        for candidate in chain.from_iterable(proposed):
+        found = (with_fewer_copies(candidate, finding, project) for candidate in fixer(finding, project))
+        for candidate in (candidate for each in found for candidate in each):
             texts = frozenset(candidate.texts.items())
             if certain and candidate.in_doubt:
                 seen.add(texts)  # the same text from another fixer is as doubtful

@@ -91,7 +91,8 @@ class Recorder:
             return None
         self.started += 1
         recorded = self.stop_after is None or self.started <= self.stop_after
-        nodes = _graph(call.roots) if recorded or self.cut else []
+        looked_at = call.roots if recorded or self.cut else ()
+        nodes = list(compat.graph.nodes_below(map(_node_of, looked_at)))
         roots: list[torch.Tensor] = []
         before: dict[int, torch.Tensor | None] = {}
         if recorded:
@@ -182,11 +183,6 @@ def _key(leaf: torch.Tensor) -> Key:
         return (tuple(leaf.shape), str(leaf.dtype), complex(wide.sum()), float(wide.abs().square().sum()))
 
 
-def _graph(outputs: Sequence[Any]) -> list[Any]:
-    """Return the nodes that backward may visit, each once."""
-    return list(compat.graph.nodes_below(map(_node_of, outputs)))
-
-
 def _node_of(root: Any) -> Any:
     if isinstance(root, torch.Tensor):
         if not root.requires_grad or compat.graph.why_unusable(root) is not None:
@@ -251,7 +247,9 @@ def _adds_the_same(mine: BackwardRecord, other: BackwardRecord, total: Compariso
     for own, their in _same_leaves(mine.added, other.added):
         added = _added(own)
         # The sum and not the difference, whose rounding error may exceed what this call adds.
-        if their is not None and _agree(_sum(their[1], added), their[2], total):
+        before = None if their is None else their[1]
+        after = before if added is None else added if before is None else before + added
+        if their is not None and _agree(after, their[2], total):
             continue
         if _counts(_added(their)) or (_counts(added) and not other.has_inputs):
             return False
@@ -284,12 +282,6 @@ def _added(row: AddedTo | None) -> torch.Tensor | None:
     if row is None or row[2] is None:
         return None
     return row[2] if row[1] is None else row[2] - row[1]
-
-
-def _sum(first: torch.Tensor | None, other: torch.Tensor | None) -> torch.Tensor | None:
-    if first is None or other is None:
-        return first if other is None else other
-    return first + other
 
 
 def _compare_lists(mine: Sequence[Any], other: Sequence[Any], total: Comparison, what: str) -> str:

@@ -195,8 +195,8 @@ class Search:
                 stopped = f"the search ended after {limit}, before a cure was proved"
                 break
             self._tried += 1
-            best_yet = max((repair.proof.backward for repair, _ in proved if repair.proof), default=0)
-            so_far = f", proved so far to backward {best_yet}" if best_yet else ""
+            proof = proved[0][0].proof if proved else None
+            so_far = f", proved so far to backward {proof.backward}" if proof else ""
             number = f"candidate {self._tried} of {self._tried + len(self._queue)}{so_far}"
             self.progress(f"{number}: {state.steps[-1].title}")
             ran = self._watch(state)

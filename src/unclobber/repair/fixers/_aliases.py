@@ -157,7 +157,9 @@ def _reads_attribute(source: Source, attribute: ast.Attribute) -> bool | None:
     if name in _FACTS:
         return True
     if isinstance(call, ast.Call) and call.func is attribute:
-        return keeps_nothing(call, source) or _is_dropped_write(source, name, call)
+        # As a statement, `h.mul_(2)` or `hs.append(x)` has a value that no code takes.
+        dropped = (name.endswith("_") or name in FILLS) and isinstance(source.parents[call], ast.Expr)
+        return keeps_nothing(call, source) or dropped
     return None if name in torch_table().view_attributes else False
 
 
@@ -169,11 +171,6 @@ def _reads_values(source: Source, call: ast.Call) -> bool:
     if is_method and isinstance(source.parents[call], ast.Expr):
         return writes  # `x.add_(h)` writes x; `bag.add(h)` keeps h
     return not (is_method and writes) and keeps_nothing(call, source)
-
-
-def _is_dropped_write(source: Source, method: str, call: ast.Call) -> bool:
-    """Return whether ``h.mul_(2)`` or ``hs.append(x)`` is a statement, so that no code takes its value."""
-    return (method.endswith("_") or method in FILLS) and isinstance(source.parents[call], ast.Expr)
 
 
 FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})

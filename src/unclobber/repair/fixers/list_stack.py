@@ -19,6 +19,7 @@ from .._syntax import Comprehension, Loop, Source, is_name, single_target, walk
 from .._text import Splice
 from ..project import Project
 from ._sites import write_statements
+from .clone_target import targets
 from .scatter import is_everything
 
 _MADE = frozenset({"zeros", "ones", "empty", "new_zeros", "new_ones", "new_empty"})
@@ -84,7 +85,6 @@ class _Buffer(NamedTuple):
     loop: ast.For
     counter: str
     dim: int
-    """The dimension that is filled index by index."""
     distance: int
     """The written index minus the counter."""
     first: int
@@ -101,7 +101,8 @@ class _Buffer(NamedTuple):
         late = [node for node in uses if not {*early, self.loop} & {*above[node]}]
         inside = [n for n in uses if self.loop in above[n] and self.write.targets[0] not in above[n]]
         parts = [self._made(early), self._ending(late), *map(self._read, inside)]
-        if any(part is None for part in parts) or any(source.function(node) is not function for node in uses):
+        scopes = (source.above(node, ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda) for node in uses)
+        if any(part is None for part in parts) or any(scope is not function for scope in scopes):
             return None
         changes = [change for part in parts for change in part or ()]
         start, end = source.span(self.write.value)
@@ -154,7 +155,11 @@ class _Buffer(NamedTuple):
     def _ending(self, late: list[Any]) -> list[Splice] | None:
         """Stack the list in the one read below the loop, or in a line below it."""
         source, outer = self.source, [*self.source.all_above(self.loop)]
-        if any(source.is_bound(node) or source.start(node) < source.end(self.loop) for node in late):
+        # What a view of the buffer would see of a write below the loop, an element of the list does not.
+        lines = filter(None, map(source.small, late))
+        written = {source.code(place) for line in lines for place in targets(source, line)}
+        early = any(source.is_bound(node) or source.start(node) < source.end(self.loop) for node in late)
+        if early or self.name in written:
             return None
         local = source.function(self.loop) is not None
         between = [above for node in late for above in source.all_above(node) if above not in outer]

@@ -22,6 +22,7 @@ from ._sites import callers, overwrites_parameters
 
 _UPDATE = {"zero_grad", "backward", "clip_grad_norm_", "clip_grad_value_", "unscale_", "step"}
 """Calls that make one update of weights, from clearing gradients to the step."""
+_NOTE = "other weights get no gradient by it"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -38,12 +39,12 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             yield Candidate(f"run {names}", {path: text}, moves=True)
         if limits and (edited := project.with_texts({path: limits}).source(path)) is not None:
             title = "let the backward reach the weights that are stepped next alone"
-            yield Candidate(title, {path: limits}, moves=True, late=True)
+            yield Candidate(title, {path: limits}, moves=True, late=True, note=_NOTE)
             # The argument that was added moves no line.
             here, *above = (edited.statement(at.lineno) for at in (backward, *statements))  # type: ignore[attr-defined]
             texts = (rewrites(edited, at, here) for at in above if at is not None and here is not None)
             for text in (text for each in texts for text in each):
-                yield Candidate(f"{title}, before the step", {path: text}, moves=True, late=True)
+                yield Candidate(f"{title}, before the step", {path: text}, moves=True, late=True, note=_NOTE)
 
 
 def limited(source: Source, backward: ast.AST) -> str:
