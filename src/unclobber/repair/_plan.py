@@ -25,8 +25,8 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
     for rank, fixer in enumerate(FIXERS.values()):
         if certain and fixer.in_doubt:
             continue
-        found = (with_fewer_copies(candidate, finding, project) for candidate in fixer(finding, project))
-        for candidate in (candidate for each in found for candidate in each):
+        variants = (with_fewer_copies(candidate, finding, project) for candidate in fixer(finding, project))
+        for candidate in (candidate for some in variants for candidate in some):
             texts = frozenset(candidate.texts.items())
             if certain and candidate.in_doubt:
                 seen.add(texts)  # the same text from another fixer is as doubtful

@@ -50,6 +50,7 @@ def test_copies_in_a_dict_of_weights_go(tmp_path):
     ],
 )
 def test_copies_that_stay(tmp_path, old, new):
+    """Something else writes to the copy or to what it was made of, or the name may stay what it was."""
     text = "def f(x, g, y):\n    h = x.clone()\n    y = g(h)\n    h *= y\n    return h\n"
     assert old in text
     texts = planned(tmp_path, text.replace(old, new, 1), "h *= y")
@@ -58,6 +59,7 @@ def test_copies_that_stay(tmp_path, old, new):
 
 
 def test_another_functions_copy_stays(tmp_path):
+    """No run may come to it."""
     text = (
         "def f(x, y):\n    h = x + 1\n    h *= y\n    return h\ndef g(x):\n    h = x.clone()\n    h = h * 2\n"
     )

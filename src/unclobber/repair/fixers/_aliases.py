@@ -153,13 +153,13 @@ def _reads_node(source: Source, node: ast.AST, parent: ast.AST) -> bool | None:
 
 
 def _reads_attribute(source: Source, attribute: ast.Attribute) -> bool | None:
+    """Return the answer of `_reads_node` for an attribute of the node."""
     name, call = attribute.attr, source.parents[attribute]
     if name in _FACTS:
         return True
     if isinstance(call, ast.Call) and call.func is attribute:
-        # As a statement, `h.mul_(2)` or `hs.append(x)` has a value that no code takes.
-        dropped = (name.endswith("_") or name in FILLS) and isinstance(source.parents[call], ast.Expr)
-        return keeps_nothing(call, source) or dropped
+        dropped = isinstance(source.parents[call], ast.Expr)  # `h.mul_(2)` and `hs.append(x)` as statements
+        return keeps_nothing(call, source) or (dropped and (name.endswith("_") or name in FILLS))
     return None if name in torch_table().view_attributes else False
 
 

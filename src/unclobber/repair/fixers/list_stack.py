@@ -63,8 +63,8 @@ def _counter(loop: ast.For, source: Source) -> tuple[str, int | None]:
 def _distance(source: Source, index: ast.expr | None, counter: str = "") -> int | None:
     """Return ``k`` of an index ``t + k`` or ``t - k``, or of the number ``k`` without a counter."""
     code = "" if index is None else "".join(source.code(index).split())
-    found = re.fullmatch(rf"{re.escape(counter)}([+-]\d+)?" if counter else r"(-?\d+)", code)
-    return None if found is None else int(found[1] or 0)
+    match = re.fullmatch(rf"{re.escape(counter)}([+-]\d+)?" if counter else r"(-?\d+)", code)
+    return None if match is None else int(match[1] or 0)
 
 
 def _part(node: ast.AST | None) -> tuple[int, ast.expr | None]:
