@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import pty
+import re
 import shlex
 import subprocess
 import sys
@@ -412,3 +416,24 @@ def test_a_form_feed_stays(fix):
     """It ends no line for Python, whatever an editor makes of it."""
     done = fix(BROKEN.replace("y += 1  # shifted", "\fy += 1"), "--write")
     assert (done.code, done.text) == (0, BROKEN.replace("y += 1  # shifted", "\fy = y + 1").lstrip("\n"))
+
+
+def test_a_terminal_shows_what_is_tried(tmp_path):
+    """The hazard, the candidate with the number of those that are known, and how far others are proved."""
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "train.py").write_text(BROKEN)
+    terminal, end = pty.openpty()
+    command = [sys.executable, "-m", "unclobber", "fix", "--no-cache", "train.py"]
+    said = b""
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=end) as process:
+        os.close(end)
+        # Linux ends the stream of a terminal without writers by an error.
+        with contextlib.suppress(OSError):
+            while part := os.read(terminal, 4096):
+                said += part
+    os.close(terminal)
+    assert process.returncode == 1
+    words = " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", " ", said.decode()).split())
+    assert "hazard 1: running the script as it is" in words
+    assert re.search(r"hazard 1: candidate 1 of \d+: \w+", words)
+    assert re.search(r"hazard 1: candidate 2 of \d+, proved so far to backward 1: \w+", words)

@@ -52,9 +52,6 @@ class Candidate:
     """The interpretation that it is meant for, if it isn't the usual one of the finding's code."""
     offered: bool = False
     """Whether it changes the result of the program: such an edit is shown, never written."""
-    joins: bool = False
-    """Whether one backward call of it stands for two: it is tried after the search, and proved like the
-    others."""
     moves: bool = False
     """Whether it calls backward in another order: calls are matched by their losses, and gradients that are
     left at the end count for nothing."""
@@ -63,6 +60,8 @@ class Candidate:
     shared_name: str = ""
     """A name that it binds to a new tensor although others may hold the old one: they no longer see the
     write."""
+    hides_nothing: bool = False
+    """Whether every read of what was written is rewritten, so that no holder can miss a write."""
     unbinds: frozenset[str] = frozenset()
     """Names that it no longer binds and that are not read later."""
     drops: bool = False
@@ -79,14 +78,5 @@ class Candidate:
     def in_doubt(self) -> bool:
         """True if the program may lose a write or a gradient by it, or the user must decide: such an edit is
         shown only once it is proved."""
-        flags = (
-            self.offered,
-            self.guess,
-            self.joins,
-            self.moves,
-            self.shared_name,
-            self.drops,
-            self.late,
-            self.note,
-        )
-        return any(flags)
+        certain = not (self.offered or self.guess or self.moves or self.drops or self.late)
+        return not certain or bool(self.shared_name or self.note)

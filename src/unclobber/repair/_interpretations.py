@@ -90,18 +90,13 @@ def _leaves_as_values() -> _Calls:
         return known[1]
 
     def call(func: Any, args: Any, kwargs: Any) -> Any:
-        if not torch.is_grad_enabled() or _is_about_the_leaf(func):
+        # A function mode sees initialisers as a whole, before their own ``no_grad``.
+        initial = getattr(func, "__module__", "") == "torch.nn.init"
+        if not torch.is_grad_enabled() or initial or getattr(func, "__name__", "") in _ABOUT_THE_LEAF:
             return func(*args, **kwargs)
         return func(*compat.compilers.tree_map(value, args), **compat.compilers.tree_map(value, kwargs))
 
     return _Calls(call)
-
-
-def _is_about_the_leaf(func: Any) -> bool:
-    # A function mode sees initialisers as a whole, before their own ``no_grad``.
-    return (
-        getattr(func, "__name__", "") in _ABOUT_THE_LEAF or getattr(func, "__module__", "") == "torch.nn.init"
-    )
 
 
 _ABOUT_THE_LEAF = frozenset(

@@ -88,8 +88,6 @@ class Against:
     """Global names that the program never reads again before its end."""
     detaches: bool = False
     """Whether the candidate is meant to cut tensors off their graph."""
-    joins: bool = False
-    """Whether one backward call of the candidate may stand for two of the reference."""
     moves: bool = False
     """Whether the candidate may call backward in another order."""
 

@@ -6,6 +6,7 @@ from ..model import Finding
 from ..syntax import parse
 from ._candidate import Candidate
 from .fixers import FIXERS
+from .fixers._needless import with_fewer_copies
 from .project import Project
 
 MOST = 40
@@ -24,7 +25,8 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
     for rank, fixer in enumerate(FIXERS.values()):
         if certain and fixer.in_doubt:
             continue
-        for candidate in fixer(finding, project):
+        variants = (with_fewer_copies(candidate, finding, project) for candidate in fixer(finding, project))
+        for candidate in (candidate for some in variants for candidate in some):
             texts = frozenset(candidate.texts.items())
             if certain and candidate.in_doubt:
                 seen.add(texts)  # the same text from another fixer is as doubtful

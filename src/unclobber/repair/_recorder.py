@@ -7,7 +7,7 @@ begin with equal values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,6 +19,8 @@ from ..torch_internals.engine import EngineCall
 from ._job import Comparison, Why
 
 Key = tuple[Any, ...]
+AddedTo = tuple[Key, torch.Tensor | None, torch.Tensor | None]
+"""A leaf, with copies of its gradient before and after a call."""
 
 
 class Enough(BaseException):
@@ -34,8 +36,10 @@ class BackwardRecord:
     """Every leaf known by then, with a copy of its gradient."""
     results: list[torch.Tensor | None]
     """The return values of ``autograd.grad``."""
-    added: list[tuple[Key, torch.Tensor | None, torch.Tensor | None]] = field(default_factory=list)
-    """The leaves that this call reaches, with copies of their gradients before and after it."""
+    added: list[AddedTo] = field(default_factory=list)
+    """The leaves that this call's graph reaches, in the graph's order."""
+    has_inputs: bool = False
+    """Whether the call named the leaves (``inputs=``) that get a gradient."""
 
 
 class _RunningBackward(NamedTuple):
@@ -87,15 +91,16 @@ class Recorder:
             return None
         self.started += 1
         recorded = self.stop_after is None or self.started <= self.stop_after
-        nodes = _graph(call.roots) if recorded or self.cut else []
+        looked_at = call.roots if recorded or self.cut else ()
+        nodes = list(compat.graph.nodes_below(map(_node_of, looked_at)))
         roots: list[torch.Tensor] = []
         before: dict[int, torch.Tensor | None] = {}
         if recorded:
             self._learn(nodes)
             with compat.dispatcher.unseen_by_torch():
                 roots = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
-                reached = {id(getattr(node, "variable", None)) for node in nodes} & self._leaves.keys()
-                before = {known: _copy(self._leaves[known][0].grad) for known in reached}
+                reached = (id(getattr(node, "variable", None)) for node in nodes)
+                before = {leaf: _copy(self._leaves[leaf][0].grad) for leaf in reached if leaf in self._leaves}
         spends = self.cut and not call.keeps_graph
         running = _RunningBackward(self.started, recorded, nodes, roots, before, spends)
         if self.cut:
@@ -114,7 +119,7 @@ class Recorder:
         if running.spends:
             _mark_freed(running.nodes)
         if running.recorded:
-            self._write(running, call.answer)
+            self._write(running, call)
         if self._after_each(running.nth) or (running.nth == self.stop_after and not self._go_on()):
             raise Enough
 
@@ -124,12 +129,13 @@ class Recorder:
             if isinstance(leaf, torch.Tensor) and id(leaf) not in self._leaves:
                 self._leaves[id(leaf)] = leaf, _key(leaf)
 
-    def _write(self, running: _RunningBackward, answer: Any) -> None:
+    def _write(self, running: _RunningBackward, call: EngineCall) -> None:
         with compat.dispatcher.unseen_by_torch():
             after = {known: (key, _copy(leaf.grad)) for known, (leaf, key) in self._leaves.items()}
-            results = [_copy(t) for t in answer] if isinstance(answer, (tuple, list)) else []
+            results = [_copy(t) for t in call.answer] if isinstance(call.answer, (tuple, list)) else []
         added = [(after[known][0], before, after[known][1]) for known, before in running.before.items()]
-        self.records.append(BackwardRecord(running.roots, list(after.values()), results, added))
+        record = BackwardRecord(running.roots, list(after.values()), results, added, bool(call.inputs))
+        self.records.append(record)
 
 
 _FREED = "unclobber freed"
@@ -173,10 +179,6 @@ def _key(leaf: torch.Tensor) -> Key:
         return (tuple(leaf.shape), str(leaf.dtype), complex(wide.sum()), float(wide.abs().square().sum()))
 
 
-def _graph(outputs: Sequence[Any]) -> list[Any]:
-    return list(compat.graph.nodes_below(map(_node_of, outputs)))
-
-
 def _node_of(root: Any) -> Any:
     if isinstance(root, torch.Tensor):
         if not root.requires_grad or compat.graph.why_unusable(root) is not None:
@@ -208,31 +210,6 @@ def compare(reference: list[BackwardRecord], candidate: list[BackwardRecord], un
     return total
 
 
-def compare_joined(
-    reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int
-) -> Comparison:
-    """Compare backward calls of a candidate that may call backward once on the sum of two losses.
-
-    Two consecutive calls of the reference then count as one: with the sum of their losses, and the gradients
-    that the later one leaves. ``compared`` counts the reference's calls.
-    """
-    groups: list[BackwardRecord] = []
-    taken = 0
-    for record in candidate:
-        parts = (reference[taken : taken + size] for size in (1, 2) if taken + size <= len(reference))
-        group = next((call for call in map(_joined, parts) if not compare([call], [record], 1).why), None)
-        if group is None:
-            break
-        taken += 1 if group is reference[taken] else 2
-        groups.append(group)
-    left, more = reference[taken:], candidate[len(groups) :]
-    if taken < until or (left and more and not _is_first_half(left, more[0])):
-        return Comparison(Why.OTHER_VALUES, f"{Why.OTHER_VALUES.value} at backward call {taken + 1}")
-    total = compare(groups, candidate, len(groups))
-    total.compared = taken
-    return total
-
-
 def compare_moved(reference: list[BackwardRecord], candidate: list[BackwardRecord], until: int) -> Comparison:
     """Compare backward calls of a candidate that makes them in another order.
 
@@ -247,49 +224,59 @@ def compare_moved(reference: list[BackwardRecord], candidate: list[BackwardRecor
             break
         partner = left.pop(at)
         total.compared += 1
-        total.gradients += len(partner.added)
-        total.leaves = max(total.leaves, len(partner.added))
+        gradients = sum(map(_counts, map(_added, partner.added)))
+        total.gradients += gradients
+        total.leaves = max(total.leaves, gradients)
     return total
 
 
 def _adds_the_same(mine: BackwardRecord, other: BackwardRecord, total: Comparison) -> bool:
-    """Return whether two calls have the same losses and results, and add the same to each gradient."""
+    """Return whether two calls have the same losses and results, and add the same to each gradient.
+
+    A call that names its ``inputs`` may add nothing to other leaves.
+    """
     if _compare_lists(mine.roots, other.roots, total, "") or _compare_lists(
         mine.results, other.results, total, ""
     ):
         return False
-    theirs = [row for row in other.added if _counts(row[2])]
-    for key, before, after in mine.added:
-        own = after if before is None or after is None else after - before
-        if own is None or not _counts(own):
+    for own, their in _same_leaves(mine.added, other.added):
+        added = _added(own)
+        # The sum and not the difference, whose rounding error may exceed what this call adds.
+        before = None if their is None else their[1]
+        after = before if added is None else added if before is None else before + added
+        if their is not None and _agree(after, their[2], total):
             continue
-        # By shape and dtype alone, because the moved call may see a leaf before an update of its values. The
-        # sum and not the difference, whose rounding error may exceed what this call adds.
-        at = next(
-            (
-                at
-                for at, (name, earlier, later) in enumerate(theirs)
-                if name[:2] == key[:2] and _agree(own if earlier is None else earlier + own, later, total)
-            ),
-            None,
-        )
-        if at is None:
+        if _counts(_added(their)) or (_counts(added) and not other.has_inputs):
             return False
-        del theirs[at]
-    return all(before is not None and _agree(before, after, total) for _, before, after in theirs)
+    return True
 
 
-def _is_first_half(left: Sequence[BackwardRecord], joined: BackwardRecord) -> bool:
-    """Return whether the reference may have been recorded up to the first of two joined losses alone."""
-    return len(left) == 1 and bool(_compare_lists(left[0].roots, joined.roots, Comparison(), "loss"))
+def _same_leaves(
+    mine: list[AddedTo], theirs: list[AddedTo]
+) -> Iterator[tuple[AddedTo | None, AddedTo | None]]:
+    """Yield the rows of two calls leaf by leaf: None for a leaf that the other call does not reach.
+
+    A leaf is the one with the same first values. The moved call may see one before an update of its values:
+    such leaves, and those with equal first values, are matched in the order of the graph.
+    """
+    left = list(theirs)
+    for length in (None, 2):  # the whole key, then shape and dtype
+        rows, mine = mine, []
+        for row in rows:
+            at = next((at for at, other in enumerate(left) if other[0][:length] == row[0][:length]), None)
+            if at is None:
+                mine.append(row)
+            else:
+                yield row, left.pop(at)
+    yield from ((row, None) for row in mine)
+    yield from ((None, row) for row in left)
 
 
-def _joined(calls: Sequence[BackwardRecord]) -> BackwardRecord:
-    first, last = calls[0], calls[-1]
-    if first is last:
-        return first
-    roots = [a + b for a, b in zip(first.roots, last.roots, strict=False)]
-    return BackwardRecord(roots, last.leaves, [*first.results, *last.results])
+def _added(row: AddedTo | None) -> torch.Tensor | None:
+    """Return what a call added to a gradient; None if that is none after it, or no leaf of the call."""
+    if row is None or row[2] is None:
+        return None
+    return row[2] if row[1] is None else row[2] - row[1]
 
 
 def _compare_lists(mine: Sequence[Any], other: Sequence[Any], total: Comparison, what: str) -> str:

@@ -27,7 +27,7 @@ from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
 from ._leftovers import Files
 from ._living import Living
 from ._overlay import Overlay
-from ._recorder import Enough, Recorder, compare, compare_joined, compare_moved
+from ._recorder import Enough, Recorder, compare, compare_moved
 from .project import Project
 
 SEED = 0
@@ -117,7 +117,7 @@ class Run:
         if len(mine) != nth:
             return False
         against = self.job.against
-        in_order = against is not None and not against.joins and not against.moves
+        in_order = against is not None and not against.moves
         comparable = reference is not None and nth <= len(reference.records) and in_order
         if comparable and self._compare(1, nth - 1).why:
             return True
@@ -208,7 +208,7 @@ class Run:
         assert self.reference is not None
         assert self.job.against is not None
         against = self.job.against
-        how = compare_moved if against.moves else compare_joined if against.joins else compare
+        how = compare_moved if against.moves else compare
         try:
             return how(self.reference.records[skipped:], self.recorder.records[skipped:], until)
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison

@@ -148,9 +148,7 @@ class Search:
             return Unproved(finding, problem)
         self._proposed_first = proposed.result()
         proved, unproved, stopped = self._explore(start, finding, began)
-        shown_anyway = self._shown_anyway(start, finding)
-        proved += [repair for repair in shown_anyway if repair.proof is not None]
-        offered = tuple(repair for repair in shown_anyway if repair.proof is None)
+        offered = self._offered(start)
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
@@ -191,9 +189,12 @@ class Search:
                 stopped = f"the search ended after {limit}, before a cure was proved"
                 break
             self._tried += 1
-            self.progress(f"trying: {state.steps[-1].title}")
+            proof = proved[0][0].proof if proved else None
+            so_far = f", proved so far to backward {proof.backward}" if proof else ""
+            number = f"candidate {self._tried} of {self._tried + len(self._queue)}{so_far}"
+            self.progress(f"{number}: {state.steps[-1].title}")
             ran = self._watch(state)
-            if ran.finding is not None and not self._is_beyond(ran):
+            if ran.finding is not None and ran.failed_at <= self._trial.until + BEYOND:
                 if self._helps(state, ran):
                     state = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
                     self._push(state, ran.finding)
@@ -213,7 +214,7 @@ class Search:
         seen_findings = state.seen_findings or (_finding_key(finding),)
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
-        candidates = [p for p in proposed if not p.offered and not p.joins]
+        candidates = [p for p in proposed if not p.offered]
         held = self._held_in(state, finding) if candidates else {}
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)
@@ -239,9 +240,6 @@ class Search:
             return self._held
         interpretations = (state.interpretations | _interpretations(finding, None)) - {None}
         return self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
-
-    def _is_beyond(self, ran: Ran) -> bool:
-        return ran.failed_at > self._trial.until + BEYOND
 
     def _helps(self, state: _SearchState, ran: Ran) -> bool:
         assert ran.finding is not None
@@ -281,33 +279,19 @@ class Search:
                 return [again, *proved[number + 1 :]]
         return []
 
-    def _shown_anyway(self, start: _SearchState, finding: Finding) -> list[Repair]:
-        """Return edits that are shown in any case if they run clean.
-
-        These are proved ones that join two backward calls, and those that change the result, which only the
-        user can choose.
-        """
-        if self.first_only:
-            return []
+    def _offered(self, start: _SearchState) -> tuple[Repair, ...]:
+        """Return edits that change the result and run clean: only the user can choose them."""
         shown: list[Repair] = []
-        for candidate in self._proposed_first:
-            if (candidate.offered or candidate.joins) and len(shown) < 3 and self._tried < MOST_RUNS:
+        for candidate in () if self.first_only else self._proposed_first:
+            if candidate.offered and len(shown) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
                 project = start.project.with_texts(candidate.texts)
-                state = _SearchState(
-                    project,
-                    (candidate,),
-                    _interpretations(finding, candidate) if candidate.joins else frozenset(),
-                    lines=project.on_disk.lines_changed(project.overlay),
-                )
+                lines = project.on_disk.lines_changed(project.overlay)
+                state = _SearchState(project, (candidate,), lines=lines)
                 ran = self._watch(state)
-                if ran.finding is not None or not ran.ended.well:
-                    continue
-                if not candidate.joins:
+                if ran.finding is None and ran.ended.well:
                     shown.append(replace(_repair(state, None), applicable=False))
-                elif (repair := self._proved(state, ran)) is not None and repair.proof is not None:
-                    shown.append(repair)
-        return shown
+        return tuple(shown)
 
     # --- running --------------------------------------------------------------------------------
 
@@ -322,7 +306,6 @@ class Search:
             to_end=self._goes_to_end() if to_end is None else to_end,
             never_read_again=state.never_read_again,
             detaches=bool(state.interpretations & {CUT, VIEW_DETACHED}),
-            joins=any(step.joins for step in state.steps),
             moves=any(step.moves for step in state.steps),
         )
 

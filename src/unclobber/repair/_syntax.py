@@ -34,6 +34,8 @@ _WITHOUT_PLACE = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.c
 """Nodes of which the parser has one for a whole text, so that they have no parent of their own."""
 _IDLE = re.compile(r"[ \t\f]*(#|\r|\n)")
 """A line without code."""
+_JOINED = re.compile(r"[^#]*\\\r?\n")
+"""A line that a backslash joins to the next one."""
 
 
 class Line(NamedTuple):
@@ -135,12 +137,12 @@ class Source:
         """Return the line of a statement."""
         block = self.block(statement)
         first = last = block.index(statement)
-        while first and _end_line(block[first - 1]) == block[first].lineno:
+        while first and _end_line(block[first - 1]) >= self._first_line(block[first]):
             first -= 1
-        while last + 1 < len(block) and block[last + 1].lineno == _end_line(block[last]):
+        while last + 1 < len(block) and self._first_line(block[last + 1]) <= _end_line(block[last]):
             last += 1
         decorators = getattr(block[first], "decorator_list", [])
-        number = min(node.lineno for node in (block[first], *decorators))
+        number = min(self._first_line(node) for node in (block[first], *decorators))
         start = self._starts[number - 1]
         lead = self.text[start : self.start(block[first])]
         indent = self.text[start : start + len(lead) - len(lead.lstrip())]
@@ -151,6 +153,13 @@ class Source:
         end = self.line_end(block[last])
         in_header = bool(lead.strip()) and not decorators
         return Line(block[first : last + 1], self._starts[top - 1], start, end, indent, in_header)
+
+    def _first_line(self, node: ast.stmt | ast.expr) -> int:
+        """Return the number of a node's first line, or of the line above that a backslash joins to it."""
+        number = node.lineno
+        while number > 1 and _JOINED.match(self._lines[number - 2]):
+            number -= 1
+        return number
 
     def small(self, node: ast.AST) -> ast.AST | None:
         return next((above for above in self.all_above(node) if is_small(above)), None)
@@ -309,15 +318,15 @@ class Source:
         # test_a_body_on_its_headers_line_under_no_grad).
         if line.in_header:
             start = self.start(line.statements[0])
-            colon = len(self.text[:start].rstrip())
+            colon = len(self.text[:start].rstrip("\\ \t\r\n"))
             lead = f"{newline}{self.unit}{opened}{inner}{self.unit}"
             yield self.edited(Splice(colon, start, lead))
             return
         yield self.edited(Splice(line.start, line.end, opened + self.moved(line.start, line.end, inner)))
         if len(line.statements) > 1:
             start, end = self.start(small), self.end(small)
-            after = self.text[end : line.end].lstrip("; \t") if small is not line.statements[-1] else ""
-            left = self.text[line.start : start].rstrip("; \t")
+            after = self.text[end : line.end].lstrip("; \t\\\r\n") if small is not line.statements[-1] else ""
+            left = self.text[line.start : start].rstrip("; \t\\\r\n")
             block = f"{opened}{inner}{self.text[start:end]}"
             block += f"{newline}{line.indent}{after}" if after else self.text[end : line.end]
             yield self.edited(Splice(line.start, line.end, (left and f"{left}{newline}") + block))

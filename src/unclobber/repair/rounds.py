@@ -108,7 +108,14 @@ def fix(
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
         runs, used.reads = used.runs, set()
         while len(outcomes) < MOST_ROUNDS:
-            search = Search(CommandLine(script, arguments, module), used, first_only, 10 * timeout, progress)
+            hazard = f"hazard {len(outcomes) + 1}: "
+            search = Search(
+                CommandLine(script, arguments, module),
+                used,
+                first_only,
+                10 * timeout,
+                lambda step, hazard=hazard: progress(f"{hazard}{step}"),
+            )
             outcome = search.outcome(project)
             outcomes.append(outcome)
             if not isinstance(outcome, Proved):

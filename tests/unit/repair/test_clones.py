@@ -143,14 +143,6 @@ def test_parameters_are_copied_for_one_call(proposed):
     assert [_line(new, 2) for new in texts] == [expected]
 
 
-def test_frozen_statistics_alone_are_copied(proposed):
-    """The layers in training go on counting: their statistics are not sent to a copy."""
-    text = "import torch\nout = net(x)\n"
-    facts = {"name": "net.bn.running_mean", "role": "running_mean"}
-    (new,) = proposed(clone_parameters, "UC101", text, saved="net(x)", facts=facts)
-    assert ".named_buffers() if not net.get_submodule(n.rpartition('.')[0]).training}" in new
-
-
 def test_what_may_be_kept_uncopied_is_told(tmp_path):
     """A module may keep its result by a hook; torch's own function keeps nothing."""
     for call, hides in (("torch.exp(x)", ""), ("self.act(x)", "self.act(x)"), ("x.relu_()", "x")):

@@ -1,4 +1,4 @@
-"""Two losses of one graph: ``retain_graph=True``, or one backward on their sum."""
+"""Two losses of one graph: ``retain_graph=True`` in the first backward."""
 
 from __future__ import annotations
 
@@ -59,16 +59,11 @@ def test_the_same_backward_in_another_turn(tmp_path):
     assert list(detach_state(finding, project))
 
 
-def test_kept_or_summed(freed):
-    """The first keeps the graph, or one backward goes through it with the sum."""
-    kept, summed = freed(LOSSES, "a.backward()", "b.backward()")
-    assert kept.interpretation == KEPT
-    assert not kept.offered
+def test_kept(freed):
+    """The first keeps the graph."""
+    (kept,) = freed(LOSSES, "a.backward()", "b.backward()")
+    assert (kept.interpretation, kept.offered) == (KEPT, False)
     assert _texts([kept]) == [plain(LOSSES).replace("a.backward()", "a.backward(retain_graph=True)")]
-    assert (summed.interpretation, summed.joins, summed.offered) == (KEPT, True, False)
-    assert _texts([summed]) == [
-        plain(LOSSES).replace("    a.backward()\n", "").replace("    b.backward()", "    (a + b).backward()")
-    ]
 
 
 @pytest.mark.parametrize(
@@ -89,24 +84,6 @@ def test_one_that_keeps_already(freed):
     """There is nothing to add."""
     text = LOSSES.replace("a.backward()", "a.backward(retain_graph=True)")
     assert freed(text, "a.backward(retain_graph=True)", "b.backward()") == []
-
-
-@pytest.mark.parametrize(
-    "between", ["opt.step()", "opt.zero_grad()", "print(w.grad)", "a = a * 2", "clip_grad_norm_(ps, 1.0)"]
-)
-def test_not_summed(freed, between):
-    """What stands between them looks at gradients, or makes the first loss another."""
-    text = LOSSES.replace("    b.backward()", f"    {between}\n    b.backward()")
-    assert not any(candidate.joins for candidate in freed(text, "a.backward()", "b.backward()"))
-
-
-def test_expressions_are_summed(freed):
-    """Each loss is computed where the sum is."""
-    first, second = "f(h).mean().backward()", "(w * b).backward()"
-    text = LOSSES.replace("a.backward()", first).replace("b.backward()", second)
-    (_, summed) = freed(text, first, second)
-    without = plain(text).replace(f"    {first}\n", "")
-    assert _texts([summed]) == [without.replace(second, "(f(h).mean() + (w * b)).backward()")]
 
 
 def test_losses_in_a_loop(freed):

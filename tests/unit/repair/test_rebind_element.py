@@ -64,12 +64,6 @@ def test_not_built_anew(text):
     assert not list(rebuilt(*marked(text)))
 
 
-@pytest.mark.parametrize("before", ["outs[i][mask] = 0", "outs[i][0] += 1", "outs[i][:2].zero_()"])
-def test_a_part_of_an_element_is_written_to_a_copy(before):
-    """The element is copied first; the write itself stays."""
-    assert f"outs[i] = outs[i].clone()\n{before}\n" in rewritten(rewrites, f"{before}  # <-\n")
-
-
 @pytest.mark.parametrize(
     "statement",
     [

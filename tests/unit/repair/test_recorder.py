@@ -10,7 +10,6 @@ from unclobber.repair._recorder import (
     Enough,
     Recorder,
     compare,
-    compare_joined,
     compare_moved,
 )
 from unclobber.torch_internals.engine import engine
@@ -193,66 +192,7 @@ def test_it_ends_when_it_is_told(recording):
     assert recorder.started == 3
 
 
-# --- one backward for two losses ------------------------------------------------------------------
-
-
-def _losses(*turns, scale=1.0):
-    """A program with the backward calls of each turn: ``"a"``, ``"b"``, ``"a+b"``."""
-
-    def run():
-        torch.manual_seed(0)
-        w = torch.randn(3, requires_grad=True)
-        for turn in turns:
-            w.grad = None
-            h = w.exp()
-            losses = {"a": h.sum(), "b": (h * h).mean() * scale, "z": (h - h.detach()).sum()}
-            for call in turn:
-                sum(losses[name] for name in call.split("+")).backward(retain_graph=True)
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("apart", "joined", "compared"),
-    [
-        ([["a", "b"], ["a", "b"]], [["a+b"], ["a+b"]], 4),
-        ([["a"], ["a", "b"], ["b"]], [["a"], ["a+b"], ["b"]], 4),
-        ([["a", "b"], ["a"]], [["a+b"], ["a+b"]], 2),
-        ([["a", "z"]], [["a+z"]], 2),
-        ([["a", "b"]], [["a", "b"]], 2),
-    ],
-    ids=["each turn", "among others", "recorded up to the first", "a loss of nought", "not joined"],
-)
-def test_two_calls_count_as_one(recording, apart, joined, compared):
-    """The sum of their losses, and what the later one leaves."""
-    one, other = recording(_losses(*apart)), recording(_losses(*joined))
-    found = compare_joined(one.records, other.records, 2)
-    assert (found.why, found.compared) == (None, compared)
-    assert found.gradients
-
-
-@pytest.mark.parametrize(
-    ("joined", "scale"),
-    [
-        ([["a"], ["b"]], 1.0),
-        ([["b"], ["a+b"]], 1.0),
-        ([["a+b"], ["a+b"]], 1.001),
-        ([["a+b"], ["a"], ["b"]], 1.0),
-    ],
-    ids=["one left out", "the other", "another loss", "apart in two turns"],
-)
-def test_what_is_not_their_sum(recording, joined, scale):
-    """Each call of the reference has to be in it."""
-    one, other = recording(_losses(["a", "b"], ["a", "b"])), recording(_losses(*joined, scale=scale))
-    assert "backward call" in compare_joined(one.records, other.records, 2).mismatch
-
-
-def test_the_gradients_of_a_sum_count(recording):
-    """Equal losses are not enough."""
-    one, other = recording(_losses(["a", "b"])), recording(_losses(["a+b"]))
-    key, gradient = other.records[0].leaves[0]
-    other.records[0].leaves[0] = key, gradient * 1.001
-    assert "another loss or gradient" in compare_joined(one.records, other.records, 2).mismatch
+# --- calls in another order -------------------------------------------------------------------------
 
 
 def _two_losses(*order, scale=1.0):
@@ -290,3 +230,60 @@ def test_what_is_no_other_order(recording, what):
     if what == "missing":
         del other.records[0]
     assert compare_moved(one.records, other.records, 2).why is not None
+
+
+def _call(*added, has_inputs=False):
+    """A record of one loss, with what it adds to leaves of one shape, each recognised by its first value."""
+    rows = [(((1,), "float32", value), None, gradient) for value, gradient in added]
+    return BackwardRecord([torch.ones(1)], [], [], rows, has_inputs)
+
+
+@pytest.mark.parametrize(
+    ("moved", "same"),
+    [
+        ([(1, "g"), (2, "h")], True),
+        ([(2, "h"), (1, "g")], True),
+        ([(1, "h"), (2, "g")], False),  # the gradients of two weights, in each other's place
+        ([(5, "g"), (2, "h")], True),  # it saw the first weight before an update
+        ([(5, "h"), (2, "g")], False),
+        ([(5, "g"), (6, "h")], True),
+        ([(5, "h"), (6, "g")], False),  # the order of the graph tells them apart
+        ([(1, "g")], False),
+        ([(1, "g"), (2, None)], False),
+    ],
+)
+def test_a_moved_call_adds_to_the_same_leaves(moved, same):
+    """Shape and type alone don't make a gradient the one of a leaf."""
+    values = {"g": torch.tensor([3.0]), "h": torch.tensor([4.0]), None: None}
+    mine = _call((1, values["g"]), (2, values["h"]))
+    other = _call(*((value, values[name]) for value, name in moved))
+    assert (compare_moved([mine], [other], 1).why is None) is same
+
+
+def test_leaves_that_begin_equal_have_the_graphs_order():
+    """Two biases of nought, whose gradients a moved call swaps."""
+    g, h = torch.tensor([3.0]), torch.tensor([4.0])
+    assert compare_moved([_call((0, g), (0, h))], [_call((0, g), (0, h))], 1).why is None
+    assert compare_moved([_call((0, g), (0, h))], [_call((0, h), (0, g))], 1).why is not None
+
+
+@pytest.mark.parametrize(
+    ("moved", "same"), [([(1, "g")], True), ([(1, "h")], False), ([(1, "g"), (2, "g")], False)]
+)
+def test_a_call_with_inputs_may_leave_out_leaves(moved, same):
+    """What it does add is the same."""
+    values = {"g": torch.tensor([3.0]), "h": torch.tensor([4.0])}
+    other = _call(*((value, values[name]) for value, name in moved), has_inputs=True)
+    assert (compare_moved([_call((1, values["g"]), (2, values["h"]))], [other], 1).why is None) is same
+
+
+def test_the_records_of_a_call_with_inputs(recording):
+    """Its leaves stand in the graph's order."""
+
+    def run():
+        a, b = (torch.full((1,), value, requires_grad=True) for value in (2.0, 3.0))
+        (a * b).sum().backward(inputs=[b])
+
+    (record,) = recording(run).records
+    assert record.has_inputs
+    assert [after for _, _, after in record.added].count(None) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textwrap import dedent
 
+import pytest
 from rewriting import marked, plain
 
 from unclobber.repair.fixers import reorder
@@ -109,3 +110,50 @@ def test_a_backward_above_the_write_is_no_other_order():
     """)
         == []
     )
+
+
+TWO_NETS = """
+    opt_g = Adam(G.parameters(), 1e-3)
+    opt_d = Adam([*D.parameters(), *E.parameters()])
+    opt_x = Adam([{"params": D.parameters()}])
+    for x in data:
+        opt_d.zero_grad()
+        loss_d.backward()
+        opt_d.step()
+        loss_g.backward(retain_graph=True)  # <-
+        clip(G)
+        opt_g.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "inputs"),
+    [
+        ("", "", "list(G.parameters())"),
+        ("opt_g.step()", "opt_d.step()", "[*D.parameters(), *E.parameters()]"),
+        ("opt_g.step()", "opt_x.step()", None),
+        ("opt_g.step()", "pass", None),
+        ("opt_g = Adam(G", "opt_g = make()\n    opt_g = Adam(G", None),
+        ("retain_graph=True", "inputs=ws", None),
+    ],
+)
+def test_the_weights_that_are_stepped_next(old, new, inputs):
+    """They are read from the one assignment of the optimizer."""
+    source, backward = marked(TWO_NETS.replace(old, new, 1) if old else TWO_NETS)
+    text = reorder.limited(source, backward)
+    assert (f"loss_g.backward(retain_graph=True, inputs={inputs})" in text) is (inputs is not None)
+    assert bool(text) is (inputs is not None)
+
+
+@pytest.mark.parametrize(("weights", "known"), [("self.G.parameters()", True), ("net.parameters()", False)])
+def test_weights_of_another_function_are_those_of_self(weights, known):
+    """A parameter of ``__init__`` has no name elsewhere."""
+    text = f"""
+    class T:
+        def __init__(self, net):
+            self.opt = Adam({weights})
+        def step(self, loss):
+            loss.backward()  # <-
+            self.opt.step()
+    """
+    assert bool(reorder.limited(*marked(text))) is known

@@ -73,3 +73,34 @@ def test_changes_may_touch_and_not_overlap():
     assert spliced("abc", [Splice(1, 2, "x"), Splice(1, 1, "y"), Splice(2, 3, "")]) == "ayx"
     with pytest.raises(ValueError, match="overlap"):
         spliced("abc", [Splice(0, 2, "x"), Splice(1, 3, "y")])
+
+
+JOINED = """
+def f(x, w):
+    y = x * \\
+        w
+    y += \\
+        1; z = 2; \\
+    q = 3  # a comment that ends in \\
+    if w: \\
+        y -= 1
+    return y
+"""
+
+
+def test_statements_on_lines_that_a_backslash_joins():
+    """What is put before or after one of them is in its block, and nothing else changes."""
+    text = JOINED.lstrip("\n")
+    source = parse(text)
+    for at, small in enumerate(source.smalls):
+        for place in ("before", "after"):
+            new = parse(source.inserted(small, **{place: ("NEW = 1",)}))
+            found = [new.code(small) for small in new.smalls]
+            old = [source.code(small) for small in source.smalls]
+            assert found == [*old[: at + (place == "after")], "NEW = 1", *old[at + (place == "after") :]]
+            added = new.smalls[at + (place == "after")]
+            around = [type(node) for node in new.all_above(added)]
+            assert around == [type(node) for node in source.all_above(small)]
+        for under in source.put_under(small, "with no_grad():"):
+            assert parse(under) is not None
+    assert [len(source.line(small).statements) for small in source.smalls] == [1, 3, 3, 3, 1, 1]

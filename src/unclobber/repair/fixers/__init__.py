@@ -24,8 +24,7 @@ from . import (
     inference_mode,
     inplace_modules,
     keep_graph,
-    mark_dirty,
-    move_step,
+    list_stack,
     multi_view,
     no_grad,
     out_of_place,
@@ -70,8 +69,8 @@ _FIXERS = (
     Fixer(out_of_place, "a new tensor and no copy; other names keep the old one"),
     Fixer(rebind_element, "a new tensor as the container's entry; other names keep the old one"),
     Fixer(inplace_modules, "the module makes a new tensor"),
+    Fixer(list_stack, "a list of new tensors and one stack; no name keeps the buffer"),
     Fixer(scatter, "a new tensor as large as the whole; other names keep the old one"),
-    Fixer(mark_dirty, "the Function still writes in place, and says so"),
     Fixer(empty_cache, "the region stays open, and each weight is cast once more", "UC106"),
     Fixer(clone_saved, "a copy more, for backward; the write stays in place, and every name sees it"),
     Fixer(clone_target, "a copy more, and the write goes into it; other names keep the old one"),
@@ -82,10 +81,9 @@ _FIXERS = (
     Fixer(detach_state, "the loop cuts off what it carries", "UC101 UC301", in_doubt=True),
     Fixer(detach_hidden, "the state is cut off where an object keeps it", "UC301", in_doubt=True),
     Fixer(save_for_backward, "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
-    Fixer(reorder, "another order of the same calls", "UC101 UC102", in_doubt=True),
+    Fixer(reorder, "another order of backward calls, or fewer gradients", "UC101 UC102", in_doubt=True),
     Fixer(clone_parameters, "a copy more of the module's parameters, until backward", "UC101 UC102"),
     Fixer(recompute, "the forward runs once more", in_doubt=True),
-    Fixer(move_step, "the step comes after the backward", in_doubt=True),
 )
 FIXERS = {fixer.name: fixer for fixer in _FIXERS}
 

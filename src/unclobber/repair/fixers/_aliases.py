@@ -151,11 +151,13 @@ def _reads_node(source: Source, node: ast.AST, parent: ast.AST) -> bool | None:
 
 
 def _reads_attribute(source: Source, attribute: ast.Attribute) -> bool | None:
+    """Return the answer of `_reads_node` for an attribute of the node."""
     name, call = attribute.attr, source.parents[attribute]
     if name in _FACTS:
         return True
     if isinstance(call, ast.Call) and call.func is attribute:
-        return keeps_nothing(call, source) or _is_dropped_write(source, name, call)
+        dropped = isinstance(source.parents[call], ast.Expr)  # `h.mul_(2)` and `hs.append(x)` as statements
+        return keeps_nothing(call, source) or (dropped and (name.endswith("_") or name in FILLS))
     return None if name in torch_table().view_attributes else False
 
 
@@ -166,11 +168,6 @@ def _reads_values(source: Source, call: ast.Call) -> bool:
     if is_method and isinstance(source.parents[call], ast.Expr):
         return writes  # `x.add_(h)` writes x; `bag.add(h)` keeps h
     return not (is_method and writes) and keeps_nothing(call, source)
-
-
-def _is_dropped_write(source: Source, method: str, call: ast.Call) -> bool:
-    """Return whether ``h.mul_(2)`` or ``hs.append(x)`` is a statement, so that no code takes its value."""
-    return (method.endswith("_") or method in FILLS) and isinstance(source.parents[call], ast.Expr)
 
 
 FILLS = frozenset({"append", "insert", "extend", "update", "setdefault"})

@@ -23,27 +23,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the calls that led to the save, the outermost first, if a parameter was overwritten."""
     if finding.saved is None or not overwrites_parameters(finding):
         return
-    buffers = (finding.saved.role or "").startswith("running")
     for path, source, statement in reversed(list(callers(finding.saved, project))):
-        for text, name in rewrites(source, statement, buffers=buffers):
-            what = "frozen statistics" if buffers else "parameters"
-            note = "" if buffers else _NOTE
-            yield Candidate(f"call `{name}` with copies of its {what}", {path: text}, note=note)
+        for text, name in rewrites(source, statement):
+            yield Candidate(f"call `{name}` with copies of its parameters", {path: text}, note=_NOTE)
 
 
-# Layers in training go on counting (test_clones.py, test_frozen_statistics_alone_are_copied).
-_FROZEN = (
-    "{{n: b.clone() for n, b in {0}.named_buffers() if not {0}.get_submodule(n.rpartition('.')[0]).training}}"
-)
-
-
-def rewrites(source: Source, statement: ast.AST, *, buffers: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield ``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in turn.
-
-    Args:
-        buffers: Whether to copy the statistics of the layers in evaluation mode instead. Layers in training
-            must go on counting: copies of their statistics would be thrown away.
-    """
+def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, str]]:
+    """Yield ``module(x)`` as ``torch.func.functional_call(module, {copies}, (x,))``, for each call in
+    turn."""
     torch = source.torch_name
     if torch is None:
         return
@@ -56,8 +43,6 @@ def rewrites(source: Source, statement: ast.AST, *, buffers: bool = False) -> It
         module = source.code(node.func)
         arguments = ", ".join(map(source.code, node.args))
         comma = "," if len(node.args) == 1 else ""
-        copies = (
-            _FROZEN.format(module) if buffers else f"{{n: p.clone() for n, p in {module}.named_parameters()}}"
-        )
+        copies = f"{{n: p.clone() for n, p in {module}.named_parameters()}}"
         code = f"{torch}.func.functional_call({module}, {copies}, ({arguments}{comma}))"
         yield source.replaced({node: code}), module

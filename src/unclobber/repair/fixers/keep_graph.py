@@ -1,5 +1,4 @@
-"""Fixer: let two losses go through one graph, by ``retain_graph=True`` in the first backward, or by one
-backward on their sum.
+"""Fixer: let two losses go through one graph, by ``retain_graph=True`` in the first backward.
 
 Only if the two follow each other in one pass of the program. A loop may come back to the graph that its last
 turn has freed: keeping all graphs would then make each turn slower than the last. There the state is
@@ -13,33 +12,23 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import KEPT, Candidate
-from .._syntax import Source, calls, is_constant, method_call, names_in, targets_of, walk, with_argument
+from .._syntax import Source, calls, is_constant, names_in, with_argument
 from ..project import Project
 from ._blocks import calls_method, line_in, shortened
 from ._sites import callers
 
 _BACKWARDS = ("backward", "grad")
-_BETWEEN = {"backward", "step", "zero_grad", "grad", "clip_grad_norm_", "clip_grad_value_"}
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield the freeing backward with ``retain_graph=True``, and one backward on the sum of both losses."""
+    """Yield the freeing backward with ``retain_graph=True``."""
     if not two_losses(finding, project):
         return
-    first, second = (list(callers(fact, project)) for fact in (finding.freed, finding.needed))
-    for path, source, statement in first:
+    for path, source, statement in callers(finding.freed, project):
         for text in retained(source, statement):
             title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
             yield Candidate(title, {path: text}, interpretation=KEPT)
-            break
-    for path, source, statement in first:
-        for other, _, later in second:
-            joined = summed(source, statement, later) if other == path else None
-            if joined is not None:
-                title = f"one backward on the sum instead of `{shortened(source.code(statement))}`"
-                note = "this gives the same gradients in one pass through the shared graph"
-                yield Candidate(title, {path: joined}, interpretation=KEPT, joins=True, note=note)
-                return
+            return
 
 
 def two_losses(finding: Finding, project: Project) -> bool:
@@ -89,38 +78,3 @@ def retained(source: Source, statement: ast.AST) -> Iterator[str]:
             yield source.edited(with_argument(source, call, "retain_graph=True"))
         elif is_constant(said[0], False):
             yield source.replaced({said[0]: "True"})
-
-
-def summed(source: Source, first: ast.AST, second: ast.AST) -> str | None:
-    """Return the text with one backward on the sum of two losses, in the second's place.
-
-    Returns:
-        None unless both are plain ``loss.backward()`` lines of one block with nothing between them that
-        reads gradients or binds the first loss again.
-    """
-    loss, other = _loss(first), _loss(second)
-    line, last = source.own_line(first), source.own_line(second)
-    if loss is None or other is None or line is None or last is None:
-        return None
-    block = source.block(first)
-    if second not in block:
-        return None
-    start, stop = block.index(line.statements[0]), block.index(last.statements[0])
-    if start >= stop or not all(_is_quiet(between, names_in(loss)) for between in block[start + 1 : stop]):
-        return None
-    both = f"({source.code(loss)} + {source.code(other)}).backward()"
-    return source.edited(source.removed(line), source.change(second, both))
-
-
-def _loss(statement: ast.AST) -> ast.expr | None:
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    plain = isinstance(call, ast.Call) and not call.args and not call.keywords
-    return method_call(call, "backward") if plain else None
-
-
-def _is_quiet(line: ast.stmt, names: set[str]) -> bool:
-    return not calls_method(line, _BETWEEN) and not any(
-        (isinstance(node, ast.Attribute) and node.attr == "grad")
-        or any(names_in(target) & names for target in targets_of(node))
-        for node in walk(line)
-    )

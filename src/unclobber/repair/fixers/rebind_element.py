@@ -31,30 +31,22 @@ from ._sites import write_statements
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield the writing statements with a new tensor in the element, or a copy before the write."""
+    """Yield the writing statements with a new tensor in the element, or a new list or dict."""
     if finding.code == "UC301":
         return
     for _, (path, source, statement) in write_statements(finding, project):
         for text, name, gone in rebuilt(source, statement):
             yield Candidate(f"build a new `{name}`", {path: text}, shared_name=name, unbinds=gone)
-        for text, element, title in rewrites(source, statement):
-            shared = shared_name(source, statement, element)
-            yield Candidate(title.format(source.code(element)), {path: text}, shared_name=shared)
+        for text, element in rewrites(source, statement):
+            title = f"put a new tensor in the place of `{source.code(element)}`"
+            yield Candidate(title, {path: text}, shared_name=shared_name(source, statement, element))
 
 
-def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.Subscript, str]]:
-    """Yield new texts with the element that gets a new tensor, and a title to be filled with its code."""
+def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.Subscript]]:
+    """Yield the new text with the element that gets a new tensor."""
     target, value = _written(source, statement)
-    if target is None:
-        return
     if isinstance(target, ast.Subscript) and _is_element(target) and value is not None:
-        new = f"{source.code(target)} = {value}"
-        yield source.replaced({statement: new}), target, "put a new tensor in the place of `{}`"
-    for part in _elements_below(target):
-        code = source.code(part)
-        text = source.inserted(statement, before=(f"{code} = {code}.clone()",))
-        if text is not None:
-            yield text, part, "write to a copy of `{}`"
+        yield source.replaced({statement: f"{source.code(target)} = {value}"}), target
 
 
 def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, frozenset[str]]]:
@@ -108,14 +100,6 @@ def _written(source: Source, statement: ast.AST) -> tuple[ast.expr | None, str |
         return target, None
     written = in_place(statement.value, source) if isinstance(statement, ast.Expr) else None
     return (None, None) if written is None else (written.target, written.value)
-
-
-def _elements_below(target: ast.expr) -> Iterator[ast.Subscript]:  # `d["h"]` of `d["h"][0].data[1]`
-    below = target
-    while isinstance(below, ast.Subscript | ast.Attribute):
-        below = below.value
-        if isinstance(below, ast.Subscript) and _is_element(below):
-            yield below
 
 
 _EFFECTS = (

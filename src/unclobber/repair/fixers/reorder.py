@@ -1,7 +1,9 @@
-"""Fixer: run a backward before the step that overwrites the weights it needs.
+"""Fixer: run a backward before the step that overwrites the weights it needs, or let it reach only the
+weights that are stepped next (``inputs=``).
 
 The lines of the backward, the ``zero_grad`` before it and what computes its loss go above the other loss's
-``zero_grad``, which then clears what this backward adds to shared weights. Nothing is copied.
+``zero_grad``, which then clears what this backward adds to shared weights. With ``inputs=`` it adds nothing
+to other weights. Nothing is copied.
 """
 
 from __future__ import annotations
@@ -11,28 +13,57 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Line, Source, calls, with_argument
+from .._syntax import Line, Source, calls, method_call, names_in, with_argument
 from .._text import Splice, lines_in
 from ..project import Project
-from ._blocks import binds, calls_method, line_in, reads, shortened
+from ._blocks import assigned_to, binds, calls_method, line_in, reads, shortened
 from ._inplace import without
 from ._sites import callers, overwrites_parameters
 
 _UPDATE = {"zero_grad", "backward", "clip_grad_norm_", "clip_grad_value_", "unscale_", "step"}
 """Calls that make one update of weights, from clearing gradients to the step."""
+_NOTE = "other weights get no gradient by it"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield the backward's lines above the update that wrote, then directly above the write."""
+    """Yield the backward's lines above the update that wrote, then directly above the write; and the backward
+    with ``inputs=``, at these places and where it is."""
     if not overwrites_parameters(finding):
         return
-    for write in reversed(finding.writes):
-        for path, source, statement in callers(write, project):
-            for other, _, backward in callers(finding.needed, project):
-                for text in rewrites(source, statement, backward) if other == path else ():
-                    names = (shortened(source.code(node)) for node in (backward, statement))
-                    title = "run `{}` before `{}`".format(*names)
-                    yield Candidate(title, {path: text}, moves=True)
+    for path, source, backward in callers(finding.needed, project):
+        wrote = (located for write in reversed(finding.writes) for located in callers(write, project))
+        statements = [statement for other, _, statement in wrote if other == path]
+        limits = limited(source, backward)
+        names = " before ".join(f"`{shortened(source.code(node))}`" for node in (backward, *statements[:1]))
+        for text in (text for statement in statements for text in rewrites(source, statement, backward)):
+            yield Candidate(f"run {names}", {path: text}, moves=True)
+        if limits and (edited := project.with_texts({path: limits}).source(path)) is not None:
+            title = "let the backward reach the weights that are stepped next alone"
+            yield Candidate(title, {path: limits}, moves=True, late=True, note=_NOTE)
+            # The argument that was added moves no line.
+            here, *above = (edited.statement(at.lineno) for at in (backward, *statements))  # type: ignore[attr-defined]
+            texts = (rewrites(edited, at, here) for at in above if at is not None and here is not None)
+            for text in (text for each in texts for text in each):
+                yield Candidate(f"{title}, before the step", {path: text}, moves=True, late=True, note=_NOTE)
+
+
+def limited(source: Source, backward: ast.AST) -> str:
+    """Return the text with the weights of the optimizer that is stepped next as a backward's ``inputs``;
+    empty if they are not known at that place."""
+    call = next(calls(backward, ("backward",)), None)
+    block = source.block(backward) if isinstance(backward, ast.Expr) else [backward]
+    steps = (calls(line, ("step",)) for line in block[block.index(backward) :])  # type: ignore[arg-type]
+    optimizer = next((method_call(step, "step") for each in steps for step in each), None)
+    made = [] if optimizer is None else list(assigned_to(source, source.code(optimizer)))
+    if call is None or len(made) != 1 or not isinstance(made[0], ast.Call) or not made[0].args:
+        return ""
+    weights, here = made[0].args[0], source.function(backward)
+    visible = source.function(weights) in (None, here) or names_in(weights) <= {"self"}
+    groups = any(isinstance(node, ast.Dict) for node in ast.walk(weights))
+    if not visible or groups or not calls_method(weights, {"parameters"}) or "inputs=" in source.code(call):
+        return ""
+    code = source.code(weights) if isinstance(weights, ast.List) else f"list({source.code(weights)})"
+    return source.edited(with_argument(source, call, f"inputs={code}"))
 
 
 def rewrites(source: Source, write: ast.AST, backward: ast.AST) -> Iterator[str]:

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Source, is_constant, is_place, single_target
+from .._syntax import Source, is_constant, is_place, single_target, targets_of
 from ..project import Project
 from ._aliases import shared_name
-from ._blocks import assigned_to, binds
+from ._blocks import assigned_to
 from ._inplace import binary
 from ._liveness import read_later
 from ._sites import write_statements
@@ -51,8 +51,8 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             # In a loop that fills a buffer, each turn copies the whole, so others are preferred; not for
             # a state, that each turn computes again.
             loop = source.loop_round(statement)
-            assigned = [line for line in loop.body if isinstance(line, ast.Assign)] if loop else []
-            looped = loop is not None and not any(source.code(place) in binds(line) for line in assigned)
+            bound = [source.code(target) for line in loop.body for target in targets_of(line)] if loop else []
+            looped = loop is not None and source.code(place) not in bound
             shared = shared_name(source, statement, place)
             title = f"build the new `{source.code(place)}` with `{form}`"
             guess = form == "index_fill" or (form in _BY_MASK and not _is_mask_written(source, statement))
@@ -104,7 +104,7 @@ def _forms(
         return
     if is_number:
         return
-    open_ = [n for n, part in enumerate(parts) if not _is_everything(part)]
+    open_ = [n for n, part in enumerate(parts) if not is_everything(part)]
     # An ellipsis hides the dimension (test_scatter.py, test_not_safe_so_untouched).
     if len(open_) != 1 or any(is_constant(part, ...) for part in parts[: open_[0]]):
         if not any(isinstance(part, ast.Slice) or is_constant(part, ...) for part in parts):
@@ -119,7 +119,8 @@ def _forms(
         yield "slice_scatter", f"{x}.slice_scatter({v}, {dim}, {first}, {last})"
 
 
-def _is_everything(part: ast.expr) -> bool:
+def is_everything(part: ast.expr) -> bool:
+    """Return whether a part of an index is a plain colon."""
     return isinstance(part, ast.Slice) and not (part.lower or part.upper or part.step)
 
 

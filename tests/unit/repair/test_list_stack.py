@@ -1,0 +1,134 @@
+"""A buffer that a loop fills, as a list and ``torch.stack``."""
+
+from __future__ import annotations
+
+import pytest
+from rewriting import plain, rewritten
+
+from unclobber.repair.fixers.list_stack import rewrites
+
+HEADS = ("import torch\ndef f(self, x, n):\n", "import torch\n")
+
+
+def listed(body: str) -> list[str]:
+    """The new bodies of a function of `x` and `n`; the write is marked."""
+    found = rewritten(rewrites, HEADS[0] + "".join(f"    {line}\n" for line in plain(body).splitlines()))
+    return ["".join(f"{line[4:]}\n" for line in text.splitlines()[2:]) for text in found]
+
+
+def test_states_that_the_loop_reads():
+    """The senior's cure of an encoder with attention over its earlier states."""
+    assert listed("""
+        states = x.new_zeros(b, t + 1, self.d)
+        for i in range(t):
+            past = states[:, : i + 1]
+            now = states[:, i]
+            states[:, i + 1] = self.cell(past.sum(1), now)  # <-
+        return states[:, 1:]
+    """) == [
+        plain("""
+        states = [x.new_zeros(b, self.d)]
+        for i in range(t):
+            past = torch.stack(states, 1)
+            now = states[-1]
+            states.append(self.cell(past.sum(1), now))
+        return torch.stack(states[1:], 1)
+    """)
+    ]
+
+
+def test_first_elements_that_are_written_above_the_loop():
+    assert listed("""
+        out = torch.empty(n, 3)
+        # the start
+        out[0] = x[0]
+        out[1] = x[1]
+        for t in range(2, n):
+            out[t] = cell(x[t], out[t - 1], out[t - 2], out[0])  # <-
+        return out[-1]
+    """) == [
+        plain("""
+        # the start
+        out = [x[0], x[1]]
+        for t in range(2, n):
+            out.append(cell(x[t], out[-1], out[t - 2], out[0]))
+        return out[-1]
+    """)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("read", "new"),
+    [
+        ("h = out[i]", "h = out[-1]"),
+        ("h = out[1 : i + 1]", "h = torch.stack(out[1:])"),
+        ("h = out[:i]", "h = torch.stack(out[:i])"),
+        ("h = out[i - 0, :]", "h = out[-1]"),
+    ],
+)
+def test_reads_behind_the_write(read, new):
+    """By then the newest element is the one of this turn."""
+    text = "out = torch.zeros(n, 3)\nfor i, y in enumerate(x):\n    out[i] = g(y)  # <-\n    {}\nuse(h)\n"
+    (found,) = listed(text.format(read))
+    assert found == text.format(new).replace("torch.zeros(n, 3)", "[]").replace(
+        "out[i] = g(y)  # <-", "out.append(g(y))"
+    )
+
+
+SHIFTED = "out = torch.zeros(n, 3)\nfor i in range(n - 1):\n    out[i + 1] = g(out[i])  # <-\n"
+
+
+def test_several_reads_below_the_loop_get_one_stack():
+    (found,) = listed(f"{SHIFTED}use(out)\nreturn out.sum()\n")
+    assert found.endswith("out.append(g(out[-1]))\nout = torch.stack(out)\nuse(out)\nreturn out.sum()\n")
+
+
+def test_at_module_level_the_name_is_a_tensor_again():
+    """Its value at the end is compared."""
+    (found,) = rewritten(rewrites, f"import torch\n{SHIFTED}use(out)\n")
+    assert found.endswith("out = torch.stack(out)\nuse(out)\n")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("out[i])", "out[i + 1])"),  # not yet written
+        ("out[i])", "out[i - 1])"),  # the last one of the buffer, in the first turn
+        ("out[i])", "out[-1])"),
+        ("out[i])", "out)"),
+        ("out[i])", "out[:, 0])"),
+        ("out[i])", "out[i:])"),
+        ("out[i])", "out[i].size(out.dim() - 2))"),
+        ("range(n - 1)", "range(0, n - 1, 2)"),
+        ("range(n - 1)", "range(k, n - 1)"),
+        ("range(n - 1)", "reversed(range(n - 1))"),
+        ("zeros(n, 3)", "empty(n, 3)"),  # what is read first was never written
+        ("zeros(n, 3)", "zeros(*shape)"),
+        ("zeros(n, 3)", "zeros(n)"),
+        ("zeros(n, 3)", "randn(n, 3)"),
+        ("zeros(n, 3)", "zeros((n, 3))"),
+        ("for i", "view = out[:]\nfor i"),  # it would see the writes
+        ("for i", "out[2] = x\nfor i"),
+        ("for i", "out += 1\nfor i"),
+        ("    out[i + 1]", "    if x is None:\n        continue\n    out[i + 1]"),
+        ("    out[i + 1]", "    out[i] += 1\n    out[i + 1]"),
+        ("    out[i + 1]", "    keep(lambda: out[i])\n    out[i + 1]"),
+        ("out[i + 1]", "out[perm[i]]"),
+        ("out[i + 1]", "out[i + 1, 0]"),
+        ("out[i + 1]", "self.out[i + 1]"),
+    ],
+)
+def test_not_every_read_has_a_form(old, new):
+    """So nothing is offered."""
+    assert old in SHIFTED
+    assert listed(SHIFTED.replace(old, new, 1)) == []
+
+
+@pytest.mark.parametrize("write", ["out[0] = 1", "out += 1", "out[0].zero_()"])
+def test_a_write_below_the_loop(write):
+    """A view that the loop took of the buffer would see it."""
+    assert listed(f"{SHIFTED}{write}\nreturn out\n") == []
+
+
+def test_a_function_that_reads_it_later():
+    assert listed(f"def g():\n    return out\n{SHIFTED}return out\n") == []
