@@ -36,7 +36,6 @@ def shown_name(path: str) -> str:
 
 
 def notebook_of(path: str) -> str:
-    """Return the code of all cells that could run, if a file is one of them, else an empty text."""
     if cell_name(path) is None:
         return ""
     cells = ["".join(linecache.getlines(name)) for name in list(linecache.cache) if cell_name(name)]

@@ -154,8 +154,7 @@ class Source:
         in_header = bool(lead.strip()) and not decorators
         return Line(block[first : last + 1], self._starts[top - 1], start, end, indent, in_header)
 
-    def _first_line(self, node: ast.stmt | ast.expr) -> int:
-        """Return the number of a node's first line, or of the line above that a backslash joins to it."""
+    def _first_line(self, node: ast.stmt | ast.expr) -> int:  # a backslash joins lines
         number = node.lineno
         while number > 1 and _JOINED.match(self._lines[number - 2]):
             number -= 1

@@ -143,7 +143,6 @@ def _need(need: Need) -> Object:
 
 
 def _fix(fix: Fix) -> Object:
-    """Return a fix with its edits."""
     return {
         **_given(fix, "title diff verified code"),
         # Not `asdict`, which leaves out `end_line`, a property.

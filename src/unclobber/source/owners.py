@@ -51,7 +51,6 @@ class _MemoryPlace(NamedTuple):
 
     @property
     def elements(self) -> range:
-        """The elements of the storage from the first one of the extent to the last."""
         steps = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
         return range(self.offset, self.offset + (0 if 0 in self.shape else steps + 1))
 

@@ -247,12 +247,10 @@ def is_short(function: FunctionNode) -> bool:
 
 @lru_cache
 def yields(function: FunctionNode) -> bool:
-    """Return whether a function is a generator."""
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
 
 
 def is_text(node: ast.expr) -> bool:
-    """Return whether an expression is a text."""
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 

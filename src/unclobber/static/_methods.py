@@ -74,7 +74,6 @@ def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
 
 @transfers("optimizer unknown", "zero_grad")
 def _zero_grad(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Forget the gradients of the parameters that the optimizer was given."""
     owners = call.receiver.owners or {optimized(dotted(call.holder))}
     state.reached = frozenset(known for known in state.reached if not concerns(known, owners))
     return PLAIN
@@ -146,6 +145,7 @@ def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | No
 
 @transfers("object class", "")
 def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    """Return the result of a method of the program's own class, which is followed if its source is known."""
     if call.name == "forward" and call.receiver.kind == "object":
         return call_value(run, call.receiver, call, state)
     callee = attribute(run, call.receiver, call.name, state, call.node.func)

@@ -91,7 +91,6 @@ def _autograd_backward(run: FileRun, call: FollowedCall, state: FlowState) -> Va
 @transfers("torch", "weight_norm spectral_norm orthogonal remove_weight_norm remove_spectral_norm")
 @transfers("torch", "DataParallel DistributedDataParallel convert_sync_batchnorm")
 def _wrapped(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the module itself."""
     return call.first if call.first.kind in ("module", "object", "unknown") else None
 
 

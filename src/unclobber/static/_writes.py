@@ -314,8 +314,7 @@ def _base(node: ast.expr | None) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def concerns(owner: str, owners: Collection[str]) -> bool:
-    """Return whether parameters belong to one of some owners, or the other way round."""
+def concerns(owner: str, owners: Collection[str]) -> bool:  # or the other way round
     return any(
         owner == known or owner.startswith(f"{known}.") or known.startswith(f"{owner}.") for known in owners
     )

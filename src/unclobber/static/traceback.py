@@ -65,7 +65,6 @@ def causes_of(text: str, paths: Iterable[str]) -> TracebackAnswer:
 
 
 def _cause(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> TracebackCause:
-    """Return a candidate as the cause that users see."""
     places = tuple((site.path, site.line) for site in candidate.writes)
     why, finding = tuple(candidate.why), _finding(candidate, kind, tree)
     return TracebackCause(places, candidate.saved, candidate.needed, why, candidate.is_confident, finding)

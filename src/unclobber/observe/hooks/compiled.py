@@ -66,9 +66,7 @@ _backwards: dict[int | None, BackwardMark] = {}
 """The program's backward in which the backward of a graph was compiled, by the graph's number."""
 
 
-def backward_that_compiled(node: Any) -> BackwardMark | None:
-    """Return the call of the program in which a compiled graph's backward was compiled; None if no session
-    saw it."""
+def backward_that_compiled(node: Any) -> BackwardMark | None:  # None if no session saw it
     return _backwards.get(compat.tracing.graph_number(node))
 
 

@@ -169,7 +169,7 @@ class SavedTensorHooks:
         hooks = self
 
         def transformed_pack(tensor: torch.Tensor) -> tuple[SavedTensor, torch.Tensor, int]:
-            """Record the tensor with memory below the wrappers, beside what torch itself would keep."""
+            """Record the tensor with memory below the wrappers, besides what torch itself would keep."""
             with compat.compilers.outside_transforms():
                 record = hooks.pack(compat.compilers.unwrapped(tensor))
             record.held = None

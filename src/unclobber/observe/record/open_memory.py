@@ -53,13 +53,11 @@ def _gone(reference: weakref.ref[Any]) -> None:
 
 
 def shown_at(tensor: torch.Tensor) -> Stack | None:
-    """Return the line that made the last array over the memory of ``tensor``; None if there is none."""
     known = _shown.get(compat.tensors.storage_key(tensor))
     return None if known is None else known[1]
 
 
-def is_borrowed(storage: torch.UntypedStorage) -> bool:
-    """Return whether another library owns the memory; a data loader's shared batches don't count."""
+def is_borrowed(storage: torch.UntypedStorage) -> bool:  # a data loader's shared batches don't count
     return not storage.resizable() and storage.device.type == "cpu" and not storage.is_shared()
 
 
@@ -87,7 +85,6 @@ def is_changed(tensor: torch.Tensor, copied: bytes) -> bool:
 
 
 def values_of(tensor: torch.Tensor, copied: bytes, account: Account) -> OldValues:
-    """Return the values that ``tensor`` had when ``bytes_of`` was called."""
     region = region_of(tensor)
     assert region is not None  # else there are no bytes
     memory = torch.frombuffer(bytearray(copied), dtype=compat.tensors.physical(tensor).dtype)

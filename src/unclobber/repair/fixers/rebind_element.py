@@ -43,7 +43,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.Subscript]]:
-    """Yield the new text with the element that gets a new tensor."""
     target, value = _written(source, statement)
     if isinstance(target, ast.Subscript) and _is_element(target) and value is not None:
         yield source.replaced({statement: f"{source.code(target)} = {value}"}), target

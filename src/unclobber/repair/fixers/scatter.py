@@ -120,7 +120,6 @@ def _forms(
 
 
 def is_everything(part: ast.expr) -> bool:
-    """Return whether a part of an index is a plain colon."""
     return isinstance(part, ast.Slice) and not (part.lower or part.upper or part.step)
 
 

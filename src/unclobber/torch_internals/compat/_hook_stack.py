@@ -58,6 +58,7 @@ class HookStack:
         here = self._pushed
 
         def disable(message: str) -> None:
+            """Stand in for torch's function that forbids hooks, also from the start of a transform on."""
             starts = message.startswith(_OF_TRANSFORMS)
             if here.transform is not None and not starts:
                 end()
