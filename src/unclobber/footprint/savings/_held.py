@@ -140,7 +140,7 @@ def _by_place(trace: Trace, storages: list[Storage]) -> Option:
     )
     untried = "no variable of the running functions leads to it"
     if trace.retained and any(save.storage in numbers and save.node is not None for save in trace.saves):
-        title = "retain_graph=True holds it when backward has read it"
+        title = "retain_graph=True holds it after backward has read it"
         write = "call backward once on the sum of the losses, or leave retain_graph out if none follows"
         untried = "whether a later backward needs it is not recorded"
     elif numbers & trace.kept_spans.keys():
