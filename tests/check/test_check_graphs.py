@@ -90,7 +90,7 @@ def test_items_of_a_dictionary_are_replaced_one_by_one():
 
 @pytest.mark.parametrize(("name", "expected"), [("critic_optim", 1), ("critic_opt", 1), ("other_optim", 0)])
 def test_an_optimizer_that_is_passed_in_belongs_to_the_network_of_its_name(name, expected):
-    """Backward has reached that network just before: ``train_model`` of pg_travel, ``SACPolicy`` of tianshou."""
+    """Backward has just reached that network: ``train_model`` of pg_travel, ``SACPolicy`` of tianshou."""
     body = f"""
     def train_model(actor, critic, actor_optim, {name}, states):
         loss = actor(states).mean() + critic(states).mean()
