@@ -37,7 +37,7 @@ class BackwardRecord:
     results: list[torch.Tensor | None]
     """The return values of ``autograd.grad``."""
     added: list[AddedTo] = field(default_factory=list)
-    """The leaves that this call's graph reaches, in the graph's order."""
+    """The leaves that this call reaches, of its ``inputs`` if it names them, in the graph's order."""
     has_inputs: bool = False
     """Whether the call named the leaves (``inputs=``) that get a gradient."""
 
@@ -91,8 +91,7 @@ class Recorder:
             return None
         self.started += 1
         recorded = self.stop_after is None or self.started <= self.stop_after
-        looked_at = call.roots if recorded or self.cut else ()
-        nodes = list(compat.graph.nodes_below(map(_node_of, looked_at)))
+        nodes = list(compat.graph.nodes_below(map(_node_of, call.roots if recorded or self.cut else ())))
         roots: list[torch.Tensor] = []
         before: dict[int, torch.Tensor | None] = {}
         if recorded:
@@ -100,7 +99,9 @@ class Recorder:
             with compat.dispatcher.unseen_by_torch():
                 roots = [root.detach().clone() for root in call.roots if isinstance(root, torch.Tensor)]
                 reached = (id(getattr(node, "variable", None)) for node in nodes)
-                before = {leaf: _copy(self._leaves[leaf][0].grad) for leaf in reached if leaf in self._leaves}
+                named = set(map(id, call.inputs)) or self._leaves.keys()
+                leaves = [leaf for leaf in reached if leaf in self._leaves and leaf in named]
+                before = {leaf: _copy(self._leaves[leaf][0].grad) for leaf in leaves}
         spends = self.cut and not call.keeps_graph
         running = _RunningBackward(self.started, recorded, nodes, roots, before, spends)
         if self.cut:
@@ -233,12 +234,12 @@ def compare_moved(reference: list[BackwardRecord], candidate: list[BackwardRecor
 def _adds_the_same(mine: BackwardRecord, other: BackwardRecord, total: Comparison) -> bool:
     """Return whether two calls have the same losses and results, and add the same to each gradient.
 
-    A call that names its ``inputs`` may add nothing to other leaves.
+    A call that now names its ``inputs`` may leave out other leaves.
     """
-    if _compare_lists(mine.roots, other.roots, total, "") or _compare_lists(
-        mine.results, other.results, total, ""
-    ):
+    pairs = (mine.roots, other.roots), (mine.results, other.results)
+    if any(_compare_lists(first, second, total, "") for first, second in pairs):
         return False
+    limited = other.has_inputs and not mine.has_inputs
     for own, their in _same_leaves(mine.added, other.added):
         added = _added(own)
         # The sum and not the difference, whose rounding error may exceed what this call adds.
@@ -246,14 +247,12 @@ def _adds_the_same(mine: BackwardRecord, other: BackwardRecord, total: Compariso
         after = before if added is None else added if before is None else before + added
         if their is not None and _agree(after, their[2], total):
             continue
-        if _counts(_added(their)) or (_counts(added) and not other.has_inputs):
+        if _counts(_added(their)) or (_counts(added) and not (limited and their is None)):
             return False
     return True
 
 
-def _same_leaves(
-    mine: list[AddedTo], theirs: list[AddedTo]
-) -> Iterator[tuple[AddedTo | None, AddedTo | None]]:
+def _same_leaves(mine: list[AddedTo], theirs: list[AddedTo]) -> Iterator[tuple[AddedTo | None, ...]]:
     """Yield the rows of two calls leaf by leaf: None for a leaf that the other call does not reach.
 
     A leaf is the one with the same first values. The moved call may see one before an update of its values:

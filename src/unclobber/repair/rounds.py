@@ -108,14 +108,11 @@ def fix(
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
         runs, used.reads = used.runs, set()
         while len(outcomes) < MOST_ROUNDS:
-            hazard = f"hazard {len(outcomes) + 1}: "
-            search = Search(
-                CommandLine(script, arguments, module),
-                used,
-                first_only,
-                10 * timeout,
-                lambda step, hazard=hazard: progress(f"{hazard}{step}"),
-            )
+
+            def said(step: str, number: int = len(outcomes) + 1) -> None:
+                progress(f"hazard {number}: {step}")
+
+            search = Search(CommandLine(script, arguments, module), used, first_only, 10 * timeout, said)
             outcome = search.outcome(project)
             outcomes.append(outcome)
             if not isinstance(outcome, Proved):

@@ -63,6 +63,7 @@ def test_first_elements_that_are_written_above_the_loop():
         ("h = out[i]", "h = out[-1]"),
         ("h = out[1 : i + 1]", "h = torch.stack(out[1:])"),
         ("h = out[:i]", "h = torch.stack(out[:i])"),
+        ("h = out[: i + 1 : 2]", "h = torch.stack(out[: i + 1 : 2])"),
         ("h = out[i - 0, :]", "h = out[-1]"),
     ],
 )

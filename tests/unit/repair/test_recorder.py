@@ -278,7 +278,7 @@ def test_a_call_with_inputs_may_leave_out_leaves(moved, same):
 
 
 def test_the_records_of_a_call_with_inputs(recording):
-    """Its leaves stand in the graph's order."""
+    """Only the leaves that it names have a row, and each of those counts."""
 
     def run():
         a, b = (torch.full((1,), value, requires_grad=True) for value in (2.0, 3.0))
@@ -286,4 +286,14 @@ def test_the_records_of_a_call_with_inputs(recording):
 
     (record,) = recording(run).records
     assert record.has_inputs
-    assert [after for _, _, after in record.added].count(None) == 1
+    assert [float(after) for _, _, after in record.added] == [2.0]
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_named_leaf_that_loses_its_gradient(before):
+    """Neither an edit that adds ``inputs`` nor one that keeps them may lose what they name."""
+    g, h = torch.tensor([3.0]), torch.tensor([4.0])
+    mine = _call((1, g), (2, h), has_inputs=before)
+    assert compare_moved([mine], [_call((1, g), (2, None), has_inputs=True)], 1).why is not None
+    left_out = compare_moved([mine], [_call((1, g), has_inputs=True)], 1)
+    assert (left_out.why is None) is (not before)

@@ -22,15 +22,13 @@ def with_fewer_copies(candidate: Candidate, finding: Finding, project: Project) 
         text, function = candidate.texts.get(path, ""), source.function(statement)
         new = parse(text) if text.count(".clone()") == source.text.count(".clone()") > 0 else None
         for name in map(source.code, targets(source, statement)) if new is not None else ():
-            changes = list(_needless(new, None if function is None else function.lineno, name))
-            if changes:
+            if changes := list(_needless(new, function and function.lineno, name)):
                 texts = {**candidate.texts, path: new.edited(*changes)}
                 yield replace(candidate, texts=texts, title=f"{candidate.title}, and copy `{name}` no more")
 
 
 def _needless(source: Source, line: int | None, name: str) -> Iterator[Splice]:
-    """Yield the changes that take the copy from each binding of a name, in the function whose ``def`` is in a
-    line."""
+    """Yield the changes that take the copy from what binds a name, in the function that starts in a line."""
     own = [small for small in source.smalls if getattr(source.function(small), "lineno", None) == line]
     bindings = [small for small in own if is_name(single_target(small), name)]
     for small in bindings:

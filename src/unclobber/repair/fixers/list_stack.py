@@ -148,7 +148,7 @@ class _Buffer(NamedTuple):
             return None
         if isinstance(index, ast.Slice):
             lower = f"[{source.code(index.lower)}:]" if index.lower else ""
-            part = lower if at == limit else f"[{source.code(index)}]"
+            part = lower if at == limit and not index.step else f"[{source.code(index)}]"
             return [source.change(subscript, self._stacked(part))]
         return [source.change(subscript, f"{self.name}[{-1 if at == newest else source.code(index)}]")]  # type: ignore[arg-type]
 
