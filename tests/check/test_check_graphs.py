@@ -90,7 +90,7 @@ def test_items_of_a_dictionary_are_replaced_one_by_one():
 
 @pytest.mark.parametrize(("name", "expected"), [("critic_optim", 1), ("critic_opt", 1), ("other_optim", 0)])
 def test_an_optimizer_that_is_passed_in_belongs_to_the_network_of_its_name(name, expected):
-    """Backward has just reached that network: ``train_model`` of pg_travel, ``SACPolicy`` of tianshou."""
+    """Backward has reached that network just before: ``train_model`` of pg_travel."""
     body = f"""
     def train_model(actor, critic, actor_optim, {name}, states):
         loss = actor(states).mean() + critic(states).mean()
@@ -228,6 +228,22 @@ def test_a_network_that_is_not_followed_may_return_a_list():
             value.sum().backward()
     """
     assert found_in(body.format("Elsewhere()")) == []
+
+
+def test_what_another_case_replaces():
+    """The second chain of tests names the case in which the value is used: ``main.py`` of ACGAN-PyTorch."""
+    body = """
+    g, d = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3)), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
+    opt = torch.optim.Adam(d.parameters())
+    for x in loader:
+        aux = d(g(x).detach())
+        aux.mean().backward(retain_graph=True)
+        opt.step()
+        {}
+        aux.mean().backward()
+    """
+    assert found_in(body.format("if kind == 'ac': aux = d(g(x))")) == []
+    assert found_in(body.format("if kind == 'ac': aux = aux + 1")) == [("UC101", "medium", "opt.step()")]
 
 
 def test_a_flag_that_is_set_after_construction():

@@ -176,9 +176,11 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
 
 
 def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowState) -> None:
-    """Take from what one branch alone bound the graph that the round before left in it, because tests in a
-    row mostly name all cases (``errD_real`` of RelativisticGAN)."""
+    """Take from what one branch alone bound the graph that the round before, or the time before a step, left
+    in it: tests in a row mostly name all cases (``errD_real`` of RelativisticGAN, ``aux_output`` of ACGAN).
+    """
     clock, node = run.round
+    clock = max([clock, *(step.clock for step in left.steps if step in right.steps)])
     for name, value in merged.names.items() if clock else ():
         yes, no = left.names.get(name), right.names.get(name)
         if yes is not None and no is not None and yes is not no and (value.may or value.uses):
