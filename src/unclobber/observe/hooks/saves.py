@@ -180,7 +180,7 @@ class SavedTensorHooks:
             with compat.compilers.outside_transforms():
                 record = hooks.pack(inner)
             record.held = None
-            # Last, because torch 2.6 warns if this object, with its weak references, dies before the wrappers.
+            # Last, because torch 2.6 warns if this object, which has weak references, dies before wrappers.
             return record, tensor, tensor._version, inner
 
         def transformed_unpack(kept: tuple[Any, ...]) -> torch.Tensor:
