@@ -104,7 +104,7 @@ def operator_of(function: Any) -> str | None:
     )
 
 
-def outside_transforms() -> contextlib.AbstractContextManager[Any]:
+def outside_transforms() -> Any:
     """Return a context outside of all transforms of ``torch.func``, in which their tensors' own tensors are
     plain (torch/_functorch/pyfunctorch.py, since 2.0)."""
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
@@ -123,7 +123,7 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
 def wrapped_as(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
     """Return a plain tensor in the wrappers of ``like``; None if a derivative of a further transform, or of
     what is around them, would flow through ``like``, which ``value`` has no part in."""
-    functorch = torch._C._functorch
+    functorch: Any = torch._C._functorch
     if any(level.key() == functorch.TransformType.Jvp for level in functorch.get_interpreter_stack() or ()):
         return None
     if not functorch.is_functorch_wrapped_tensor(like):
