@@ -105,8 +105,7 @@ def operator_of(function: Any) -> str | None:
 
 
 def outside_transforms() -> Any:
-    """Return a context outside of all transforms of ``torch.func``, in which their tensors' own tensors are
-    plain (torch/_functorch/pyfunctorch.py, since 2.0)."""
+    """Return a context outside of all transforms of ``torch.func`` (``pyfunctorch.py`` there, since 2.0)."""
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
     return temporarily_clear_interpreter_stack()
@@ -130,7 +129,7 @@ def wrapped_as(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
         return None if like.requires_grad else value
     inner = functorch.get_unwrapped(like)
     tracks = functorch.is_gradtrackingtensor(like)
-    lower = None if tracks and inner.requires_grad else wrapped_as(value, inner)
+    lower: torch.Tensor | None = None if tracks and inner.requires_grad else wrapped_as(value, inner)
     if lower is None:
         return None
     dead, level = functorch.is_dead_tensor_wrapper(like), functorch.maybe_get_level(like)
