@@ -96,7 +96,7 @@ def at_break(code: CodeType, called: CodeType | None, lasti: int) -> tuple[CodeT
     offset behind the break in its name; or it ends as the traced code does, from the break on.
 
     Args:
-        called: The code of the function that Dynamo's has called and that still runs; None if it runs no Python.
+        called: Code of the function that Dynamo's has called and that still runs; None if it is no Python.
         lasti: The offset of that call in Dynamo's code.
     """
     resumed = [name for name in code.co_names if name.startswith("__resume_at_")]
