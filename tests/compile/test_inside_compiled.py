@@ -99,6 +99,22 @@ def test_a_call_that_breaks_the_graph_has_its_line():
     assert report.findings
 
 
+def test_a_write_in_the_untraced_rest_of_a_function_has_its_line():
+    """What Dynamo gives up it runs as it was, behind the graph and under the function's first line."""
+    net = torch.nn.Linear(3, 3)
+
+    def forward(x):
+        global state
+        state = torch.sigmoid(net(x))
+        flat = state.view(-1)  # Dynamo has no view of a global that it has stored
+        torch.nn.functional.relu(state, inplace=True)  # + 4
+        return state.pow(2).mean() + flat[0]
+
+    report = unclobber.audit(lambda: EAGERLY(forward)(torch.ones(2, 3)).backward())
+    first = forward.__code__.co_firstlineno
+    assert {write.site.line for finding in report.findings for write in finding.writes} == {first + 4}
+
+
 def squared(w):
     return ((w @ w).tanh() @ w).square().sum()
 

@@ -127,6 +127,20 @@ def test_a_selective_checkpoint_takes_our_hooks_for_nobodys(session, options):
     assert entered.findings == ()
 
 
+@needs("selective checkpoint")
+def test_nothing_is_put_on_torchs_cache_entries():
+    """What is known of one lies beside it, and goes with it."""
+    selected = functools.partial(checkpoints.create_selective_checkpoint_contexts, mm_is_saved)
+    x, w = (torch.linspace(0.1, 1, 9).view(3, 3).requires_grad_() for _ in range(2))
+    with unclobber.watch():
+        y = checkpoint(lambda x, w: (x @ w).sin(), x, w, use_reentrant=False, context_fn=selected)
+        home = checkpoints._VersionWrapper
+        entries = [vars(each) for each in gc.get_objects() if type(each) is home]
+        assert entries
+        assert all(set(names) == {"val", "version"} for names in entries)
+        y.sum().backward()
+
+
 def test_a_left_session_keeps_the_programs_hooks_no_longer_than_torch_does():
     """A node keeps both hooks of the pair that packed for it: its pack hook lives on in plain torch, too."""
 

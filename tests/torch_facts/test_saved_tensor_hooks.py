@@ -150,6 +150,33 @@ def test_function_transforms_refuse_hooks():
         torch.func.grad(lambda x: x.sin().sum())(torch.rand(3))
 
 
+def test_a_transform_forbids_hooks_by_its_name():
+    """``HookStack`` knows it by that, and puts back what it has found."""
+    graph = torch._C._autograd
+    seen = []
+    torch.func.grad(
+        lambda x: seen.append(graph._saved_tensors_hooks_get_disabled_error_message()) or x.sum()
+    )(torch.rand(3))
+    assert seen[0].startswith("torch.func.")
+    assert graph._saved_tensors_hooks_get_disabled_error_message() is None
+
+
+def test_a_transform_saves_wrappers_whose_counters_move_apart():
+    """What ``.data`` writes moves the counter of the memory below, and not the wrapper's."""
+    functorch, moved = torch._C._functorch, []
+
+    def loss(x):
+        y = x.exp()
+        inner = functorch.get_unwrapped(y)
+        before = y._version, inner._version
+        y.data.zero_()
+        moved.append((y._version - before[0], functorch.is_functorch_wrapped_tensor(y), bool(inner.any())))
+        return y.sum()
+
+    torch.func.grad(loss)(torch.ones(2))
+    assert moved == [(0, True, False)]
+
+
 def test_rrelu_fills_its_noise_after_it_was_saved():
     """The value at pack isn't the value that backward is meant to see."""
     values = []

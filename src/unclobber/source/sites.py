@@ -141,7 +141,11 @@ def uncompiled(stack: Stack) -> Stack:
         n: place
         for n, code in enumerate(codes[1:])
         if code in made
-        and (place := or_default(functools.partial(compat.tracing.at_break, code, codes[n]), None))
+        and (
+            place := or_default(
+                functools.partial(compat.tracing.at_break, code, codes[n], stack[2 * n + 1]), None
+            )
+        )
     }
     if not places:
         return stack

@@ -168,16 +168,18 @@ class SavedTensorHooks:
         them back; None if these are not innermost, so that torch must refuse those that are."""
         hooks = self
 
-        def transformed_pack(tensor: torch.Tensor) -> tuple[SavedTensor, torch.Tensor, int]:
+        def transformed_pack(tensor: torch.Tensor) -> tuple[Any, ...]:
             """Record the tensor with memory below the wrappers, besides what torch itself would keep."""
+            inner = compat.compilers.unwrapped(tensor)
             with compat.compilers.outside_transforms():
-                record = hooks.pack(compat.compilers.unwrapped(tensor))
+                record = hooks.pack(inner)
             record.held = None
-            return record, tensor, tensor._version
+            # Last, because torch 2.6 warns if this object, which has weak references, dies before wrappers.
+            return record, tensor, tensor._version, inner
 
-        def transformed_unpack(kept: tuple[SavedTensor, torch.Tensor, int]) -> torch.Tensor:
+        def transformed_unpack(kept: tuple[Any, ...]) -> torch.Tensor:
             """Check the record; torch would compare the wrapper's counter, which moves by itself."""
-            record, tensor, version = kept
+            record, tensor, version, _ = kept
             moved = tensor._version != version
             if moved != (record.alias._version != record.version):
                 record.version = record.alias._version - moved

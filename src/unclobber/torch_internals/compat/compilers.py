@@ -101,9 +101,8 @@ def operator_of(function: Any) -> str | None:
     )
 
 
-def outside_transforms() -> contextlib.AbstractContextManager[Any]:
-    """Return a context outside of all transforms of ``torch.func``, in which their tensors' own tensors are
-    plain (torch/_functorch/pyfunctorch.py, since 2.0)."""
+def outside_transforms() -> Any:
+    """Return a context outside of all transforms of ``torch.func`` (``pyfunctorch.py`` there, since 2.0)."""
     from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
     return temporarily_clear_interpreter_stack()
@@ -120,14 +119,14 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
 def wrapped_as(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor | None:
     """Return a plain tensor in the wrappers of ``like``; None if a derivative of a further transform, or of
     what is around them, would flow through ``like``, which ``value`` has no part in."""
-    functorch = torch._C._functorch
+    functorch: Any = torch._C._functorch
     if any(level.key() == functorch.TransformType.Jvp for level in functorch.get_interpreter_stack() or ()):
         return None
     if not functorch.is_functorch_wrapped_tensor(like):
         return None if like.requires_grad else value
     inner = functorch.get_unwrapped(like)
     tracks = functorch.is_gradtrackingtensor(like)
-    lower = None if tracks and inner.requires_grad else wrapped_as(value, inner)
+    lower: torch.Tensor | None = None if tracks and inner.requires_grad else wrapped_as(value, inner)
     if lower is None:
         return None
     dead, level = functorch.is_dead_tensor_wrapper(like), functorch.maybe_get_level(like)

@@ -89,8 +89,7 @@ def is_internal_backward(outputs: Sequence[Any]) -> bool:
     """Return whether torch runs this backward by itself, as a part of one operation or call of the program.
 
     A ``torch.func`` transform does: its tensors are wrappers. A tracer does: AOTAutograd records the joint
-    graph of a function that it compiles by running a backward of stand-ins (torch/_functorch/_aot_autograd,
-    since 2.0; ``backend="aot_eager"`` in tests/compile).
+    graph of a function that it compiles by running a backward of stand-ins (since 2.0; tests/compile).
     """
     first = outputs[0] if outputs else None
     return is_tracing() or (isinstance(first, torch.Tensor) and is_functorch_wrapper(first))

@@ -54,8 +54,7 @@ def storage_key_or_none(tensor: torch.Tensor) -> int | None:
 
 
 def is_flat(tensor: torch.Tensor | None) -> bool:
-    """Return whether this is a ``FlatParameter``, of which FSDP1 makes the parameters of a module views
-    (torch/distributed/fsdp/_flat_param.py, which is deprecated, since 1.12)."""
+    """Return whether this is a ``FlatParameter``, of which FSDP1 makes parameters views (since 1.12)."""
     return getattr(tensor, "_is_flat_param", False)
 
 

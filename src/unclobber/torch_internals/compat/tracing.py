@@ -88,25 +88,28 @@ def made_codes() -> Any:
     return {} if utils is None else utils.orig_code_map
 
 
-def at_break(code: CodeType, called: CodeType | None) -> tuple[CodeType, int] | None:
+def at_break(code: CodeType, called: CodeType | None, lasti: int) -> tuple[CodeType, int] | None:
     """Return where compiled code has left a graph for a call that Dynamo can't trace: the program's code and
     the call's offset; None if that isn't certain.
 
     Dynamo's code calls the graph, then what broke it, and then a function for what follows, which has the
-    offset behind the break in its name.
+    offset behind the break in its name; or it ends as the traced code does, from the break on.
 
     Args:
-        code: Dynamo's code.
-        called: The code of the function that it has called and that still runs; None if it runs no Python.
+        called: Code of the function that Dynamo's has called and that still runs; None if it is no Python.
+        lasti: The offset of that call in Dynamo's code.
     """
     resumed = [name for name in code.co_names if name.startswith("__resume_at_")]
     # A graph is called through a wrapper in that file.
     runs_graph = called is not None and (
         called.co_filename.endswith(_EVALUATION) or called.co_name.startswith("torch_dynamo_resume_in_")
     )
-    if len(resumed) != 1 or runs_graph:
+    traced = made_codes()[code]
+    at = lasti + len(traced.co_code) - len(code.co_code)
+    rest = not resumed and at >= 0 and code.co_code[lasti::2] == traced.co_code[at::2]
+    if runs_graph or (len(resumed) != 1 and not rest):
         return None
-    behind, traced = int(resumed[0].split("_")[4]), made_codes()[code]
+    behind = at + 1 if rest else int(resumed[0].split("_")[4])
     before = [step for step in dis.get_instructions(traced) if step.offset < behind]
     program = _programs(traced)
     offset = _offset(program, before[-1]) if before else -1
