@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
-from unclobber.observe.hooks import saves
+from unclobber.observe.hooks import gradients, saves
 from unclobber.observe.hooks.backward import marker
 from unclobber.observe.native import core, place, selftest
 from unclobber.observe.record import SavedTensor, running
@@ -438,3 +438,30 @@ def test_building_blocks_count_as_torch_does(native, monkeypatch):
         assert counters() == plain
         assert held.requires_grad
     assert counters() == counters() == plain
+
+
+HOOKED = """
+layer = torch.nn.Linear(2, 2)
+layer.register_full_backward_hook(lambda module, given, returned: None)
+layer(torch.ones(1, 2, requires_grad=True) * 1).sum().backward()
+"""
+SUMMED = """
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x): return x * 2
+    @staticmethod
+    def backward(ctx, gradient): return gradient * 2
+Doubled.apply(torch.ones(2, requires_grad=True)).sum().backward()
+"""
+
+
+@pytest.mark.skipif(core.loaded().module is None, reason="the Python core runs")
+@pytest.mark.parametrize("text", [HOOKED, SUMMED], ids=["a module's hooks", "a gradient that is given"])
+def test_backward_of_a_function_enters_no_python(monkeypatch, text):
+    """No consumer waits for these gradients, and the core sees that without asking Python."""
+    asked = []
+    monkeypatch.setattr(gradients, "watched", lambda _, run, *given: asked.append(given) or run(*given))
+    with unclobber.watch():
+        asked.clear()  # the first context of a process tests itself
+        exec(text, {"torch": torch})
+    assert not asked

@@ -85,8 +85,6 @@ class _Marker:
 
     def set(self, now: BackwardMark | None) -> None:
         self.now, self.noted = now, None
-        self.notes.forget_oldest()
-        started_at.forget_oldest()
         if self._native is not None:
             self._native.mark(now)
 
@@ -141,9 +139,12 @@ def _is_of(node: Any, tensor_or_edge: Any) -> bool:
     return getattr(node, "variable", None) is tensor_or_edge or node is compat.graph.grad_fn(tensor_or_edge)
 
 
-def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:  # after each one's newest earlier mark
+def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
+    """Note ``mark`` for the root nodes of a backward, after each one's newest earlier mark."""
+    marker.notes.forget_oldest()
+    started_at.forget_oldest()
     for root in roots:
-        node = getattr(root, "node", None) or compat.graph.renewed_grad_fn(root)
+        node = compat.graph.renewed_grad_fn(root) if isinstance(root, torch.Tensor) else root.node
         if node is not None:
             _thread.highest = max(_thread.highest, compat.graph.sequence_number(node) + 1)
             started_at.put(node, (*(started_at.of(node) or ())[-1:], mark))

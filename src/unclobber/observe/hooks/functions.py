@@ -203,7 +203,7 @@ def install(patches: Patches) -> None:
             "receiver": saves.receiver, "current": backward_calls.current, "stashes": _stashes,
             "forget": _stashes.pop, "stashed": _stashed,
             "alone": counts.function, "base_alone": None if counts.held_by_function is None else counts.base,
-            "stand_in": _NativeStandIn,
+            "module_hook": compat.entries.MODULE_HOOK_FUNCTION, "stand_in": _NativeStandIn,
         })  # fmt: skip
         patches.while_active(lambda: native.functions_run(core.loaded().module is not None))
     patches.replace(context, "__init__", begin)
@@ -238,7 +238,8 @@ def _begin(inherited: Callable[..., None]) -> Callable[..., None]:
 
 
 def _prepare(function: Any) -> bool:
-    if compat.compilers.is_compilers_function(function):
+    """Override the methods of a Function that ``apply`` calls; return False for one that no program wrote."""
+    if compat.compilers.is_compilers_function(function) or function is compat.entries.MODULE_HOOK_FUNCTION:
         return False
     _override(function, "forward")
     if compat.entries.has_setup_context(function):
@@ -324,7 +325,7 @@ def _run_backward(original: Callable[..., Any], patches: Patches) -> Callable[..
     def run_backward(ctx: Any, *gradients: Any) -> Any:
         """Run ``backward``; report reads of changed tensors on ``ctx`` and writes to shared gradients."""
         pause.resume_in_backward()
-        if not patches.active:
+        if not patches.active or type(ctx)._forward_cls is compat.entries.MODULE_HOOK_FUNCTION:
             return original(ctx, *gradients)
         if compat.compilers.is_compilers_function(type(ctx)):
             return _run_compiled(original, ctx, gradients)

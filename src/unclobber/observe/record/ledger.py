@@ -619,6 +619,8 @@ class Ledger:
 
     def saves(self, *, queued: bool = True) -> list[SavedTensor]:
         """Return all live saves, of written storages or not; without those in the queue unless ``queued``."""
+        if not queued and not self.watched and not self.logs:
+            return []
         refs = list(itertools.chain(self.pending.copy() if queued else (), *list(self.watched.values())))
         alive = [saved for ref in refs if (saved := ref()) is not None]
         # Each backward calls this: dead references would add up in a program that never writes.
@@ -648,9 +650,10 @@ class Ledger:
         with self._lock:
             if self.logs:
                 return True
-            self.prune()
             if self.pending:
-                return True
+                self.prune()
+                if self.pending:
+                    return True
             for refs in self.watched.values():
                 if any(ref() is not None for ref in refs):
                     return True

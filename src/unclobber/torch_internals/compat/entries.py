@@ -19,7 +19,9 @@ from torch.optim import optimizer as _optimizer
 from ._behaviour import behaviour
 from .kept import raw_saved
 
-MODULE_HOOK = "BackwardHookFunction"  # makes views for full backward hooks (torch/nn/modules/_functions.py)
+MODULE_HOOK_FUNCTION: Any = torch.nn.modules._functions.BackwardHookFunction
+MODULE_HOOK = MODULE_HOOK_FUNCTION.__name__
+"""The Function that makes views for full backward hooks (torch/nn/modules/_functions.py)."""
 
 
 # --- replaced parts of torch: classes, and pairs of a home and a name --------------------------------

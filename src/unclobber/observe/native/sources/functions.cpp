@@ -41,18 +41,19 @@ enum Part {
   kStashed,       // stashed(conflicts, [(name, saved)], owner): the entry that Python reads
   kAlone,         // the use counts of a gradient, and of its base, that no one else waits for; None if unknown
   kBaseAlone,
+  kModuleHook,    // the Function through whose views a module's hooks are called; it only hands them on
   kStandIn,       // the class of what stands in for torch's call of a `backward`
   kParts,
 };
 constexpr const char* kNames[kParts] = {
     "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
     "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "forget",
-    "stashed", "alone", "base_alone", "stand_in"};
+    "stashed", "alone", "base_alone", "module_hook", "stand_in"};
 PyObject* parts[kParts] = {};
 bool runs = false;  // under the interpreter's lock
 
 PyObject *name_forward, *name_setup, *name_class, *name_own, *name_bind, *name_name,
-    *name_dirty, *name_module, *name_paused, *name_run, *name_ledger, *name_pending;
+    *name_dirty, *name_module, *name_paused, *name_run, *name_ledger, *name_pending, *name_engine, *name_gradients;
 
 Owned attribute(PyObject* object, PyObject* name) { return must(PyObject_GetAttr(object, name)); }
 
@@ -302,7 +303,7 @@ PyObject* begin(PyObject* ctx, PyObject*) {
   Owned conflicts = must(PyObject_CallNoArgs(parts[kReceiver]));
   if (conflicts.get() == Py_None) return Py_NewRef(Py_None);
   Owned function = attribute(reinterpret_cast<PyObject*>(Py_TYPE(ctx)), name_class);
-  if (!PyType_Check(function.get())) return Py_NewRef(Py_None);
+  if (!PyType_Check(function.get()) || function.get() == parts[kModuleHook]) return Py_NewRef(Py_None);
   PyObject* own = reinterpret_cast<PyTypeObject*>(function.get())->tp_dict;
   const bool in_two = attribute(function.get(), name_setup).get() != parts[kNoSetup];
   PyObject* method = PyDict_GetItemWithError(own, name_forward);
@@ -473,14 +474,27 @@ struct Backward {
   PyObject* slowly;  // what Python would call instead: it reports what may be to be reported
 };
 
+// Whether so many of a gradient's owners are known: those without a waiting consumer, and a running call that was given
+// it. As `gradients._has_others` finds, but for what needs more looking.
+bool has_no_more(const at::TensorBase& gradient, PyObject* alone, PyObject* call) {
+  const long more = static_cast<long>(gradient.use_count()) - PyLong_AsLong(alone);
+  if (more <= 0 || call == Py_None) return more <= 0;
+  Owned given = attribute(attribute(call, name_engine).get(), name_gradients);
+  long times = 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given.get()); i++) {
+    PyObject* one = PyTuple_GET_ITEM(given.get(), i);
+    times += THPVariable_Check(one) && THPVariable_Unpack(one).is_same(gradient) ? 1 : 0;
+  }
+  return more <= times;
+}
+
 // Whether no other consumer waits for a gradient, nor for the memory that it is a view of: `gradients._shared`.
-bool is_alone(PyObject* gradient) {
+bool is_alone(PyObject* gradient, PyObject* call) {
   if (!THPVariable_Check(gradient)) return true;
   const at::Tensor& tensor = THPVariable_Unpack(gradient);
   if (!PyLong_Check(parts[kAlone]) || !PyLong_Check(parts[kBaseAlone])) return false;
-  if (static_cast<long>(tensor.use_count()) > PyLong_AsLong(parts[kAlone])) return false;
-  if (!tensor.is_view()) return true;
-  return static_cast<long>(tensor._base().use_count()) <= PyLong_AsLong(parts[kBaseAlone]);
+  return has_no_more(tensor, parts[kAlone], call) &&
+         (!tensor.is_view() || has_no_more(tensor._base(), parts[kBaseAlone], call));
 }
 
 // Whether torch's call needs no more observing than that the thread sees writes.
@@ -491,9 +505,9 @@ bool is_usual(PyObject* const* args, Py_ssize_t count) {
   Owned function = attribute(reinterpret_cast<PyObject*>(Py_TYPE(args[0])), name_class);
   Owned module = attribute(function.get(), name_module);
   if (!PyUnicode_Check(module.get()) || std::strncmp(PyUnicode_AsUTF8(module.get()), "torch._functorch.", 17) == 0) return false;
-  if (!c10::GradMode::is_enabled()) {
+  if (!c10::GradMode::is_enabled() && function.get() != parts[kModuleHook]) {
     for (Py_ssize_t i = 1; i < count; i++) {
-      if (!is_alone(args[i])) return false;
+      if (!is_alone(args[i], call.get())) return false;
     }
   }
   if (paused) c10::impl::tls_set_dispatch_key_included(c10::DispatchKey::Fake, true);
@@ -603,7 +617,8 @@ void add_to(PyObject* module) {
   } names[] = {{&name_forward, "forward"}, {&name_setup, "setup_context"}, {&name_class, "_forward_cls"},
                {&name_own, "own"}, {&name_bind, "_bind"},
                {&name_name, "name"}, {&name_dirty, "dirty_tensors"}, {&name_module, "__module__"},
-               {&name_paused, "paused"}, {&name_run, "_run"}, {&name_ledger, "ledger"}, {&name_pending, "pending"}};
+               {&name_paused, "paused"}, {&name_run, "_run"}, {&name_ledger, "ledger"}, {&name_pending, "pending"},
+               {&name_engine, "of_engine"}, {&name_gradients, "gradients"}};
   for (auto& [place, name] : names) *place = must(PyUnicode_InternFromString(name)).release();
   type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&spec)).release());
   must(PyModule_AddObjectRef(module, "Backward", must(PyType_FromSpec(&spec_of_backward)).get()));

@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <unordered_map>
+#include <tuple>
 #include <vector>
 
 #include "journal.h"
@@ -26,24 +26,16 @@ bool has_hooks(const at::Tensor& leaf) {
   return hooks != nullptr && hooks != Py_None && PyObject_IsTrue(hooks) != 0;
 }
 
-// The known holders of a memory: tensors, and how many owners each may have.
-struct Memory {
-  struct Holder {
-    size_t owners;       // as it is
-    size_t allowed = 1;  // as it may be
-  };
-  c10::StorageImpl* storage = nullptr;
-  std::unordered_map<c10::TensorImpl*, Holder> holders;  // as many as there are saves of a parameter
-  size_t references = 0;  // of saves that hold it without a tensor of their own
+// One known holder of a memory: a tensor, or a save without a tensor of its own.
+struct Holder {
+  c10::StorageImpl* storage;
+  c10::TensorImpl* tensor = nullptr;
+  size_t owners = 0;                // of the tensor, as it is; later ones are counted with what `Look` holds
+  size_t more = 0;                  // how many are known, besides one
+  c10::TensorImpl* view = nullptr;  // one of it, which owns it, too
 
-  bool has(c10::TensorImpl* tensor) const { return holders.count(tensor) != 0; }
-  Holder& add(c10::TensorImpl* tensor, size_t owners) {
-    return holders.try_emplace(tensor, Holder{owners}).first->second;
-  }
-  bool has_others() const {
-    if (saves::holders_of(storage) > holders.size() + references) return true;
-    return std::any_of(holders.begin(), holders.end(),
-                       [](const auto& one) { return one.second.owners > one.second.allowed; });
+  bool operator<(const Holder& other) const {
+    return std::tie(storage, tensor, view) < std::tie(other.storage, other.tensor, other.view);
   }
 };
 
@@ -53,15 +45,14 @@ size_t owners_of(const Impl& tensor) {
 }
 
 struct Look {
-  std::unordered_map<c10::StorageImpl*, Memory> memory;
-  std::vector<Impl> leaves;   // that need a gradient: they may have hooks
-  std::vector<Impl> held;     // so that none dies under `Locked`
+  std::vector<Holder> holders;  // as many as there are saves of a buffer
+  std::vector<Impl> leaves;     // that need a gradient: they may have hooks
+  std::vector<Impl> held;       // so that none dies under `Locked`
 
   // False if only Python can decide.
   bool at(saves::Save* save) {
     if (save->entry != nullptr || !save->saved().defined() || save->storage == nullptr) return false;
     if (save->requires_grad) {
-      if (!save->is_leafs) return true;
       Impl tensor = (save->is_view ? save->base : save->origin).lock();
       if (tensor.defined()) leaves.push_back(std::move(tensor));
       return true;
@@ -74,29 +65,47 @@ struct Look {
         save->held.use_count() + (is_held_by_python(save->held.unsafeGetTensorImpl()) ? 0 : 1) <= 2) {
       return true;
     }
-    Memory& known = memory[save->storage];
-    known.storage = save->storage;
+    Holder own{save->storage};
     if (save->alias.defined()) {
-      known.add(save->alias.unsafeGetTensorImpl(), save->alias.use_count());
-    } else {
-      known.references++;
+      own.tensor = save->alias.unsafeGetTensorImpl();
+      own.owners = save->alias.use_count();
     }
+    holders.push_back(own);
     Impl origin = save->origin.lock();
     Impl base = save->is_view ? save->base.lock() : Impl();
     const auto* kept = save->noted == nullptr ? nullptr : save->noted->original.unsafeGetTensorImpl();
     if (base.defined()) {
-      const bool new_view = origin.defined() && !known.has(origin.get());
-      Memory::Holder& holder = known.add(base.get(), owners_of(base));
-      if (new_view && origin.get() != base.get()) holder.allowed++;
-      if (kept == base.get() && kept != origin.get()) holder.allowed++;
+      const size_t more = kept == base.get() && kept != origin.get() ? 1 : 0;
+      holders.push_back({save->storage, base.get(), owners_of(base), more, origin.get()});
     }
     if (origin.defined()) {
-      Memory::Holder& holder = known.add(origin.get(), owners_of(origin));
-      if (save->held.defined() || kept == origin.get()) holder.allowed++;
+      const size_t more = save->held.defined() || kept == origin.get() ? 1 : 0;
+      holders.push_back({save->storage, origin.get(), owners_of(origin), more});
     }
     if (base.defined()) held.push_back(std::move(base));
     if (origin.defined()) held.push_back(std::move(origin));
     return true;
+  }
+
+  // Whether a memory has other holders, or one of its tensors other owners.
+  bool any_others() {
+    std::sort(holders.begin(), holders.end());
+    for (auto at = holders.begin(); at != holders.end();) {
+      c10::StorageImpl* storage = at->storage;
+      size_t known = 0;
+      while (at != holders.end() && at->storage == storage) {
+        const auto first = at;
+        size_t owners = first->owners, allowed = 1;
+        for (; at != holders.end() && at->storage == storage && at->tensor == first->tensor; ++at) {
+          known += at->tensor == nullptr || at == first ? 1 : 0;
+          owners = std::min(owners, at->owners);
+          allowed += at->more + (at->view != nullptr && (at == first || (at - 1)->view != at->view) ? 1 : 0);
+        }
+        if (owners > allowed) return true;
+      }
+      if (saves::holders_of(storage) > known) return true;
+    }
+    return false;
   }
 };
 
@@ -107,8 +116,8 @@ PyObject* can_pause_observation(saves::Queue& queue) {
   bool known = true, others = false;
   {
     Locked locked;
-    queue.each([&](saves::Save* save) { known = known && look.at(save); });
-    for (const auto& [storage, memory] : look.memory) others = others || memory.has_others();
+    queue.each_other([&](saves::Save* save) { known = known && look.at(save); });
+    others = known && look.any_others();
   }
   if (!known) return Py_NewRef(Py_None);
   for (Impl& one : look.leaves) {

@@ -246,6 +246,10 @@ Queue::~Queue() {
 void Queue::append(Save* save) {
   save->join(&queue_);
   save->queued = true;
+  if (!save->requires_grad || save->is_leafs || save->storage == nullptr) {
+    save->other.save = save;
+    save->other.join(&others_);
+  }
   live_.store(size() + 1, std::memory_order_relaxed);
   if (save->entry != nullptr) entries_.fetch_add(1, std::memory_order_relaxed);
 }
@@ -253,6 +257,7 @@ void Queue::append(Save* save) {
 void Queue::drop(Save* save) {
   if (!save->queued) return;
   save->leave_list();
+  save->other.leave_list();
   save->queued = false;
   if (save->noted != nullptr) forget_noted(save);
   live_.store(size() - 1, std::memory_order_relaxed);

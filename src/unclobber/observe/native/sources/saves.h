@@ -70,6 +70,9 @@ struct Save : Link, Pooled<Save> {
   bool is_leafs = false;  // whether it needs a gradient, and it or what it is a view of is a leaf
   bool is_view = false;
   bool queued = false;
+  struct Other : Link {
+    Save* save;
+  } other;  // its place among those that `Queue::each_other` shows
 
   Save();
   ~Save();
@@ -145,6 +148,11 @@ class Queue {
     for (auto& [storage, list] : by_storage_) those_of(list);
     those_of(queue_);
   }
+  // Call look(save) for those that need no gradient, or are a leaf's, or that only Python knows; one may be dying.
+  template <typename F>
+  void each_other(F&& look) {
+    for (Link* at = others_.after; at != &others_; at = at->after) look(static_cast<Save::Other*>(at)->save);
+  }
   // The newest ones.
   Link& unsorted() { return queue_; }
   bool reports_all_writes() const { return reports_all_writes_.load(std::memory_order_relaxed); }
@@ -166,6 +174,7 @@ class Queue {
   void hand_out(Save* save, std::vector<Save*>& taken);
 
   Link queue_;
+  Link others_;
   std::unordered_map<c10::StorageImpl*, Shelf> by_storage_;
   std::atomic<size_t> live_{0};
   std::atomic<size_t> entries_{0};
