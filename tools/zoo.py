@@ -194,9 +194,14 @@ def _in_short(row: Row) -> str:
     if "ms" not in row:
         return "not built: " + str(row.get("not built", row.get("failed", row.get("cut"))))[:90]
     plain = row["ms"]["plain"]
-    told = [f"{plain:.1f} ms", *(f"{m} {row['ms'][m] / plain:.2f}x" for m in ("watch", "guard") if row["ms"][m] > 0)]
+    told = [
+        f"{plain:.1f} ms",
+        *(f"{m} {row['ms'][m] / plain:.2f}x" for m in ("watch", "guard") if row["ms"][m] > 0),
+    ]
     told += [f"**{problem}**" for problem in problems_of(row)]
-    told += [f"{name}: {found['plain'][:60]}" for name, found in row["ways"].items() if found["plain"] != "ok"]
+    told += [
+        f"{name}: {found['plain'][:60]}" for name, found in row["ways"].items() if found["plain"] != "ok"
+    ]
     told += [f"{name}: silent" for name, found in row["ways"].items() if silent(found)]
     return "; ".join(told) + (f"; {row['cut']}" if "cut" in row else "")
 
@@ -239,7 +244,9 @@ def problems_of(row: Row) -> list[str]:
             if f"{mode} left" in found:
                 problems.append(f"{way}, {mode} leaves {', '.join(found[f'{mode} left'])}")
         if found.get("guard off reference"):
-            problems.append(f"{way}, guard: {', '.join(found['guard off reference'][:3])} differ from the reference")
+            problems.append(
+                f"{way}, guard: {', '.join(found['guard off reference'][:3])} differ from the reference"
+            )
     return problems
 
 
@@ -265,7 +272,9 @@ def _key(finding: str) -> str:
 # --- the page ------------------------------------------------------------------------------------
 
 
-def page(rows_of: dict[str, dict[str, Row]], names: dict[str, list[str]], verdicts: dict[tuple[str, str], str]) -> tuple[str, list[str]]:
+def page(
+    rows_of: dict[str, dict[str, Row]], names: dict[str, list[str]], verdicts: dict[tuple[str, str], str]
+) -> tuple[str, list[str]]:
     """Return the page, and what is not as it should be, a line each.
 
     Args:
@@ -281,7 +290,13 @@ def page(rows_of: dict[str, dict[str, Row]], names: dict[str, list[str]], verdic
         if built(row)
         for problem in problems_of(row)
     ]
-    lines = [*_head(rows_of), *_by_package(merged, names), *_overhead(rows_of), "## Differences, exceptions and what is left behind", ""]
+    lines = [
+        *_head(rows_of),
+        *_by_package(merged, names),
+        *_overhead(rows_of),
+        "## Differences, exceptions and what is left behind",
+        "",
+    ]
     lines += [*(problems or ["None."]), "", "## Other ways to train", "", *_ways(merged.values()), ""]
     lines += ["## Findings", "", *_findings(merged.values(), verdicts), ""]
     lines += ["## What does not count", "", *_apart(merged, names), ""]
@@ -295,10 +310,20 @@ def page(rows_of: dict[str, dict[str, Row]], names: dict[str, list[str]], verdic
 def _head(rows_of: dict[str, dict[str, Row]]) -> list[str]:
     from machine import description
 
-    packages = " ".join(f"{name} {metadata.version(name)}," for name in ("transformers", "timm", "diffusers", "torchvision") if _installed(name))
+    packages = " ".join(
+        f"{name} {metadata.version(name)},"
+        for name in ("transformers", "timm", "diffusers", "torchvision")
+        if _installed(name)
+    )
     facts = [*description(), packages.rstrip(",")]
     as_of = {row.get("as of", "") for rows in rows_of.values() for row in rows.values()}
-    return [HEAD, *(f"- {fact}" for fact in facts), "", f"Measured on {' and '.join(sorted(as_of)) or 'nothing'}.", ""]
+    return [
+        HEAD,
+        *(f"- {fact}" for fact in facts),
+        "",
+        f"Measured on {' and '.join(sorted(as_of)) or 'nothing'}.",
+        "",
+    ]
 
 
 def _installed(package: str) -> bool:
@@ -311,7 +336,11 @@ def _installed(package: str) -> bool:
 
 def _table(columns: list[str], rows: Iterable[list[Any]]) -> list[str]:
     lines = ["|" + "|".join(columns) + "|", "|---|" + "---:|" * (len(columns) - 1)]
-    return [*lines, *("|" + "|".join(f"{c:,}" if isinstance(c, int) else str(c) for c in row) + "|" for row in rows), ""]
+    return [
+        *lines,
+        *("|" + "|".join(f"{c:,}" if isinstance(c, int) else str(c) for c in row) + "|" for row in rows),
+        "",
+    ]
 
 
 def _by_package(rows: dict[str, Row], names: dict[str, list[str]]) -> list[str]:
@@ -320,15 +349,38 @@ def _by_package(rows: dict[str, Row], names: dict[str, list[str]]) -> list[str]:
         ran = [rows[name] for model in models if (name := f"{family}/{model}") in rows]
         there = [row for row in ran if built(row)]
         steady = [row for row in there if not row["unsteady"]]
-        same = [row for row in steady if not any(row.get(m, {}).get("differs") or "raised" in row.get(m, {}) for m in ("watch", "guard"))]
+        same = [
+            row
+            for row in steady
+            if not any(
+                row.get(m, {}).get("differs") or "raised" in row.get(m, {}) for m in ("watch", "guard")
+            )
+        ]
         found = sum(len(row.get("watch", {}).get("findings", ())) for row in there)
-        table.append([family, len(models), len(models) - len(ran), len(ran) - len(there), len(there), len(there) - len(steady), len(same), found])
+        table.append(
+            [
+                family,
+                len(models),
+                len(models) - len(ran),
+                len(ran) - len(there),
+                len(there),
+                len(there) - len(steady),
+                len(same),
+                found,
+            ]
+        )
     table.append(["**all**", *map(sum, zip(*(row[1:] for row in table), strict=True))])
-    return _table(["package", "models", "not yet run", "not built", "built", "unsteady", "bit-equal", "findings"], table)
+    return _table(
+        ["package", "models", "not yet run", "not built", "built", "unsteady", "bit-equal", "findings"], table
+    )
 
 
 def _ratios(rows: Iterable[Row], mode: str) -> list[float]:
-    return sorted(row["ms"][mode] / row["ms"]["plain"] for row in rows if built(row) and row["ms"]["plain"] > 0 and row["ms"][mode] > 0)
+    return sorted(
+        row["ms"][mode] / row["ms"]["plain"]
+        for row in rows
+        if built(row) and row["ms"]["plain"] > 0 and row["ms"][mode] > 0
+    )
 
 
 def _overhead(rows_of: dict[str, dict[str, Row]]) -> list[str]:
@@ -338,10 +390,34 @@ def _overhead(rows_of: dict[str, dict[str, Row]]) -> list[str]:
             ratios = _ratios(rows.values(), mode)
             if len(ratios) > 1:
                 tenths = statistics.quantiles(ratios, n=10)
-                table.append([f"{core}, `{mode}`", len(ratios), *(f"{r:.2f}x" for r in (statistics.median(ratios), tenths[-1], ratios[-1]))])
-        dear = sorted((row["ms"]["watch"] / row["ms"]["plain"], row["name"]) for row in rows.values() if built(row) and row["ms"]["watch"] > 0)
-        worst += [f"The dearest on the {core} core, `watch`: {', '.join(f'{name} {ratio:.2f}x' for ratio, name in dear[:-6:-1])}.", ""] if dear else []
-    return ["## Overhead", "", OVERHEAD, "", *_table(["core and mode", "models", "median", "90th percentile", "worst"], table), *worst]
+                table.append(
+                    [
+                        f"{core}, `{mode}`",
+                        len(ratios),
+                        *(f"{r:.2f}x" for r in (statistics.median(ratios), tenths[-1], ratios[-1])),
+                    ]
+                )
+        dear = sorted(
+            (row["ms"]["watch"] / row["ms"]["plain"], row["name"])
+            for row in rows.values()
+            if built(row) and row["ms"]["watch"] > 0
+        )
+        worst += (
+            [
+                f"The dearest on the {core} core, `watch`: {', '.join(f'{name} {ratio:.2f}x' for ratio, name in dear[:-6:-1])}.",
+                "",
+            ]
+            if dear
+            else []
+        )
+    return [
+        "## Overhead",
+        "",
+        OVERHEAD,
+        "",
+        *_table(["core and mode", "models", "median", "90th percentile", "worst"], table),
+        *worst,
+    ]
 
 
 def _ways(rows: Iterable[Row]) -> list[str]:
@@ -359,13 +435,37 @@ def _ways(rows: Iterable[Row]) -> list[str]:
             count["right"] += bool(found.get("guard") == "ok" and found.get("guard off reference") == [])
     columns = ("run", "fine", "fails", "refused", "silent", "right")
     table = [[way, *(counts[way][column] for column in columns)] for way in counts]
-    return [WAYS, "", *_table(["way", "models", "fine", "fails in all modes", "refused by torch", "silently wrong", "`guard` as the reference"], table)]
+    return [
+        WAYS,
+        "",
+        *_table(
+            [
+                "way",
+                "models",
+                "fine",
+                "fails in all modes",
+                "refused by torch",
+                "silently wrong",
+                "`guard` as the reference",
+            ],
+            table,
+        ),
+    ]
 
 
 def _findings(rows: Iterable[Row], verdicts: dict[tuple[str, str], str]) -> list[str]:
     lines = ["|way|finding|models|verdict|", "|---|---|---:|---|"]
-    for (way, finding), models in sorted(findings(rows).items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])):
-        verdict = next((said for (where, pattern), said in verdicts.items() if fnmatch(way, where) and fnmatch(finding, pattern)), "**not judged**")
+    for (way, finding), models in sorted(
+        findings(rows).items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])
+    ):
+        verdict = next(
+            (
+                said
+                for (where, pattern), said in verdicts.items()
+                if fnmatch(way, where) and fnmatch(finding, pattern)
+            ),
+            "**not judged**",
+        )
         lines.append(f"|{way}|{finding}|{len(models)} ({models[0]})|{verdict}|")
     return lines if len(lines) > 2 else ["None."]
 
@@ -418,7 +518,9 @@ def options() -> argparse.ArgumentParser:
     """Return the command's options."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--jobs", type=int, default=1, help="processes at the same time (1)")
-    parser.add_argument("--only", action="append", help="names or patterns, such as 'timm/*'; no page is written")
+    parser.add_argument(
+        "--only", action="append", help="names or patterns, such as 'timm/*'; no page is written"
+    )
     parser.add_argument("--core", choices=CORES, default="native", help="which core runs (native)")
     parser.add_argument("--limit", type=float, default=120, help="seconds for a model (120)")
     parser.add_argument("--hours", type=float, default=float("inf"), help="begin no batch after these")

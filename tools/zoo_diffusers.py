@@ -28,7 +28,11 @@ class Diffusers:
         files = sorted(Path(root).glob("tests/models/*/test_*.py"))
         modules = [".".join(path.relative_to(root).with_suffix("").parts) for path in files]
         several = [module for module in modules if "vae" in module or "unet" in module]
-        return [f"{module.removeprefix('tests.models.')}:{i}" for i, found in enumerate((modules, several)) for module in found]
+        return [
+            f"{module.removeprefix('tests.models.')}:{i}"
+            for i, found in enumerate((modules, several))
+            for module in found
+        ]
 
     def build(self, name: str) -> Case:
         """Return the model of the n-th class of a test file that makes another one."""

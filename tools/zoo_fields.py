@@ -1,2 +1,6 @@
-def names(): return []
-def build(name): raise NotImplementedError
+def names():
+    return []
+
+
+def build(name):
+    raise NotImplementedError

@@ -379,7 +379,11 @@ class _Inputs:
         few = self.ids[:, :4].clone() % 20 + 1
         if self.has("input_values"):
             wave = self.random(2, 4000)
-            for values in (wave, wave[:, None], self.random(2, self.size("max_length", default=64), self.mels)):
+            for values in (
+                wave,
+                wave[:, None],
+                self.random(2, self.size("max_length", default=64), self.mels),
+            ):
                 if self.has("labels"):
                     yield {"input_values": values, "labels": few}
                     yield {"input_values": values, "labels": torch.tensor([0, 1])}

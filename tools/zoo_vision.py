@@ -117,7 +117,9 @@ class Torchvision:
             case = self._detection(name, model, generator)
         elif name.startswith("raft"):
             images = [torch.rand(1, 3, 128, 128, generator=generator) for _ in range(2)]
-            case = Case(model, {"images": images}, lambda model, inputs: model(*inputs["images"], num_flow_updates=3))
+            case = Case(
+                model, {"images": images}, lambda model, inputs: model(*inputs["images"], num_flow_updates=3)
+            )
         else:
             size = self.SIZES.get(name, 64)
             shape = (2, 3, size, size)
