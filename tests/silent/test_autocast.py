@@ -69,7 +69,7 @@ def test_guard_empties_the_cache_at_the_write():
 
 
 def test_guard_keeps_the_cache_at_writes_to_memory_of_no_leaf():
-    """The layer is cast once, whatever is written beside it: its gradient is plain torch's to the last bit."""
+    """The layer is cast once, whatever is written beside it: the gradient is plain torch's, bit for bit."""
 
     def gradient():
         torch.manual_seed(0)

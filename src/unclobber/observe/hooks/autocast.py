@@ -123,7 +123,7 @@ class CopiedWeights(Listener):
             return
         conflicts, base = saves.receiver(), tensor._base
         repairs = conflicts is not None and conflicts.repairs
-        # `abs` writes its result, which is no leaf's memory. An emptied cache changes how gradients are rounded.
+        # `abs` writes its result, no memory of a leaf. An emptied cache changes how gradients are rounded.
         if not (tensor if base is None else base).requires_grad:
             repairs = repairs and compat.tensors.holders(tensor) > (1 if base is None else 2)
         number = compat.graph.next_sequence_number()
