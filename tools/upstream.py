@@ -54,7 +54,9 @@ def page_of(path: Path) -> Page:
         raise ValueError(f"{path.name}: a page has a program, an edit, and what torch and unclobber say")
     header, *lines = diff[1].splitlines()
     old, new = ([line[1:] for line in lines if line[0] == sign] for sign in "-+")
-    return Page(path.stem, program[1], header.removeprefix("--- "), list(zip(old, new, strict=True)), says[1], code[1])
+    return Page(
+        path.stem, program[1], header.removeprefix("--- "), list(zip(old, new, strict=True)), says[1], code[1]
+    )
 
 
 EDITED = """
@@ -97,12 +99,16 @@ def check(page: Page) -> tuple[bool, str]:
         f"unclobber gives {page.code}": f"SUMMARY: {page.code}" in told,
         "the edit mends it": page.says not in mended and "Error" not in mended,
     }
-    return all(facts.values()), ", ".join(f"{fact}: {'yes' if true else 'NO'}" for fact, true in facts.items())
+    return all(facts.values()), ", ".join(
+        f"{fact}: {'yes' if true else 'NO'}" for fact, true in facts.items()
+    )
 
 
 def _run(*command: str | Path) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    ran = subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, check=False)
+    ran = subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, env=environment, check=False
+    )
     return re.sub(r"\s+", " ", ran.stdout + ran.stderr)
 
 

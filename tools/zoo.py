@@ -1,13 +1,15 @@
 """Train tiny random copies of architectures plain, under watch and under guard, and compare to the last bit.
 
-``make zoo``: the models of transformers, timm, diffusers, torchvision and of packages of other fields, in an
-environment of its own, two steps of each; then the other ways that people train in. Writes ``realworld/ZOO.md``.
-``zoo_worker.py`` runs in each process, ``zoo_measure.py`` measures a model, the others of that name build them.
+``make zoo``: the models of transformers, timm, diffusers, torchvision and of packages of other fields, in
+an environment of its own, two steps of each; then the other ways that people train in. Writes
+``realworld/ZOO.md``. ``zoo_worker.py`` runs in each process, ``zoo_measure.py`` measures a model, the other
+files of that name build them.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import queue
@@ -38,6 +40,11 @@ BATCH = 20
 """Models that a process runs before another one goes on."""
 START = 60
 """Seconds that the imports of a process may take, beside the limit of its first model."""
+
+PACKAGES = (
+    "transformers", "timm", "diffusers", "torchvision", "torch-geometric", "monai",
+    "segmentation-models-pytorch", "gpytorch", "torchdiffeq", "zuko", "vit-pytorch", "x-transformers",
+)  # fmt: skip
 
 Row = dict[str, Any]
 
@@ -142,11 +149,8 @@ class Worker:
 
     def end(self) -> None:
         """End the process and what it started."""
-        with_group = self._child.pid
-        try:
-            os.killpg(with_group, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
 
 
 def run(state: State, core: str, todo: list[list[str]], jobs: int, limit: float, until: float) -> None:
@@ -290,16 +294,17 @@ def page(
         if built(row)
         for problem in problems_of(row)
     ]
-    lines = [
-        *_head(rows_of),
-        *_by_package(merged, names),
-        *_overhead(rows_of),
-        "## Differences, exceptions and what is left behind",
-        "",
-    ]
-    lines += [*(problems or ["None."]), "", "## Other ways to train", "", *_ways(merged.values()), ""]
-    lines += ["## Findings", "", *_findings(merged.values(), verdicts), ""]
-    lines += ["## What does not count", "", *_apart(merged, names), ""]
+    unread = [key for key in findings(merged.values()) if key not in verdicts]
+    problems += [f"- {way}: {finding}: not judged" for way, finding in unread]
+    lines = [*_head(rows_of), *_by_package(merged, names), *_overhead(rows_of)]
+    parts = {
+        "Differences, exceptions and what is left behind": problems or ["None."],
+        "Other ways to train": _ways(merged.values()),
+        "Findings": _findings(merged.values(), verdicts),
+        "What does not count": _apart(merged, names),
+    }
+    for title, part in parts.items():
+        lines += [f"## {title}", "", *part, ""]
     lines += ["## Built", ""]
     for family, models in names.items():
         there = [model for model in models if built(merged.get(f"{family}/{model}", {}))]
@@ -310,28 +315,17 @@ def page(
 def _head(rows_of: dict[str, dict[str, Row]]) -> list[str]:
     from machine import description
 
-    packages = " ".join(
-        f"{name} {metadata.version(name)},"
-        for name in ("transformers", "timm", "diffusers", "torchvision")
-        if _installed(name)
-    )
-    facts = [*description(), packages.rstrip(",")]
-    as_of = {row.get("as of", "") for rows in rows_of.values() for row in rows.values()}
+    facts = description()
+    found = {package.name.lower().replace("_", "-"): package.version for package in metadata.distributions()}
+    facts.append(", ".join(f"{name} {found[name]}" for name in PACKAGES if name in found))
+    as_of = sorted({row.get("as of", "") for rows in rows_of.values() for row in rows.values()})
     return [
         HEAD,
         *(f"- {fact}" for fact in facts),
         "",
-        f"Measured on {' and '.join(sorted(as_of)) or 'nothing'}.",
+        f"Measured on {' and '.join(as_of) or 'nothing'}.",
         "",
     ]
-
-
-def _installed(package: str) -> bool:
-    try:
-        metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _table(columns: list[str], rows: Iterable[list[Any]]) -> list[str]:
@@ -349,38 +343,25 @@ def _by_package(rows: dict[str, Row], names: dict[str, list[str]]) -> list[str]:
         ran = [rows[name] for model in models if (name := f"{family}/{model}") in rows]
         there = [row for row in ran if built(row)]
         steady = [row for row in there if not row["unsteady"]]
-        same = [
-            row
-            for row in steady
-            if not any(
-                row.get(m, {}).get("differs") or "raised" in row.get(m, {}) for m in ("watch", "guard")
-            )
+        equal = [
+            row for row in steady if all(row.get(m, {}).get("differs") == [] for m in ("watch", "guard"))
         ]
         found = sum(len(row.get("watch", {}).get("findings", ())) for row in there)
-        table.append(
-            [
-                family,
-                len(models),
-                len(models) - len(ran),
-                len(ran) - len(there),
-                len(there),
-                len(there) - len(steady),
-                len(same),
-                found,
-            ]
-        )
+        counts = (len(ran) - len(there), len(there), len(there) - len(steady), len(equal), found)
+        table.append([family, len(models), len(models) - len(ran), *counts])
     table.append(["**all**", *map(sum, zip(*(row[1:] for row in table), strict=True))])
-    return _table(
-        ["package", "models", "not yet run", "not built", "built", "unsteady", "bit-equal", "findings"], table
-    )
+    columns = ["package", "models", "not yet run", "not built", "built", "unsteady", "bit-equal", "findings"]
+    return _table(columns, table)
 
 
-def _ratios(rows: Iterable[Row], mode: str) -> list[float]:
-    return sorted(
-        row["ms"][mode] / row["ms"]["plain"]
+def _ratios(rows: Iterable[Row], mode: str) -> dict[str, float]:
+    """Return the time of a step in a mode over that of the plain step, by model, the least first."""
+    ratios = {
+        row["name"]: row["ms"][mode] / row["ms"]["plain"]
         for row in rows
         if built(row) and row["ms"]["plain"] > 0 and row["ms"][mode] > 0
-    )
+    }
+    return dict(sorted(ratios.items(), key=lambda item: item[1]))
 
 
 def _overhead(rows_of: dict[str, dict[str, Row]]) -> list[str]:
@@ -388,36 +369,16 @@ def _overhead(rows_of: dict[str, dict[str, Row]]) -> list[str]:
     for core, rows in rows_of.items():
         for mode in ("watch", "guard"):
             ratios = _ratios(rows.values(), mode)
-            if len(ratios) > 1:
-                tenths = statistics.quantiles(ratios, n=10)
-                table.append(
-                    [
-                        f"{core}, `{mode}`",
-                        len(ratios),
-                        *(f"{r:.2f}x" for r in (statistics.median(ratios), tenths[-1], ratios[-1])),
-                    ]
-                )
-        dear = sorted(
-            (row["ms"]["watch"] / row["ms"]["plain"], row["name"])
-            for row in rows.values()
-            if built(row) and row["ms"]["watch"] > 0
-        )
-        worst += (
-            [
-                f"The dearest on the {core} core, `watch`: {', '.join(f'{name} {ratio:.2f}x' for ratio, name in dear[:-6:-1])}.",
-                "",
-            ]
-            if dear
-            else []
-        )
-    return [
-        "## Overhead",
-        "",
-        OVERHEAD,
-        "",
-        *_table(["core and mode", "models", "median", "90th percentile", "worst"], table),
-        *worst,
-    ]
+            if len(ratios) < 2:
+                continue
+            values = list(ratios.values())
+            shown = (statistics.median(values), statistics.quantiles(values, n=10)[-1], values[-1])
+            table.append([f"{core}, `{mode}`", len(values), *(f"{ratio:.2f}x" for ratio in shown)])
+            if mode == "watch":
+                dear = ", ".join(f"{name} {ratio:.2f}x" for name, ratio in list(ratios.items())[:-6:-1])
+                worst += [f"The dearest on the {core} core, `watch`: {dear}.", ""]
+    columns = ["core and mode", "models", "median", "90th percentile", "worst"]
+    return ["## Overhead", "", OVERHEAD, *_table(columns, table), *worst]
 
 
 def _ways(rows: Iterable[Row]) -> list[str]:
@@ -433,41 +394,21 @@ def _ways(rows: Iterable[Row]) -> list[str]:
             else:
                 count["fails"] += 1
             count["right"] += bool(found.get("guard") == "ok" and found.get("guard off reference") == [])
-    columns = ("run", "fine", "fails", "refused", "silent", "right")
-    table = [[way, *(counts[way][column] for column in columns)] for way in counts]
-    return [
-        WAYS,
-        "",
-        *_table(
-            [
-                "way",
-                "models",
-                "fine",
-                "fails in all modes",
-                "refused by torch",
-                "silently wrong",
-                "`guard` as the reference",
-            ],
-            table,
-        ),
-    ]
+    shown = {
+        "run": "models", "fine": "fine", "fails": "fails in all modes", "refused": "refused by torch",
+        "silent": "silently wrong", "right": "`guard` as the reference",
+    }  # fmt: skip
+    table = [[way, *(counts[way][key] for key in shown)] for way in counts]
+    return [WAYS, *_table(["way", *shown.values()], table)]
 
 
 def _findings(rows: Iterable[Row], verdicts: dict[tuple[str, str], str]) -> list[str]:
     lines = ["|way|finding|models|verdict|", "|---|---|---:|---|"]
-    for (way, finding), models in sorted(
-        findings(rows).items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1])
-    ):
-        verdict = next(
-            (
-                said
-                for (where, pattern), said in verdicts.items()
-                if fnmatch(way, where) and fnmatch(finding, pattern)
-            ),
-            "**not judged**",
-        )
+    found = sorted(findings(rows).items())
+    for (way, finding), models in found:
+        verdict = verdicts.get((way, finding), "**not judged**")
         lines.append(f"|{way}|{finding}|{len(models)} ({models[0]})|{verdict}|")
-    return lines if len(lines) > 2 else ["None."]
+    return lines if found else ["None."]
 
 
 def _apart(rows: dict[str, Row], names: dict[str, list[str]]) -> list[str]:
@@ -485,9 +426,9 @@ def _apart(rows: dict[str, Row], names: dict[str, list[str]]) -> list[str]:
 
 
 def judged(path: Path = JUDGED) -> dict[tuple[str, str], str]:
-    """Read what was judged: the verdict by the patterns of way and finding."""
+    """Read what was judged: the verdict by way and finding."""
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("finding", []) if path.exists() else []
-    return {(entry["way"], entry["finding"]): entry["verdict"] for entry in entries}
+    return {(entry["way"], finding): entry["verdict"] for entry in entries for finding in entry["findings"]}
 
 
 HEAD = """\
@@ -495,19 +436,22 @@ HEAD = """\
 
 `make zoo` writes this: tiny random copies of the models of transformers, timm, diffusers, torchvision and of
 packages of other fields, in an environment of its own. Each takes two training steps plain, inside `watch()`
-and inside `guard()`: outputs, losses, gradients, weights and buffers must be equal to the last bit, nothing may be
-raised, and nothing left behind. **unsteady**: two plain runs differ, so that nothing can be held to them.
-**findings**: of the plain steps. Then come other ways to train, each in the three modes.
+and inside `guard()`: outputs, losses, gradients, weights and buffers must be equal to the last bit, nothing
+may be raised, and nothing left behind. Column **unsteady**: two plain runs differ: nothing can be held to
+them. **findings**: of the plain steps. Then come other ways to train, each in the three modes.
 """
 OVERHEAD = """\
-A step's processor time in the mode over that of the plain step, the second of two steps, the least of two runs in
-turns; both shared their processors with other programs.
+Processor time of a step in the mode over that of the plain step: of the second of two steps, the least of two
+runs in turns. Other programs shared the processors, and single ratios are off by a third where a step takes a
+few milliseconds.
 """
 WAYS = """\
-**fine**: plain torch, `watch` and `guard` agree, without a finding. **fails in all modes**: for a reason that has
-nothing to do with in-place operations. **refused by torch**, and explained by `watch`. **silently wrong**: plain torch
-raises nothing, and `watch` finds a spoilt gradient. **`guard` as the reference**: of the last two, equal to the same
-training without the hazard, where there is one: clones in the hooks, no backward hooks, one backward for each forward.
+Columns: **fine**: plain torch, `watch` and `guard` agree, without a finding. **fails in all modes**: for a
+reason that has nothing to do with in-place operations. **refused by torch**, and explained by `watch`.
+**silently wrong**: plain torch raises nothing, and `watch` finds a spoilt gradient. **`guard` as the
+reference**: of the last two, those with the gradients of the same training without the hazard: clones in the
+hooks, no backward hooks, one backward for each forward. Where torch refuses an operation itself (on a
+leaf, or on a view of a hook), `guard` can't go on either.
 """
 
 

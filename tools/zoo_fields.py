@@ -3,6 +3,8 @@
 Each entry of ``MODELS`` makes a case; a package that is not installed has none.
 """
 
+# ruff: noqa: E501  (a model and its arguments are read in one line)
+
 from __future__ import annotations
 
 import importlib.util
@@ -55,13 +57,55 @@ def _randn(*shape: int) -> torch.Tensor:
 
 # --- graphs --------------------------------------------------------------------------------------
 
-CONVOLUTIONS = """ChebConv GCNConv GATConv GATv2Conv SAGEConv GraphConv TransformerConv TAGConv ARMAConv SGConv
-    SSGConv APPNP MFConv GatedGraphConv ResGatedGraphConv GINConv GINEConv EdgeConv FeaStConv FiLMConv
-    SuperGATConv PNAConv ClusterGCNConv GENConv GeneralConv LEConv EGConv PDNConv FAConv HypergraphConv CGConv
-    AntiSymmetricConv DirGNNConv GPSConv MixHopConv PointNetConv
-    NNConv GMMConv RGCNConv RGATConv AGNNConv DNAConv GCN2Conv PointTransformerConv SignedConv
-    HEATConv""".split()
-GRAPH_MODELS = "GCN GraphSAGE GIN GAT PNA EdgeCNN MLP LINKX GraphUNet AttentiveFP RECT_L LightGCN".split()  # fmt: skip
+CONVOLUTIONS = [
+    "ChebConv",
+    "GCNConv",
+    "GATConv",
+    "GATv2Conv",
+    "SAGEConv",
+    "GraphConv",
+    "TransformerConv",
+    "TAGConv",
+    "ARMAConv",
+    "SGConv",
+    "SSGConv",
+    "APPNP",
+    "MFConv",
+    "GatedGraphConv",
+    "ResGatedGraphConv",
+    "GINConv",
+    "GINEConv",
+    "EdgeConv",
+    "FeaStConv",
+    "FiLMConv",
+    "SuperGATConv",
+    "PNAConv",
+    "ClusterGCNConv",
+    "GENConv",
+    "GeneralConv",
+    "LEConv",
+    "EGConv",
+    "PDNConv",
+    "FAConv",
+    "HypergraphConv",
+    "CGConv",
+    "AntiSymmetricConv",
+    "DirGNNConv",
+    "GPSConv",
+    "MixHopConv",
+    "PointNetConv",
+    "NNConv",
+    "GMMConv",
+    "RGCNConv",
+    "RGATConv",
+    "AGNNConv",
+    "DNAConv",
+    "GCN2Conv",
+    "PointTransformerConv",
+    "SignedConv",
+    "HEATConv",
+]
+GRAPH_MODELS = ["GCN", "GraphSAGE", "GIN", "GAT", "PNA", "EdgeCNN", "MLP", "LINKX", "GraphUNet", "AttentiveFP", "RECT_L", "LightGCN"]  # fmt: skip
 
 
 def _geometric(name: str) -> Tries:
@@ -73,7 +117,9 @@ def _geometric(name: str) -> Tries:
     features, weights = _randn(40, 8), torch.rand(40, generator=GENERATOR)
     kinds = torch.randint(0, 3, (40,), generator=GENERATOR)
     places, batch = _randn(nodes, 3), torch.zeros(nodes, dtype=torch.long)
-    perceptron = nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU(inplace=True), nn.Linear(width, width))
+    perceptron = nn.Sequential(
+        nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU(inplace=True), nn.Linear(width, width)
+    )
     double = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(inplace=True))
     module = getattr(geometric, name, None) or getattr(geometric.models, name)
     plain = {"x": x, "edge_index": edges}
@@ -112,7 +158,14 @@ def _geometric(name: str) -> Tries:
     if name in special:
         made, inputs = special[name]
         if name == "APPNP":
-            yield Case(made(), inputs, lambda model, inputs: model[1](model[0](inputs["x"]), inputs["edge_index"])), None
+            yield (
+                Case(
+                    made(),
+                    inputs,
+                    lambda model, inputs: model[1](model[0](inputs["x"]), inputs["edge_index"]),
+                ),
+                None,
+            )
         yield made, inputs
         return
     yield lambda: module(width, width), plain
@@ -161,14 +214,29 @@ def _monai(name: str) -> Tries:
 
     arguments, shape = MEDICAL[name]
     yield lambda: getattr(nets, name)(**arguments), {"x": _randn(2, *shape)}
-    case = Case(getattr(nets, name)(**arguments), {"x": _randn(2, *shape)}, lambda model, inputs: model(inputs["x"]))
+    case = Case(
+        getattr(nets, name)(**arguments), {"x": _randn(2, *shape)}, lambda model, inputs: model(inputs["x"])
+    )
     yield case, None
 
 
 # --- segmentation --------------------------------------------------------------------------------
 
-DECODERS = "Unet UnetPlusPlus MAnet Linknet FPN PSPNet DeepLabV3 DeepLabV3Plus PAN UPerNet Segformer DPT".split()
-ENCODERS = "resnet18 mobilenet_v2 timm-mobilenetv3_small_minimal_100 efficientnet-b0 mit_b0 vgg11_bn densenet121 xception timm-regnetx_002 mobileone_s0".split()  # fmt: skip
+DECODERS = [
+    "Unet",
+    "UnetPlusPlus",
+    "MAnet",
+    "Linknet",
+    "FPN",
+    "PSPNet",
+    "DeepLabV3",
+    "DeepLabV3Plus",
+    "PAN",
+    "UPerNet",
+    "Segformer",
+    "DPT",
+]
+ENCODERS = ["resnet18", "mobilenet_v2", "timm-mobilenetv3_small_minimal_100", "efficientnet-b0", "mit_b0", "vgg11_bn", "densenet121", "xception", "timm-regnetx_002", "mobileone_s0"]  # fmt: skip
 
 
 def _segmentation(name: str) -> Tries:
@@ -244,16 +312,30 @@ class _Flow(nn.Module):
         super().__init__()
         import zuko
 
-        options = {"GMM": {}, "CNF": {"hidden_features": (16,)}}.get(name, {"transforms": 2, "hidden_features": (16,)})
+        options = {"GMM": {}, "CNF": {"hidden_features": (16,)}}.get(
+            name, {"transforms": 2, "hidden_features": (16,)}
+        )
         self.flow = getattr(zuko.flows, name)(3, 2, **options)
 
     def forward(self, x: torch.Tensor, c: torch.Tensor) -> dict[str, torch.Tensor]:
         return {"loss": -self.flow(c).log_prob(x).mean()}
 
 
-KERNELS = "RBFKernel MaternKernel PeriodicKernel RQKernel LinearKernel PolynomialKernel SpectralMixtureKernel PiecewisePolynomialKernel".split()  # fmt: skip
-METHODS = "dopri5 dopri8 bosh3 fehlberg2 adaptive_heun euler midpoint heun3 rk4 explicit_adams implicit_adams".split()
-FLOWS = "GMM NICE MAF NSF SOSPF NAF UNAF CNF GF BPF NCSF".split()
+KERNELS = ["RBFKernel", "MaternKernel", "PeriodicKernel", "RQKernel", "LinearKernel", "PolynomialKernel", "SpectralMixtureKernel", "PiecewisePolynomialKernel"]  # fmt: skip
+METHODS = [
+    "dopri5",
+    "dopri8",
+    "bosh3",
+    "fehlberg2",
+    "adaptive_heun",
+    "euler",
+    "midpoint",
+    "heun3",
+    "rk4",
+    "explicit_adams",
+    "implicit_adams",
+]
+FLOWS = ["GMM", "NICE", "MAF", "NSF", "SOSPF", "NAF", "UNAF", "CNF", "GF", "BPF", "NCSF"]
 
 
 def _processes(name: str) -> Tries:
@@ -270,11 +352,34 @@ def _flows(name: str) -> Tries:
 
 # --- collections ---------------------------------------------------------------------------------
 
-VISION_TRANSFORMERS = """vit simple_vit deepvit cait t2t cross_vit cvt twins_svt crossformer regionvit
-    xcit ats_vit vit_for_small_dataset vit_with_patch_dropout
-    vit_with_patch_merger rvt parallel_vit simple_vit_with_qk_norm
-    simple_vit_with_register_tokens simple_flash_attn_vit vit_1d simple_vit_1d vivit simple_vit_3d vit_3d
-    normalized_vit""".split()
+VISION_TRANSFORMERS = [
+    "vit",
+    "simple_vit",
+    "deepvit",
+    "cait",
+    "t2t",
+    "cross_vit",
+    "cvt",
+    "twins_svt",
+    "crossformer",
+    "regionvit",
+    "xcit",
+    "ats_vit",
+    "vit_for_small_dataset",
+    "vit_with_patch_dropout",
+    "vit_with_patch_merger",
+    "rvt",
+    "parallel_vit",
+    "simple_vit_with_qk_norm",
+    "simple_vit_with_register_tokens",
+    "simple_flash_attn_vit",
+    "vit_1d",
+    "simple_vit_1d",
+    "vivit",
+    "simple_vit_3d",
+    "vit_3d",
+    "normalized_vit",
+]
 _VIT = {"image_size": 32, "patch_size": 8, "num_classes": 4, "dim": 32, "depth": 2, "heads": 2, "mlp_dim": 64}
 
 
@@ -292,13 +397,17 @@ def _vit_pytorch(name: str) -> Tries:
     else:
         inputs = _randn(2, 3, 32, 32)
     for value in list(vars(module).values()):
-        if not (inspect.isclass(value) and issubclass(value, nn.Module) and value.__module__ == module.__name__):
+        if not (
+            inspect.isclass(value) and issubclass(value, nn.Module) and value.__module__ == module.__name__
+        ):
             continue
         parameters = inspect.signature(value).parameters
         if not ({"num_classes", "image_size", "seq_len"} & set(parameters)):
             continue
         for size in (32, 224):
-            given = {n: v for n, v in known.items() if n in parameters} | ({"image_size": size} if "image_size" in parameters else {})
+            given = {n: v for n, v in known.items() if n in parameters} | (
+                {"image_size": size} if "image_size" in parameters else {}
+            )
             images = inputs if size == 32 else _randn(1, 3, 224, 224)
             yield Case(value(**given), {"x": images}, lambda model, inputs: model(inputs["x"])), None
 

@@ -1,4 +1,4 @@
-"""Training steps of one model, plain, watched and guarded, compared bit for bit; and other ways to train it."""
+"""Training steps of a model, plain, watched and guarded, compared bit for bit; and other ways to train it."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def _where(event: Any) -> str:
 
 
 def told(finding: Any) -> str:
-    """Return a finding in one line: code, what saved and what wrote, each with its line, and its first help."""
+    """Return a finding in one line: its code, what saved and what wrote, in which lines, and a help."""
     parts = [finding.code]
     if finding.saved is not None:
         parts.append(f"saved by {finding.saved.operation} in {_where(finding.saved)}")
@@ -395,7 +395,7 @@ def leaf_as_input(case: Case, model: nn.Module, inputs: dict[str, Any]) -> Gradi
 
 @way("frozen base")
 def frozen_base(case: Case, model: nn.Module, inputs: dict[str, Any]) -> Gradients:
-    """Train the last parameters and what follows the embeddings, as adapters do with their trainer's switch."""
+    """Train the last parameters, with the embeddings' output as a leaf, as adapters do."""
     if not hasattr(model, "enable_input_require_grads"):
         raise NotBuiltError("no enable_input_require_grads")
     try:
@@ -447,7 +447,7 @@ def validation_between(case: Case, model: nn.Module, inputs: dict[str, Any]) -> 
 
 @way("eval, then train")
 def eval_then_train(case: Case, model: nn.Module, inputs: dict[str, Any]) -> Gradients:
-    """Keep the graph of a forward in eval mode over one in train mode, as a teacher or a perceptual loss does."""
+    """Keep the graph of a forward in eval mode over one in train mode, as a perceptual loss does."""
     first = loss_of(case.forward(model.eval(), inputs))
     (first + loss_of(case.forward(model.train(), _others(inputs)))).backward()
     return gradients(model)

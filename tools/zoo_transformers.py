@@ -28,11 +28,11 @@ ORDER = (
 SIZES = {
     32: "hidden_size d_model n_embd dim embed_dim embedding_size hidden_dim emb_dim model_dim projection_dim"
     " decoder_hidden_size encoder_hidden_size text_hidden_size vision_hidden_size decoder_embed_dim lru_width"
-    " out_hidden_size patch_embed_hidden_size qformer_hidden_size attention_hidden_size upsample_initial_channel"
-    " codebook_size image_size",
+    " out_hidden_size patch_embed_hidden_size qformer_hidden_size attention_hidden_size codebook_size"
+    " upsample_initial_channel image_size",
     64: "d_inner n_inner intermediate_size ffn_dim d_ff encoder_ffn_dim decoder_ffn_dim ffn_hidden_size"
-    " decoder_intermediate_size mlp_dim hidden_mlp encoder_feedforward_dim dim_feedforward max_source_positions"
-    " max_target_positions max_length max_2d_position_embeddings",
+    " decoder_intermediate_size mlp_dim hidden_mlp encoder_feedforward_dim dim_feedforward"
+    " max_source_positions max_target_positions max_length max_2d_position_embeddings",
     128: "vocab_size text_vocab_size audio_vocab_size vocab_size_per_layer_input",
     256: "max_position_embeddings n_positions max_sequence_length n_ctx seq_length max_seq_len",
     2: "num_hidden_layers num_layers n_layer n_layers encoder_layers decoder_layers num_decoder_layers"
@@ -45,9 +45,9 @@ SIZES = {
     " decoder_num_attention_heads num_experts num_local_experts n_routed_experts moe_num_experts index_topk"
     " time_step_rank mamba_dt_rank linear_num_value_heads mm_tokens_per_image num_landmarks prediction_length"
     " patch_length num_query_tokens",
-    8: "head_dim attention_head_dim d_kv kv_channels global_head_dim v_head_dim qk_rope_head_dim qk_nope_head_dim"
-    " sliding_window attention_window patch_size state_size mamba_d_state mamba_n_heads mamba_d_head"
-    " ssm_state_size mamba_num_heads mamba_head_dim linear_key_head_dim linear_value_head_dim"
+    8: "head_dim attention_head_dim d_kv kv_channels global_head_dim v_head_dim qk_rope_head_dim"
+    " qk_nope_head_dim sliding_window attention_window patch_size state_size mamba_d_state mamba_n_heads"
+    " mamba_d_head ssm_state_size mamba_num_heads mamba_head_dim linear_key_head_dim linear_value_head_dim"
     " hidden_size_per_layer_input laurel_rank attention_chunk_size chunk_size mamba_chunk_size horizon_length"
     " max_relative_positions",
     16: "qk_head_dim q_lora_rank kv_lora_rank index_head_dim moe_intermediate_size"
@@ -71,7 +71,8 @@ SUFFIXES = (
     (r"lora_rank$", 8),
 )
 LISTS = {
-    **dict.fromkeys(("depths", "layers", "num_blocks", "decoder_depths", "blocks_per_stage", "num_blocks_per_stage"), 1),
+    **dict.fromkeys(("depths", "layers", "num_blocks", "decoder_depths"), 1),
+    **dict.fromkeys(("blocks_per_stage", "num_blocks_per_stage"), 1),
     **dict.fromkeys(("num_heads", "num_attention_heads"), 2),
     "conv_dim": 32,
 }  # fmt: skip
@@ -100,7 +101,7 @@ def names() -> list[str]:
 
 
 def build(model_type: str) -> Case:
-    """Return the first model of a type, from a small configuration and inputs that fit, that takes a plain step."""
+    """Return the first model of a type that takes a plain step, small and with inputs that fit."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
@@ -163,9 +164,9 @@ def _classes(model_type: str) -> Iterator[type[nn.Module]]:
         config = CONFIG_MAPPING[model_type]
         module = importlib.import_module(config.__module__.replace("configuration_", "modeling_"))
         for value in vars(module).values():
-            if inspect.isclass(value) and issubclass(value, transformers.PreTrainedModel):
-                if getattr(value, "config_class", None) is config and "PreTrained" not in value.__name__:
-                    yield value
+            is_model = inspect.isclass(value) and issubclass(value, transformers.PreTrainedModel)
+            if is_model and value.config_class is config and "PreTrained" not in value.__name__:
+                yield value
 
 
 # --- configurations ------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -85,17 +85,21 @@ def _of_images(model: nn.Module, size: int | None, config: dict[str, Any], about
 class Torchvision:
     """The smallest model of each family of torchvision."""
 
-    NAMES = """alexnet convnext_tiny densenet121 efficientnet_b0 efficientnet_v2_s googlenet inception_v3 maxvit_t
-    mnasnet0_5 mobilenet_v2 mobilenet_v3_small regnet_x_400mf regnet_y_400mf resnet18 resnet50 resnext50_32x4d
+    NAMES = """alexnet convnext_tiny densenet121 efficientnet_b0 efficientnet_v2_s googlenet
+    inception_v3 maxvit_t mnasnet0_5 mobilenet_v2 mobilenet_v3_small regnet_x_400mf regnet_y_400mf resnet18
+    resnet50 resnext50_32x4d
     shufflenet_v2_x0_5 squeezenet1_0 squeezenet1_1 swin_t swin_v2_t vgg11 vgg11_bn vit_b_16 wide_resnet50_2
     deeplabv3_mobilenet_v3_large deeplabv3_resnet50 fcn_resnet50 lraspp_mobilenet_v3_large
     fasterrcnn_mobilenet_v3_large_320_fpn fcos_resnet50_fpn retinanet_resnet50_fpn ssd300_vgg16
     ssdlite320_mobilenet_v3_large maskrcnn_resnet50_fpn keypointrcnn_resnet50_fpn
     r3d_18 mc3_18 r2plus1d_18 mvit_v1_b s3d swin3d_t raft_small raft_large"""
     DETECTION = re.compile("rcnn|fcos|retinanet|ssd")
-    SIZES = {"inception_v3": 299, "maxvit_t": 224, "vit_b_16": 32, "alexnet": 128}
+    SIZES: ClassVar = {"inception_v3": 299, "maxvit_t": 224, "vit_b_16": 32, "alexnet": 128}
     """Pixels, where 64 are too few or too many."""
-    CLIPS = {"s3d": (16, 224), "mvit_v1_b": (16, 224), **dict.fromkeys(("r3d_18", "mc3_18", "r2plus1d_18", "swin3d_t"), (4, 64))}  # fmt: skip
+    CLIPS: ClassVar = {
+        "s3d": (16, 224), "mvit_v1_b": (16, 224),
+        "r3d_18": (4, 64), "mc3_18": (4, 64), "r2plus1d_18": (4, 64), "swin3d_t": (4, 64),
+    }  # fmt: skip
     """Frames and pixels."""
 
     def names(self) -> list[str]:

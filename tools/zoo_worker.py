@@ -37,7 +37,7 @@ def family(name: str) -> Any:
 
 
 def declare_operators_of_torchvision() -> None:
-    """Declare what importing torchvision asks for, where its compiled operators don't load beside this torch."""
+    """Declare what importing torchvision asks for, if its compiled operators don't load beside this torch."""
     import torch
 
     package = importlib.util.find_spec("torchvision")
