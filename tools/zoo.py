@@ -84,11 +84,11 @@ class State:
 
 def batches(names: dict[str, list[str]]) -> Iterator[list[str]]:
     """Yield batches of models of one family each, so that all families come to their ends together."""
-    parts = [
-        ((start + BATCH / 2) / len(models), [f"{family}/{model}" for model in models[start : start + BATCH]])
-        for family, models in names.items()
-        for start in range(0, len(models), BATCH)
-    ]
+    parts = []
+    for family, models in names.items():
+        for start in range(0, len(models), BATCH):
+            batch = [f"{family}/{model}" for model in models[start : start + BATCH]]
+            parts.append(((start + len(batch) / 2) / len(models), batch))
     for _, batch in sorted(parts, key=lambda part: part[0]):
         yield batch
 

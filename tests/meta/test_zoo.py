@@ -76,14 +76,14 @@ def test_families_come_to_their_ends_together():
     """No family waits for another one's last batch."""
     names = {"large": [str(i) for i in range(100)], "small": ["0", "1"]}
     order = [batch[0].split("/")[0] for batch in zoo.batches(names)]
-    assert order == ["large", "large", "small", "large", "large", "large"]
+    assert order == ["large", "large", "large", "small", "large", "large"]
 
 
 def test_the_page_counts_models_and_names_what_was_not_judged():
     """Each finding has a verdict, or is named as a problem."""
     found = "UC102; written by native_batch_norm in timm/a.py:3"
     silent = {"plain": "ok", "watch": "ok", "guard": "ok", "watch findings": [f"{found}; help: x"]}
-    rows = {"timm/a": row(**{"eval": silent}), "timm/b": {"name": "timm/b", "not built": "too large"}}
+    rows = {"timm/a": row(eval=silent), "timm/b": {"name": "timm/b", "not built": "too large"}}
     text, problems = zoo.page({"native": rows}, {"timm": ["a", "b", "c"]}, {})
     assert "|timm|3|1|1|1|0|1|0|" in text
     assert problems == [f"- eval: {found}: not judged"]
