@@ -309,7 +309,7 @@ def page(
     for family, models in names.items():
         there = [model for model in models if built(merged.get(f"{family}/{model}", {}))]
         lines += [f"{family}: {', '.join(there) or 'none'}.", ""]
-    return "\n".join(lines), problems
+    return re.sub("\n{3,}", "\n\n", "\n".join(lines)), problems
 
 
 def _head(rows_of: dict[str, dict[str, Row]]) -> list[str]:
