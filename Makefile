@@ -18,7 +18,7 @@ WORKERS ?= 2
 PYTEST_ARGS ?=
 DOCS_STAMP := $(VENV)/.unclobber-docs-installed
 
-.PHONY: help setup test compat gpu lint ratchets demo bench sweep soak realworld torchtests peers pages docs dist clean
+.PHONY: help setup test compat gpu lint ratchets demo bench sweep soak realworld torchtests peers zoo pages docs dist clean
 
 help:  ## Show the targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
@@ -149,6 +149,21 @@ $(PEERS_STAMP): $(STAMP) realworld/peers-requirements.txt realworld/peers-constr
 	  --requirement realworld/peers-requirements.txt --editable .
 	@touch $@
 
+ZOO := .venv-zoo
+ZOO_STAMP := $(ZOO)/.unclobber-installed
+
+# DIFFUSERS_SRC is a checkout of diffusers, whose tests have the small configurations; without it they are left out.
+zoo: $(ZOO_STAMP)  ## Architectures of other packages, trained in small and compared; writes realworld/ZOO.md
+	UNCLOBBER_ZOO_DIFFUSERS="$(abspath $(DIFFUSERS_SRC))" $(ZOO)/bin/python tools/zoo.py --jobs $(JOBS) $(TOOL_ARGS)
+
+# An environment of its own, as for realworld.
+$(ZOO_STAMP): $(STAMP) realworld/zoo-requirements.txt realworld/zoo-constraints.txt
+	$(PY) -m venv --clear $(ZOO)
+	$(ZOO)/bin/python -m pip install --quiet --constraint realworld/zoo-constraints.txt \
+	  --requirement realworld/zoo-requirements.txt --editable .
+	@$(ZOO)/bin/python -m unclobber build-native || echo "make: goes on without the native core"
+	@touch $@
+
 # Committed, because a forge shows the pages of a clone as they are. A test tells when this is due.
 pages: $(STAMP)  ## Write the generated parts of the documentation: codes, tables, programs, references
 	$(PY) docs/_ext/generate.py
@@ -167,5 +182,5 @@ dist: $(STAMP)  ## Build sdist and wheel, and test the wheel in an environment o
 	$(PY) tools/check_dist.py dist
 
 clean:  ## Delete what the other targets made
-	rm -rf $(VENV) $(REALWORLD) $(PEERS) .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build
+	rm -rf $(VENV) $(REALWORLD) $(PEERS) $(ZOO) .venv-compat build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis docs/_build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

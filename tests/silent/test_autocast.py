@@ -68,6 +68,27 @@ def test_guard_empties_the_cache_at_the_write():
     assert [(finding.code, finding.repaired) for finding in guard.findings] == [("UC106", True)]
 
 
+def test_guard_keeps_the_cache_at_writes_to_memory_of_no_leaf():
+    """The layer is cast once, whatever is written beside it: the gradient is plain torch's, bit for bit."""
+
+    def gradient():
+        torch.manual_seed(0)
+        layer, x = torch.nn.Linear(16, 16), torch.randn(64, 16)
+        with bf16():
+            first = layer(x)
+            scratch = first.float().detach().abs()  # writes its new result
+            scratch.add_(1)
+            scratch[0] = 0
+            layer(first).float().square().mean().backward()
+        return layer.weight.grad
+
+    plain = gradient()
+    with unclobber.guard() as guard:
+        guarded = gradient()
+    assert not guard.findings
+    assert torch.equal(guarded, plain)
+
+
 @pytest.mark.parametrize("newest_first", [False, True])
 def test_guard_reports_what_one_backward_goes_through(newest_first):
     """The old copy and the new one lie in one graph, in any order."""

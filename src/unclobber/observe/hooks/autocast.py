@@ -8,7 +8,7 @@ and gradients are those of the old weights.
 The cache can't be read. But each copy is made by one node above the leaf's ``AccumulateGrad``, every reader
 of the copy has an edge to it, and nodes are numbered in order: a copy that is older than the write was given
 to each reader that is newer. So writes are noted while a region is open, and a backward looks for such
-readers if there is a note. A session that repairs empties the cache at the write.
+readers if there is a note. A session that repairs empties the cache at a write to what a leaf may have.
 """
 
 from __future__ import annotations
@@ -109,14 +109,7 @@ class CopiedWeights(Listener):
 
     # --- writes ---------------------------------------------------------------------------------------------
 
-    def before_write(
-        self,
-        tensor: torch.Tensor,
-        operation: str,
-        bumps: bool,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> None:
+    def before_write(self, tensor: torch.Tensor, operation: str, *args: Any, **kwargs: Any) -> None:
         """Note a write that a copy may be made before; empty the cache if the session repairs."""
         thread = self._thread
         # `cached_cast` keeps copies of float32 leaves only.
@@ -128,8 +121,11 @@ class CopiedWeights(Listener):
         # By memory, because `.data` and `detach()` are other tensors than the leaf (through_data.py).
         if key is None or compat.graph.has_history(tensor):
             return
-        conflicts = saves.receiver()
+        conflicts, base = saves.receiver(), tensor._base
         repairs = conflicts is not None and conflicts.repairs
+        # `abs` writes its result, no memory of a leaf. An emptied cache changes how gradients are rounded.
+        if not (tensor if base is None else base).requires_grad:
+            repairs = repairs and compat.tensors.holders(tensor) > (1 if base is None else 2)
         number = compat.graph.next_sequence_number()
         writes = thread.writes.setdefault(key, [])
         writes.append(_LeafWrite(thread.regions[-1], number, operation, of_program(), repairs))
