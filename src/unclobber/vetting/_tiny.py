@@ -68,9 +68,9 @@ def from_transformers(name: str) -> Case:
     default = make().to_dict()
     last = "none of its classes can be built from a configuration"
     for kind in _classes(transformers, name):
-        for only_layers in (False, True):
+        for fields in ("", "layer|depth|vocab", "num_hidden_layers|vocab"):
             try:
-                config = make(**_shrunk(default, only_layers=only_layers))
+                config = make(**_shrunk(default, fields))
                 _check_size(kind, config)
                 torch.manual_seed(0)
                 return case_with_inputs(kind(config).float().train(), f"hf:{name}")
@@ -92,13 +92,13 @@ def _classes(transformers: Any, name: str) -> Iterator[Any]:
             yield getattr(transformers, kind)
 
 
-def _shrunk(config: dict[str, Any], *, only_layers: bool) -> dict[str, Any]:
-    """Return the fields of a configuration to change for a tiny model, those of its parts included."""
+def _shrunk(config: dict[str, Any], fields: str) -> dict[str, Any]:
+    """Return the changes of a configuration, and of its parts, for a tiny model, in the fields that match."""
     small: dict[str, Any] = {}
     ids = 3
     for key, value in config.items():
         if isinstance(value, dict) and ("model_type" in value or key.endswith("_config")):
-            small[key] = _shrunk(value, only_layers=only_layers)
+            small[key] = _shrunk(value, fields)
             if "model_type" in value:
                 small[key]["model_type"] = value["model_type"]
         elif type(value) is int and re.search(r"(token|pad|bos|eos)_(id|index)$", key):
@@ -107,7 +107,7 @@ def _shrunk(config: dict[str, Any], *, only_layers: bool) -> dict[str, Any]:
             small |= {key: {"pad": 0, "bos": 1, "eos": 2}.get(key[:3], ids)} if value >= 100 else {}
         elif type(value) is int:
             size = next((size for pattern, size in _SIZES if re.search(pattern, key)), value)
-            if size < value and (not only_layers or re.search("layer|depth|vocab", key)):
+            if size < value and re.search(fields, key):
                 small[key] = size
     return small
 

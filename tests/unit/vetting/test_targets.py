@@ -111,8 +111,8 @@ def test_a_tiny_configuration_keeps_what_is_small_and_maps_token_ids():
               "text_config": {"model_type": "t", "num_attention_heads": 12}}  # fmt: skip
     small = {"hidden_size": 32, "vocab_size": 128, "eos_token_id": 2,
              "text_config": {"model_type": "t", "num_attention_heads": 4}}  # fmt: skip
-    assert _shrunk(config, only_layers=False) == small
-    assert _shrunk(config, only_layers=True) == {
+    assert _shrunk(config, "") == small
+    assert _shrunk(config, "layer|vocab") == {
         "vocab_size": 128,
         "eos_token_id": 2,
         "text_config": {"model_type": "t"},
