@@ -104,5 +104,5 @@ def _code_of(module: nn.Module) -> Iterator[str]:
         top = sys.modules.get(kind.__module__.partition(".")[0])
         # A package's folder ends in a separator: `timm` must not stand for `timm_more`, too.
         home = getattr(top, "__file__", None)
-        if home and top is not None and top.__name__ not in ("torch", "unclobber", "builtins", "typing"):
+        if home and top is not None and issubclass(kind, nn.Module) and top.__name__ != "torch":
             yield os.path.join(os.path.dirname(home), "") if hasattr(top, "__path__") else home
