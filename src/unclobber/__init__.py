@@ -29,27 +29,20 @@ if TYPE_CHECKING:
     from .integrations.always_on import install, uninstall
     from .model import Finding, InplaceError, Report, SilentWriteWarning, UnclobberError
     from .session import audit, freeze, frozen, guard, watch
+    from .vetting import vet, ways
 
 __all__ = [
     "Finding", "InplaceError", "Report", "SilentWriteWarning", "UnclobberError", "audit", "freeze",
-    "frozen", "guard", "install", "memory", "rules", "uninstall", "watch",
+    "frozen", "guard", "install", "memory", "rules", "uninstall", "vet", "watch", "ways",
 ]  # fmt: skip
 
 _HOME = {
-    "Finding": "model",
-    "InplaceError": "model",
-    "Report": "model",
-    "SilentWriteWarning": "model",
-    "UnclobberError": "model",
-    "audit": "session",
-    "freeze": "session",
-    "frozen": "session",
-    "guard": "session",
-    "install": "integrations.always_on",
+    **dict.fromkeys(("Finding", "InplaceError", "Report", "SilentWriteWarning", "UnclobberError"), "model"),
+    **dict.fromkeys(("audit", "freeze", "frozen", "guard", "watch"), "session"),
+    **dict.fromkeys(("install", "uninstall"), "integrations.always_on"),
+    **dict.fromkeys(("vet", "ways"), "vetting"),
     "memory": "footprint",
     "rules": "derivatives.rules",
-    "uninstall": "integrations.always_on",
-    "watch": "session",
 }
 """Module of each public name; ``__getattr__`` imports it, so that importing the package stays cheap."""
 

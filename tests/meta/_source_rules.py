@@ -35,6 +35,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("derivatives", "observe", "session"),
     ),
     "footprint": (*_FACTS, "derivatives", "source"),
+    "vetting": ("model", "source", "session"),
     "integrations": (
         "model",
         "settings",
@@ -45,12 +46,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     ),
     "cli": (
         *("model", "settings", "static", "derivatives", "observe"),
-        *("report", "session", "repair", "footprint"),
+        *("report", "session", "repair", "footprint", "vetting"),
     ),
 }
 """For each room the rooms that it may import; each of them stands above it."""
 FRONT = {
-    "__init__": ("model", "derivatives", "session", "footprint", "integrations"),
+    "__init__": ("model", "derivatives", "session", "footprint", "vetting", "integrations"),
     "__main__": ("cli",),
     "lightning": ("model", "integrations"),
     "transformers": ("model", "integrations"),

@@ -48,6 +48,7 @@ STATE = {
     "lines by the number of a compiled graph, which torch gives once a process": {
         "observe.hooks.compiled._saves",
     },
+    "installed code that a running block examines": {"source.sites._examined"},
     "a cache": {
         "source.sites._known", "source.owners._settled",
     },

@@ -19,7 +19,19 @@ from unclobber.static import CheckRule, check_file
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "programs"
-NEED_TORCH = ("audit", "freeze", "frozen", "guard", "install", "memory", "rules", "uninstall", "watch")
+NEED_TORCH = (
+    "audit",
+    "freeze",
+    "frozen",
+    "guard",
+    "install",
+    "memory",
+    "rules",
+    "uninstall",
+    "vet",
+    "watch",
+    "ways",
+)
 ADVICE = "https://pytorch.org/get-started/locally/, or run `pip install 'unclobber[torch]'`"
 WRONG = """
 import torch

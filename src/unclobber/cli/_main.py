@@ -52,6 +52,10 @@ COMMANDS: dict[str, Listed] = {
         "Say which line keeps how many bytes for backward, why, and what in-place buys.",
         "unclobber memory train.py",
     ),
+    "vet": Listed(
+        "Train a module in the ways in which people train, and explain what fails.",
+        "unclobber vet model.py:make_model",
+    ),
     "init": Listed(
         "Write settings, a pre-commit hook or a job of CI.", "unclobber init --pre-commit --github"
     ),

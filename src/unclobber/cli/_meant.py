@@ -21,6 +21,7 @@ _TRIED = {
     "explain": "codes code why docs",
     "rules": "op ops operation operations",
     "memory": "profile peak oom footprint",
+    "vet": "train module model ways zoo",
     "init": "setup pre-commit github ci",
     "settings": "config configure options",
     "doctor": "info env status",

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType
 
-from ..source import ParsedSource, function_of, is_library, is_library_path, source_of, tree_of
+from ..source import ParsedSource, function_of, is_library, source_of, tree_of
 from ..syntax import last_name
 from ._definitions import scope_of
 
@@ -84,7 +84,7 @@ def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
     loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     neighbours = [file for file in loaded if isinstance(file, str) and file.startswith(root)]
     for file in dict.fromkeys((home, *files, *neighbours)):
-        tree = None if is_library_path(file) else tree_of(file, word)
+        tree = None if is_library(file) else tree_of(file, word)
         if tree is not None:
             yield tree
 

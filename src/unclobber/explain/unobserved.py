@@ -14,7 +14,7 @@ import torch
 
 from ..model import shown_name
 from ..model.text import listing
-from ..source import Stack, is_library_path, resolve
+from ..source import Stack, is_library, resolve
 from ..torch_internals import compat
 
 _NAMED = 3
@@ -34,7 +34,7 @@ def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
     sentences = []
     # Several entries of one function: it was compiled again for other shapes.
     compilations = list(dict.fromkeys(compat.compilers.compilations(started_at // 1000)))
-    if compiled := [(name, path, line) for name, path, line in compilations if not is_library_path(path)]:
+    if compiled := [(name, path, line) for name, path, line in compilations if not is_library(path)]:
         sentences.append(
             f"torch.compile made code of {_names(compiled)}: its saves and its writes to what goes in are "
             "watched, but not what its backward writes"

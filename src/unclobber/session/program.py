@@ -10,7 +10,7 @@ from traceback import walk_stack
 
 from ..settings import ProjectSettings
 from ..settings.pyproject import settings_for
-from ..source import is_library_path, of_program, starts_program, user_frame
+from ..source import is_library, of_program, starts_program, user_frame
 
 
 def settings_here() -> ProjectSettings:
@@ -52,4 +52,4 @@ class LoadedFiles:
         new = [module for name, module in list(sys.modules.items()) if self._before.get(name) is not module]
         names = (getattr(module, "__file__", None) for module in new)
         paths = {os.path.abspath(name) for name in names if isinstance(name, str)}
-        return {path for path in paths if not is_library_path(path)}
+        return {path for path in paths if not is_library(path)}

@@ -12,8 +12,8 @@ from .frames import code_of, of_program
 from .owners import ProgramNames
 from .sites import (
     Stack,
+    counted_as_program,
     is_library,
-    is_library_path,
     is_own,
     is_plumbing,
     path_of,
@@ -27,7 +27,8 @@ from .values import UNKNOWN, contents, function_of, is_a, value_of
 
 __all__ = [
     "UNKNOWN", "Instruction", "Located", "ParsedSource", "ProgramNames", "Stack", "code_of", "contents",
-    "first_line", "frames", "function_of", "is_a", "is_library", "is_library_path", "is_own",
+    "counted_as_program",
+    "first_line", "frames", "function_of", "is_a", "is_library", "is_own",
     "is_plumbing", "of_program", "path_of", "resolve", "source_of", "starts_program", "statement_between",
     "tree_of", "user_frame", "user_stack", "value_of",
 ]  # fmt: skip

@@ -8,6 +8,7 @@ meanwhile) are left empty rather than guessed.
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import importlib.util
 import os
@@ -15,7 +16,7 @@ import re
 import site
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from operator import attrgetter
@@ -51,16 +52,20 @@ _PLUMBING_FILES = (os.path.join("torch", "_ops.py"), os.path.join("torch", "_lib
 _RELAYS = frozenset(("__torch_function__", "__torch_dispatch__"))
 """Methods through which torch passes every operation of a subclass or under a mode."""
 
-_RUN_PROGRAM = frozenset(("run_as_main", "_run_as_child", "_run_cell"))
+_RUN_PROGRAM = frozenset(("run_as_main", "_run_as_child", "_run_cell", "_judge_in_child"))
 """unclobber's functions that run the user's script or module (`main_module`), a process that it started
-(`cli/children`), or a notebook's cell, which is called from another cell (`notebook`).
+(`cli/children`), a notebook's cell, which is called from another cell (`notebook`), or a module that is
+examined (`vetting`).
 """
 
 _known: dict[str, bool] = {}
+_examined: list[str] = []
+"""Paths of installed code that counts as the program's for now."""
 
 
-def is_library(code: CodeType) -> bool:
-    """Return whether ``code`` is torch's, an installed package's, the standard library's or this package's.
+def is_library(code: CodeType | str) -> bool:
+    """Return whether code, or a file of this name, is torch's, an installed package's, the standard library's
+    or this package's.
 
     Code that ``torch.compile`` made counts as a library's: it has no lines (``explain/unobserved.py``).
 
@@ -68,11 +73,24 @@ def is_library(code: CodeType) -> bool:
         >>> is_library(os.path.join.__code__), is_library(compile("1", "<stdin>", "exec"))
         (True, False)
     """
-    name = code.co_filename
+    name = code if isinstance(code, str) else code.co_filename
     answer = _known.get(name)
     if answer is None:
-        answer = _known[name] = is_library_path(name)
-    return answer or compat.compilers.is_compiled_code(code)
+        answer = _known[name] = _is_library_path(name)
+    return answer or (not isinstance(code, str) and compat.compilers.is_compiled_code(code))
+
+
+@contextlib.contextmanager
+def counted_as_program(paths: Iterable[str]) -> Iterator[None]:
+    """Count installed files, and folders with a trailing separator, as the program's own in the block."""
+    before = len(_examined)
+    _examined.extend(map(os.path.normcase, paths))
+    _known.clear()
+    try:
+        yield
+    finally:
+        del _examined[before:]
+        _known.clear()
 
 
 def is_own(code: CodeType) -> bool:
@@ -94,10 +112,12 @@ def is_plumbing(code: CodeType) -> bool:
     )
 
 
-def is_library_path(name: str) -> bool:
+def _is_library_path(name: str) -> bool:
     if name.startswith("<"):
         return name.startswith(_GENERATED)
     path = os.path.normcase(os.path.abspath(name))
+    if path.startswith(tuple(_examined)):
+        return False
     return _INSTALLED.search(path) is not None or path.startswith(_roots())
 
 

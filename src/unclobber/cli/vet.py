@@ -1,0 +1,209 @@
+"""``unclobber vet``: trains a module in the ways in which people train, and says in which it can't be."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+from ..model import Report, UnclobberError
+from ..model.text import plural
+from ..repair import with_candidates
+from ..report import FORMATS, options_for, rendered, text_of, to_json
+from ._completion import a_file, choices
+from ._errors import UsageError
+from ._options import format_of, output_file
+from ._output import OutputFile, send
+from ._progress import program_progress
+from ._terminal import COMMAND
+from ._torch import require_torch
+
+if TYPE_CHECKING:
+    from ..vetting import Vetting
+
+_MOST_STORIES = 8
+
+
+@click.command(
+    context_settings=COMMAND,
+    epilog="""
+    \b
+    Examples:
+      unclobber vet model.py:make_model
+      unclobber vet 'package.model:Net(64, depth=2)' --inputs inputs.py:make_inputs
+      unclobber vet package.model:Net --config net.json --way leaf --way lora
+      unclobber vet hf:blip timm:resnet18 --format json --output vet.json
+
+    A factory may return (module, inputs). Inputs are a dict of keyword arguments, a tuple, or one value; a
+    function of --inputs that takes a parameter gets the module. Inputs that nobody gives are guessed from the
+    module's configuration, layers and signature. A module of hf: and timm: is tiny and random, and nothing is
+    downloaded.
+
+    Each way is run plain and under guard, from the same seeds, in a process of its own with one thread. It is
+    a fault if torch refuses it for an in-place operation or a freed graph, or if the gradients differ in one
+    bit. A way that fails for other reasons is not applicable.
+
+    Exit code: 0 no fault, 1 faults, 2 wrong use, a module that can't be trained at all, or a fault of
+    unclobber itself.
+    """,
+)
+@click.option("--config", metavar="FILE", shell_complete=a_file, help="JSON file with TARGET's arguments.")
+@click.option(
+    "--inputs", metavar="FILE.py:FUNCTION", shell_complete=a_file, help="Function that makes the inputs."
+)
+@click.option("--way", "chosen", metavar="NAME", multiple=True, help="Try only this way; all by default.")
+@click.option("--list", "list_ways", is_flag=True, help="List the ways, and run nothing.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=120.0,
+    metavar="S",
+    help="Seconds for each way (120).",
+)
+@click.option(
+    "--jobs", type=click.IntRange(min=0), default=0, help="Processes; as many as there are cores by default."
+)
+@format_of(FORMATS)
+@output_file
+@click.argument("targets", nargs=-1, metavar="TARGET...", shell_complete=choices(("hf:", "timm:")))
+def command(
+    *,
+    config: str | None,
+    inputs: str | None,
+    chosen: tuple[str, ...],
+    list_ways: bool,
+    timeout: float,
+    jobs: int,
+    format_: str,
+    output: OutputFile | None,
+    targets: tuple[str, ...],
+) -> int:
+    """Train a module in the ways in which people train, and explain those in which it can't be trained.
+
+    TARGET is `package.module:Class`, `script.py:make_model`, `hf:TYPE` (a model type of Transformers) or
+    `timm:NAME`.
+    """
+    # Before torch is imported: pools of threads would forbid forks, and each way has one core.
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
+    if not targets and not list_ways:
+        raise UsageError("no module named", "Name one: `unclobber vet model.py:make_model`.")
+    if len(targets) > 1 and (config or inputs):
+        raise UsageError("--config and --inputs are for one target", "Name one target.")
+    require_torch()
+    import torch
+
+    from ..vetting import Target, Vetting, about, checked_ways, run_ways, ways
+
+    if list_ways:
+        formatter = click.get_current_context().make_formatter()
+        formatter.write_dl([(way, about(way)) for way in ways])
+        send(lambda _: formatter.getvalue(), output, text=True, of_program=False)
+        return 0
+    names = checked_ways(chosen or ways)
+    # Results must not depend on the number of cores, and a pool of threads would forbid forks.
+    torch.set_num_threads(1)
+    vettings: list[Vetting] = []
+    # Not `cpu_count`: a container may have fewer cores than its machine.
+    jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    # Not the spinner of `said`: its thread would forbid forks.
+    with program_progress() as show:
+        for target in targets:
+            step = _step(show, target, len(names))
+            step("loaded", 0)
+            made = Target(target, config, inputs)
+            # What the module's code prints is no part of a report.
+            with contextlib.redirect_stdout(sys.stderr):
+                case = made.load()
+            results = run_ways(made, case, names, jobs=jobs, limit=timeout, on_step=step)
+            vettings.append(Vetting(target, results))
+    code = _exit_code(vettings)
+    report = _report(vettings, targets, code)
+    send(
+        lambda stream: _rendered(report, vettings, format_, stream),
+        output,
+        text=format_ == "text",
+        of_program=False,
+    )
+    return code
+
+
+def _step(show: Any, target: str, count: int) -> Any:
+    """Return a function that shows a way of a target and the number of those done."""
+
+    def step(way: str, done: int) -> None:
+        if show is not None:
+            show(f"{target}: {way} ({done} of {count} done)")
+
+    return step
+
+
+def _exit_code(vettings: Sequence[Vetting]) -> int:
+    """Return 1 if there is a fault, else 0.
+
+    Raises:
+        UnclobberError: A module can't even be trained the plain way.
+    """
+    for vetting in vettings:
+        for result in vetting.results:
+            # Any other way may lack what it needs, but a module that never trains is a wrong target.
+            if result.way == "plain" and result.verdict == "not applicable":
+                raise UnclobberError(f"{vetting.name} can't be trained at all: {result.reason}")
+    return int(any(vetting.faults for vetting in vettings))
+
+
+def _report(vettings: list[Vetting], targets: tuple[str, ...], code: int) -> Report:
+    """Return the findings of all modules as a report with candidate edits, and the faults as notices."""
+    import torch
+
+    from ..vetting import merged
+
+    report = Report(
+        "clean",
+        merged(vettings),
+        torch_version=str(torch.__version__),
+        command=("vet", *targets),
+        exit_code=code,
+        notices=tuple(
+            f"{vetting.name}: {result.way}: {result.verdict}: {result.row()[2]}"
+            for vetting in vettings
+            for result in vetting.faults
+            # A fault with findings needs no sentence, because they explain it.
+            if not result.findings
+        ),
+    )
+    return with_candidates(report.judged(failed=False), every=True)
+
+
+def _rendered(report: Report, vettings: list[Vetting], format_: str, stream: TextIO | None) -> str:
+    """Return the report in a format: as text the stories and then the table, as JSON with the ways."""
+    from ..vetting import table
+
+    options = options_for(stream)
+    # Its keys are those of every report, and one more: a reader of reports needs to learn nothing.
+    if format_ == "json":
+        document = to_json(report) | {"vetted": [vetting.to_dict() for vetting in vettings]}
+        return f"{json.dumps(document, indent=2, ensure_ascii=False)}\n"
+    if format_ != "text":
+        return f"{rendered(FORMATS[format_], report, options)}\n"
+    # What backward would refuse next is a consequence of what it refused; JSON has it.
+    own_findings = [finding for finding in report.findings if not finding.ahead]
+    parts = [text_of(finding, **asdict(options)) for finding in own_findings[:_MOST_STORIES]]
+    if left := own_findings[_MOST_STORIES:]:
+        parts.append(f"{plural(len(left), 'more finding')}: --format json")
+    return "\n\n".join([*parts, table(vettings), _summary(vettings)]) + "\n"
+
+
+def _summary(vettings: list[Vetting]) -> str:
+    """Return one line for `grep`: each module with the number of its faults."""
+    parts = (
+        f"{vetting.name}: {len(vetting.faults)} of {plural(len(vetting.results), 'way')} with a fault"
+        for vetting in vettings
+    )
+    return f"SUMMARY: {'; '.join(parts)}"

@@ -1,0 +1,24 @@
+"""A module trained in the ways in which people train, each judged against ``guard``.
+
+``_ways`` has a function for each way, ``_judge`` compares its gradients plain and under guard, ``_processes``
+runs each in a process of its own. ``_targets``, ``_tiny`` and ``_inputs`` make the module and its inputs.
+"""
+
+from ._library import checked_ways, vet, ways
+from ._processes import run_ways
+from ._results import Vetting, WayResult, merged, table
+from ._targets import Target
+from ._ways import about
+
+__all__ = [
+    "Target",
+    "Vetting",
+    "WayResult",
+    "about",
+    "checked_ways",
+    "merged",
+    "run_ways",
+    "table",
+    "vet",
+    "ways",
+]
