@@ -32,6 +32,7 @@ STATE = {
         "observe.hooks.backward._thread", "observe.hooks.fallback._thread", "observe.hooks.functions._thread",
         "observe.hooks.gradients._thread", "observe.hooks.handed.unpacked",
         "observe.hooks.saves._threads", "observe.hooks.compiled._compiling",
+        "observe.record.ledger.announced",
         "observe.hooks._stale_reads._active", "observe.record.running.newest", "explain.reads._unpacking",
         "observe.record._undo._slabs", "cli.ranks._termination._held", "report._cells._encoding",
         "torch_internals.compat._hook_stack.hook_stack", "torch_internals.compat.kept._reading",
@@ -43,10 +44,10 @@ STATE = {
         "observe.hooks.functions._stashes", "observe.hooks.module_hooks._hooked",
         "observe.record.saved._lives", "observe.hooks.registered._failed",
         "observe.hooks._triton_stores._sources", "observe.hooks.compiled._traced",
-        "observe.hooks.compiled._refused",
+        "observe.hooks.compiled._refused", "observe.hooks.checkpoint._cache",
     },
     "lines by the number of a compiled graph, which torch gives once a process": {
-        "observe.hooks.compiled._saves",
+        "observe.hooks.compiled._saves", "observe.hooks.compiled._backwards",
     },
     "installed code that a running block examines": {"source.sites._examined"},
     "a cache": {

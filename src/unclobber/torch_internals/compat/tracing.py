@@ -100,16 +100,14 @@ def at_break(code: CodeType, called: CodeType | None, lasti: int) -> tuple[CodeT
         lasti: The offset of that call in Dynamo's code.
     """
     resumed = [name for name in code.co_names if name.startswith("__resume_at_")]
-    # A graph is called through a wrapper in that file.
-    runs_graph = called is not None and (
-        called.co_filename.endswith(_EVALUATION) or called.co_name.startswith("torch_dynamo_resume_in_")
-    )
+    calls_graph = called is not None and called.co_filename.endswith(_EVALUATION)  # by a wrapper there
+    runs_graph = calls_graph or getattr(called, "co_name", "").startswith("torch_dynamo_resume_in_")
     traced = made_codes()[code]
     at = lasti + len(traced.co_code) - len(code.co_code)
-    rest = not resumed and at >= 0 and code.co_code[lasti::2] == traced.co_code[at::2]
-    if runs_graph or (len(resumed) != 1 and not rest):
+    tail = not resumed and at >= 0 and code.co_code[lasti::2] == traced.co_code[at::2]
+    if runs_graph or (len(resumed) != 1 and not tail):
         return None
-    behind = at + 1 if rest else int(resumed[0].split("_")[4])
+    behind = at + 1 if tail else int(resumed[0].split("_")[4])
     before = [step for step in dis.get_instructions(traced) if step.offset < behind]
     program = _programs(traced)
     offset = _offset(program, before[-1]) if before else -1
