@@ -21,8 +21,10 @@ def with_fewer_copies(candidate: Candidate, finding: Finding, project: Project) 
     for _, (path, source, statement) in write_statements(finding, project):
         text, function = candidate.texts.get(path, ""), source.function(statement)
         new = parse(text) if text.count(".clone()") == source.text.count(".clone()") > 0 else None
-        for name in map(source.code, targets(source, statement)) if new is not None else ():
-            if changes := list(_needless(new, function and function.lineno, name)):
+        if new is None:
+            continue
+        for name in map(source.code, targets(source, statement)):
+            if changes := list(_needless(new, None if function is None else function.lineno, name)):
                 texts = {**candidate.texts, path: new.edited(*changes)}
                 yield replace(candidate, texts=texts, title=f"{candidate.title}, and copy `{name}` no more")
 
