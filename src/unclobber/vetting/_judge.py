@@ -91,11 +91,23 @@ def _run(train: Train, case: Case, policy: str | None) -> _Trained:
         except Exception as error:
             run.error = error
             # Before the session's exit, which forgets the writes to views that an explanation may need.
-            run.refusal = None if session is None else session.finding_for(error)
+            refusal = None if session is None else session.finding_for(error)
+            run.refusal = None if refusal is None else _in_the_module(refusal)
     if session is not None:
-        run.findings, suppressed = session.split_suppressed()
+        found, suppressed = session.split_suppressed()
+        run.findings = tuple(map(_in_the_module, found))
         run.suppressed = len(suppressed)
     return run
+
+
+def _in_the_module(finding: Finding) -> Finding:
+    """Return the finding without the lines at which the way itself saves or calls backward."""
+    saved, needed, notes = finding.saved, finding.needed, finding.notes
+    if saved is not None and saved.site is not None and saved.site.library:
+        saved, notes = None, (*notes, "the way saves it itself, and no line of the module")
+    if needed is not None and needed.site is not None and needed.site.library:
+        needed = None
+    return replace(finding, saved=saved, needed=needed, notes=notes)
 
 
 def _code_of(module: nn.Module) -> Iterator[str]:
