@@ -27,6 +27,7 @@ NETS = """
     ],
 )
 def test_a_wrapped_network(make):
+    """The wrapper is the network itself."""
     assert found_in(GAN.format(make=make, other="score")) == STEP
 
 
@@ -57,6 +58,7 @@ def test_what_a_network_returns(value, expected):
 
 
 def test_parameters_in_lists():
+    """A list of parameters is that of the networks that it was made of."""
     body = """
     class Model(nn.Module):
         def __init__(self):
@@ -74,6 +76,7 @@ def test_parameters_in_lists():
 
 
 def test_items_of_a_dictionary_are_replaced_one_by_one():
+    """A computed key leaves each item its own graph."""
     body = """
     a, b = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 1))
     opt = torch.optim.SGD(b.parameters(), lr=0.1)
@@ -247,6 +250,7 @@ def test_what_another_case_replaces():
 
 
 def test_a_flag_that_is_set_after_construction():
+    """``inplace`` counts as it was set last."""
     body = """
     class Gate(nn.Module):
         def __init__(self):

@@ -145,7 +145,7 @@ def _inherited(run: FileRun, call: FollowedCall, state: FlowState) -> Value | No
 
 @transfers("object class", "")
 def _of_own_class(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Return the result of a method of the program's own class, which is followed if its source is known."""
+    """Return the result of a method of an object of one of the file's own classes."""
     if call.name == "forward" and call.receiver.kind == "object":
         return call_value(run, call.receiver, call, state)
     callee = attribute(run, call.receiver, call.name, state, call.node.func)
