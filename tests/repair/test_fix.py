@@ -437,3 +437,33 @@ def test_a_terminal_shows_what_is_tried(tmp_path):
     assert "hazard 1: running the script as it is" in words
     assert re.search(r"hazard 1: candidate 1 of \d+: \w+", words)
     assert re.search(r"hazard 1: candidate 2 of \d+, proved so far to backward 1: \w+", words)
+
+
+def test_a_copy_that_protects_another_tensor_stays(fix):
+    """Without it `state` would be saved, and its own write then have to be mended."""
+    done = fix(
+        """
+import torch
+
+w = torch.ones(2, requires_grad=True)
+state = torch.ones(2)
+
+
+def block(x):
+    h = x.clone()
+    g = (h * w).sigmoid()
+    h *= g
+    return h
+
+
+loss = block(state)
+state += 1
+loss.sum().backward()
+print(w.grad.tolist(), state.tolist())
+""",
+        "--write",
+    )
+    assert done.code == 0, done.err
+    assert "    h = x.clone()\n" in done.text
+    assert "    h = h * g\n" in done.text
+    assert "state += 1\n" in done.text

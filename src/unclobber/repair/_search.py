@@ -195,7 +195,8 @@ class Search:
             self.progress(f"{number}: {state.steps[-1].title}")
             ran = self._watch(state)
             if ran.finding is not None and ran.failed_at <= self._trial.until + BEYOND:
-                if self._helps(state, ran):
+                # If another finding follows, the copy that was taken away may have been what kept it off.
+                if state.copies >= 0 and self._helps(state, ran):
                     state = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
                     self._push(state, ran.finding)
                 continue

@@ -46,6 +46,7 @@ def test_copies_in_a_dict_of_weights_go(tmp_path):
         ("y = g(h)", "x += 1"),  # would change h
         ("    h *= y", "    if y:\n        h *= y"),  # else x itself were returned
         ("x.clone()", "g(x.clone())"),
+        ("h = x.clone()", "h = g(x)\n    h = h.clone()"),
         ("x.clone()", "x.clone(memory_format=m)"),
     ],
 )

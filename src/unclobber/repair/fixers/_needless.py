@@ -19,12 +19,10 @@ def with_fewer_copies(candidate: Candidate, finding: Finding, project: Project) 
     """Yield a candidate, then one without the copy that its written name was bound to."""
     yield candidate
     for _, (path, source, statement) in write_statements(finding, project):
-        text, function = candidate.texts.get(path, ""), source.function(statement)
+        text, line = candidate.texts.get(path, ""), getattr(source.function(statement), "lineno", None)
         new = parse(text) if text.count(".clone()") == source.text.count(".clone()") > 0 else None
-        if new is None:
-            continue
         for name in map(source.code, targets(source, statement)):
-            if changes := list(_needless(new, None if function is None else function.lineno, name)):
+            if new is not None and (changes := [*_needless(new, line, name)]):
                 texts = {**candidate.texts, path: new.edited(*changes)}
                 yield replace(candidate, texts=texts, title=f"{candidate.title}, and copy `{name}` no more")
 
@@ -42,5 +40,6 @@ def _needless(source: Source, line: int | None, name: str) -> Iterator[Splice]:
         for copy in walk(small) if contains or again else ():
             of = method_call(copy, "clone")
             is_whole = contains or source.parents[copy] is small
-            if of is not None and is_whole and not {name, source.code(of)} & written:
+            kept = of is None or not is_whole or is_name(of, name)  # `h = h.clone()` may be an edit's own
+            if of is not None and not kept and not {name, source.code(of)} & written:
                 yield source.change(copy, source.code(of))
