@@ -39,7 +39,7 @@ STAMP = ".unclobber-installed"
 
 TESTS = (
     "compile", "examples", "explain", "freeze", "guard", "invisible", "memory", "processes", "programs",
-    "ranks", "silent", "telling", "torch_facts", "trainers", "unit",
+    "ranks", "silent", "telling", "torch_facts", "trainers", "unit", "vet",
 )  # fmt: skip
 """The folders of ``tests`` whose outcome depends on torch and on Python."""
 LEFT_OUT = {
