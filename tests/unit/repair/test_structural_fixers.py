@@ -11,6 +11,7 @@ from unclobber.repair.fixers.multi_view import rewrites as view_rewrites
 detach_state = FIXERS["detach-state"]
 inference_mode = FIXERS["inference-mode"]
 inplace_modules = FIXERS["inplace-modules"]
+mark_dirty = FIXERS["mark-dirty"]
 multi_view = FIXERS["multi-view"]
 no_grad = FIXERS["no-grad"]
 recompute = FIXERS["recompute"]
@@ -591,3 +592,71 @@ def test_what_is_taken_apart_is_no_tensor(proposed):
     text = "for x in xs:\n    h, c = state\n    state = net(x, h), c\n    c.backward()\n"
     texts = proposed(detach_state, "UC301", text, needed="c.backward()")
     assert set(texts) == {f"{text}    state = tuple(one.detach() for one in state)\n"}
+
+
+IN_PLACE = """
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x, n):
+        \"\"\"Twice.\"\"\"
+        if n:
+            x.mul_(2)  # in place
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return 2 * grad, None
+
+y = Double.apply(h, 1)
+"""
+
+
+def _marked(proposed, text, write="x.mul_(2)"):
+    return proposed(mark_dirty, "UC103", text, saved="Double.apply(h, 1)", write=write, variant="unmarked")
+
+
+def test_an_input_is_marked_where_it_is_written(proposed):
+    """Directly before the write: an earlier line may bind the name anew."""
+    line = "            x.mul_(2)  # in place\n"
+    assert _marked(proposed, IN_PLACE) == [
+        plain(IN_PLACE).replace(line, f"            ctx.mark_dirty(x)\n{line}")
+    ]
+
+
+def test_what_is_marked_already_stays_marked(proposed):
+    """A second call of ``mark_dirty`` would take the first one back."""
+    text = IN_PLACE.replace("        if n:", "        ctx.mark_dirty(n)\n        if n:")
+    assert _marked(proposed, text) == [plain(text).replace("mark_dirty(n)", "mark_dirty(n, x)")]
+
+
+def test_an_input_is_marked_in_setup_context(proposed):
+    """There the context is, and the inputs are a tuple."""
+    setup = "    @staticmethod\n    def setup_context(c, inputs, output):\n        {}pass\n\n"
+    text = IN_PLACE.replace("(ctx, x, n)", "(n, x)").replace(
+        "    @staticmethod\n    def backward", setup.format("") + "    @staticmethod\n    def backward"
+    )
+    marked = setup.format("c.mark_dirty(inputs[1])\n        ")
+    assert _marked(proposed, text) == [plain(text).replace(setup.format(""), marked)]
+
+
+def test_an_input_that_is_not_returned_is_copied(proposed):
+    """torch refuses to have it marked; the copy changes what is computed, so it is only offered."""
+    text = IN_PLACE.replace("return x\n", "return x * n\n")
+    copied = plain(text).replace("            x.mul_(2)", "            x = x.clone()\n            x.mul_(2)")
+    assert _marked(proposed, text) == [copied]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("x.mul_(2)", "y.mul_(2)"), ("forward(", "helper("), ("class Double(Function)", "if 1")]
+)
+def test_writes_that_mark_nothing(proposed, old, new):
+    """To another name than an input's, or outside of a Function's forward."""
+    text = IN_PLACE.replace(old, new)
+    assert _marked(proposed, text, write="mul_(2)") == []
+
+
+def test_tensors_on_ctx_are_not_marked(proposed):
+    """That is the usual finding of the code."""
+    facts = {"role": "ctx.x"}
+    found = proposed(mark_dirty, "UC103", IN_PLACE, saved="return x", write="x.mul_(2)", facts=facts)
+    assert found == []

@@ -1,0 +1,98 @@
+"""Fixer: let a custom Function declare that it writes to its input.
+
+If ``forward`` returns the input that it overwrites, ``ctx.mark_dirty`` makes the Function part of the
+input's history. If it returns something else, torch would refuse that, and the program doesn't say what the
+derivative of the overwritten input should be: then a copy is offered, and the user decides.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ...model import Finding
+from ...syntax import dotted, is_in_place
+from .._candidate import Candidate
+from .._syntax import (
+    Function,
+    Source,
+    flat,
+    is_name,
+    is_small,
+    methods_of,
+    parameters_of,
+    walk,
+    with_argument,
+)
+from ..project import Project
+from ._sites import write_statements
+from .clone_target import targets
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
+    """Yield the forward that wrote, with its input marked or copied."""
+    if finding.variant != "unmarked":
+        return
+    for _, (path, source, statement) in write_statements(finding, project):
+        if not is_small(statement):
+            continue  # in the head of an `if` or a loop nothing can be put before the write
+        forward, owner = source.function(statement), source.above(statement, ast.ClassDef)
+        if forward is None or owner is None or forward.name != "forward":
+            continue
+        where = f"`{owner.name}.forward`"
+        for name in map(source.code, targets(source, statement)):
+            if name not in parameters_of(forward):
+                continue
+            if not _returns(forward, name):
+                text = source.inserted(statement, before=(f"{name} = {name}.clone()",))
+                note = "what reads the input after the Function then finds its old values"
+                title = f"write to a copy of `{name}` in {where}"
+                if text is not None:
+                    yield Candidate(title, {path: text}, offered=True, note=note)
+                continue
+            text = marked(source, statement, forward, owner, name)
+            if text is not None:
+                yield Candidate(f"mark `{name}` as written in {where}", {path: text})
+
+
+def marked(
+    source: Source, statement: ast.AST, forward: Function, owner: ast.ClassDef, name: str
+) -> str | None:
+    """Return the text with ``ctx.mark_dirty(name)`` before the writing statement, or in ``setup_context``.
+
+    Returns:
+        None if there is no room for it.
+    """
+    setup = methods_of(owner).get("setup_context")
+    parameters = parameters_of(forward)
+    if setup is None:
+        ctx, tensor = parameters[0], name
+    elif len(parameters_of(setup)) >= 2:
+        ctx, inputs, *_ = parameters_of(setup)
+        tensor = f"{inputs}[{parameters.index(name)}]"
+    else:
+        return None
+    for node in walk(setup or forward):
+        if isinstance(node, ast.Call) and dotted(node.func) == f"{ctx}.mark_dirty":
+            # a second call of mark_dirty would replace the tensors that the first one marked
+            return source.edited(with_argument(source, node, tensor))
+    call = f"{ctx}.mark_dirty({tensor})"
+    if setup is None:
+        return source.inserted(statement, before=(call,))
+    first = source.first_in(setup, call)
+    return None if first is None else source.edited(first)
+
+
+def _returns(forward: Function, name: str) -> bool:
+    """Return whether a ``return`` hands back the tensor itself: ``x``, ``x.mul_(2)``, ``x, y``."""
+    returned = (n.value for n in walk(forward) if isinstance(n, ast.Return) and n.value is not None)
+    return any(_is_itself(value, name) for values in returned for value in flat(values))
+
+
+def _is_itself(value: ast.expr, name: str) -> bool:
+    """Return whether an expression is the name itself, perhaps through in-place methods."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if not is_in_place(value.func.attr):
+            return False
+        value = value.func.value
+    return is_name(value, name)
