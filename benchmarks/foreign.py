@@ -187,10 +187,7 @@ STEPS_OF: dict[str, tuple[str, Callable[[], Step]]] = {
     "torchrl": ("PPO's clipped loss, actor and critic of 32, batch 64", torchrl),
     "peft": ("LoRA of rank 4 on a Llama, 3 layers of 64", peft),
     "timm": ("a vision transformer, 2 layers of 64, 4 pictures", timm),
-    "torch-geometric": (
-        "graph attention, 3 layers of 32, 400 edges",
-        lambda: of_realworld("geometric_gat"),
-    ),
+    "torch-geometric": ("graph attention, 3 layers of 32, 400 edges", lambda: of_realworld("geometric_gat")),
     "x-transformers": ("a decoder, 3 layers of 64", lambda: of_realworld("x_transformers_decoder")),
     "pyro-ppl": ("variational inference of a regression", lambda: of_realworld("pyro_svi")),
     "opacus": ("private SGD of a small convolution, batch 16", opacus),

@@ -33,10 +33,7 @@ def surroundings():
     """Everything of torch and Python that a context could leave changed."""
     return {
         **{f"{home}.{name}": _below_ours(home, name) for home, name in places()},
-        "step hooks": (
-            len(_global_optimizer_pre_hooks),
-            len(_global_optimizer_post_hooks),
-        ),
+        "step hooks": (len(_global_optimizer_pre_hooks), len(_global_optimizer_post_hooks)),
         "kernels": kernels.installed(),
         "sees writes": compat.dispatcher.sees_writes(),
         "saved tensor hooks": (compat.hook_stack.top(), saves.active()),

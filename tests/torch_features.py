@@ -93,9 +93,7 @@ FEATURES = {
         TORCH >= (2, 6), "2.6", "the test is about a variant of `sum` that is not there before"
     ),
     "compiled writes counted": Feature(
-        TORCH >= (2, 6),
-        "2.6",
-        "Inductor's kernels move no version counter before: torch is silent, too",
+        TORCH >= (2, 6), "2.6", "Inductor's kernels move no version counter before: torch is silent, too"
     ),
     "partition of compiled graphs": Feature(
         _has_text("_functorch/_aot_autograd/graph_compile.py", "def _aot_stage2a_partition("),

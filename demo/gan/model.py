@@ -9,12 +9,7 @@ class Generator(nn.Module):
     def __init__(self, latent: int = 8, width: int = 32) -> None:
         super().__init__()
         self.latent = latent
-        self.body = nn.Sequential(
-            nn.Linear(latent, width),
-            nn.ReLU(),
-            nn.Linear(width, width),
-            nn.ReLU(),
-        )
+        self.body = nn.Sequential(nn.Linear(latent, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU())
         self.head = nn.Linear(width, 2)
 
     def forward(self, noise: Tensor) -> Tensor:

@@ -102,10 +102,7 @@ SITUATIONS = [
         "as the result of a write it would be no leaf, and have no `.grad`",
     ),
     Situation(
-        "a view of a leaf",
-        "h = w * 2\nw[0] = 5\nh.sum()",
-        "(w * 2).sum()",
-        "that changes the leaf itself",
+        "a view of a leaf", "h = w * 2\nw[0] = 5\nh.sum()", "(w * 2).sum()", "that changes the leaf itself"
     ),
     Situation(
         "a leaf under `no_grad`, before use",

@@ -5,11 +5,7 @@ import torch
 
 import unclobber
 
-OPTIMIZERS = [
-    (torch.optim.SGD, {"momentum": 0.9}),
-    (torch.optim.Adam, {}),
-    (torch.optim.AdamW, {}),
-]
+OPTIMIZERS = [(torch.optim.SGD, {"momentum": 0.9}), (torch.optim.Adam, {}), (torch.optim.AdamW, {})]
 KINDS = [{}, {"foreach": True}, {"fused": True}]
 
 

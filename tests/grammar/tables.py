@@ -101,10 +101,7 @@ BROADCAST = {
     "{v}.copy_({a})": "{a}",
     "{v}.addcmul_({a}, {b})": "{v} + {a} * {b}",
 }
-SAME_SHAPE = {
-    "{v}.lerp_({a}, 0.3)": "{v}.lerp({a}, 0.3)",
-    "torch._foreach_mul_([{v}], [{a}])": "{v} * {a}",
-}
+SAME_SHAPE = {"{v}.lerp_({a}, 0.3)": "{v}.lerp({a}, 0.3)", "torch._foreach_mul_([{v}], [{a}])": "{v} * {a}"}
 CONSTANT = {"{v}.zero_()": "torch.zeros_like({v})", "{v}.fill_(0.25)": "torch.full_like({v}, 0.25)"}
 
 IN_PLACE = (

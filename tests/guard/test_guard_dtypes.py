@@ -75,9 +75,7 @@ def test_lazy_bits(saved, write):
 
 
 @pytest.mark.parametrize(
-    ("through", "plain"),
-    [(lambda a: a, "refused"), (lambda a: a.data, "wrong")],
-    ids=["plain", "data"],
+    ("through", "plain"), [(lambda a: a, "refused"), (lambda a: a.data, "wrong")], ids=["plain", "data"]
 )
 @pytest.mark.parametrize(
     "view", [lambda a: a.conj(), lambda a: a.conj().imag, lambda a: a.mH], ids=["conj", "neg", "mH"]

@@ -29,10 +29,7 @@ GOOD_WHEEL = {
     *(f"unclobber/{name}" for name in check_dist.NEEDED),
     "unclobber-0.1.0.dist-info/METADATA",
 }
-GOOD_SDIST = {
-    *(f"src/{name}" for name in GOOD_WHEEL if name.startswith("unclobber/")),
-    *check_dist.IN_SDIST,
-}
+GOOD_SDIST = {*(f"src/{name}" for name in GOOD_WHEEL if name.startswith("unclobber/")), *check_dist.IN_SDIST}
 
 
 def test_good_files_are_good():

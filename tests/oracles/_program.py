@@ -16,11 +16,7 @@ How = Literal["grad", "no_grad", "inference", "data", "detach"]
 
 Form = Literal["sum", "cosine", "squares"]
 
-FORMS: dict[Form, str] = {
-    "sum": "{0}.sum()",
-    "cosine": "{0}.cos().sum()",
-    "squares": "({0} * {0}).sum()",
-}
+FORMS: dict[Form, str] = {"sum": "{0}.sum()", "cosine": "{0}.cos().sum()", "squares": "({0} * {0}).sum()"}
 """How a result enters a loss; the last two save the result itself."""
 
 

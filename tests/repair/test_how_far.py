@@ -76,8 +76,7 @@ def test_a_run_that_is_too_long(last, driver, monkeypatch):
 
 @pytest.mark.parametrize("quick", [10.0, 0.0], ids=["each at once", "the best alone"])
 @pytest.mark.parametrize(
-    "more",
-    ["print(h)", "torch.save(h, 'h.pt')", "open('log', 'w').write(str(h.sum().item()))", "kept = h"],
+    "more", ["print(h)", "torch.save(h, 'h.pt')", "open('log', 'w').write(str(h.sum().item()))", "kept = h"]
 )
 def test_the_end_decides(last, monkeypatch, quick, more):
     """A view that was detached before the write shows it, whatever way the script tells of it."""

@@ -110,11 +110,7 @@ def test_the_check_can_say_no(at, planted, result, said):
 
 @pytest.mark.parametrize(
     "script",
-    [
-        replace(ALIAS, text=CURED),
-        replace(ALIAS, family="UC102"),
-        replace(ALIAS, twin="raise ValueError\n"),
-    ],
+    [replace(ALIAS, text=CURED), replace(ALIAS, family="UC102"), replace(ALIAS, twin="raise ValueError\n")],
     ids=["nothing to find", "another family", "no truth"],
 )
 def test_a_script_that_is_no_test_is_told(script, at):

@@ -31,10 +31,7 @@ RIGHT = {
     "the same values": lambda x, y: x.mul_(0).sub_(y[:, :1] * 0),
     "random": lambda x, y: x[:, 1:].bernoulli_(y[:, :-1].clamp(0, 1)),
 }
-REFUSED = {
-    "rows shifted": lambda x, y: x[1:].copy_(y[:-1]),
-    "a row taken off": lambda x, y: x.sub_(y[0]),
-}
+REFUSED = {"rows shifted": lambda x, y: x[1:].copy_(y[:-1]), "a row taken off": lambda x, y: x.sub_(y[0])}
 
 
 def watched(write, *, strict=False):

@@ -207,11 +207,7 @@ def test_nothing_stays_behind(define):
         assert compat.dispatcher.DispatchKey.WRITE.has_kernel(name)
     unclobber.uninstall()
     assert not compat.dispatcher.DispatchKey.WRITE.has_kernel(name)
-    assert methods == (
-        torch.library.Library.define,
-        torch.library.Library.impl,
-        type(torch.ops).load_library,
-    )
+    assert methods == (torch.library.Library.define, torch.library.Library.impl, type(torch.ops).load_library)
 
 
 def test_an_older_operation_may_be_given_more_kernels(define, recwarn):

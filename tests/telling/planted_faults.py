@@ -25,14 +25,7 @@ from unclobber.report import line_of, text_of
 from unclobber.session import Session, session
 
 BOUNDARY = frozenset(
-    one.__code__
-    for one in (
-        finding_or_fallback,
-        or_default,
-        text_of,
-        line_of,
-        Session._guarded_call,
-    )
+    one.__code__ for one in (finding_or_fallback, or_default, text_of, line_of, Session._guarded_call)
 )
 """What a fault must not get out of."""
 

@@ -98,8 +98,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=needs(name)) if name in FEATURES else name for name in REFUSALS],
+    "name", [pytest.param(name, marks=needs(name)) if name in FEATURES else name for name in REFUSALS]
 )
 def test_sentence(name):
     """Each refusal is known by its sentence, and comes out of a call into C."""

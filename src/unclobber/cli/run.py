@@ -59,9 +59,7 @@ class _RunCommand(click.Command):
     """,
 )
 @click.option(
-    "--guard/--no-guard",
-    default=None,
-    help="Give backward the values that were saved; the program runs on.",
+    "--guard/--no-guard", default=None, help="Give backward the values that were saved; the program runs on."
 )
 @click.option("--strict/--no-strict", default=None, help="Stop at writes that torch doesn't see, too.")
 @click.option(

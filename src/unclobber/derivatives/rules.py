@@ -185,9 +185,7 @@ def _variant(rule: Rule, others: list[Rule]) -> Variant:
         node=rule.node,
         gradients=tuple(
             Derivative(
-                gradient.of,
-                readable(gradient.formula) if len(gradient.of) == 1 else None,
-                gradient.formula,
+                gradient.of, readable(gradient.formula) if len(gradient.of) == 1 else None, gradient.formula
             )
             for gradient in rule.gradients
         ),

@@ -26,16 +26,7 @@ from ..torch_internals.engine import EngineCall, engine
 from ._facts import Kind
 from ._functions import FunctionCalls
 from ._names import ModuleNames, held_names
-from ._trace import (
-    FunctionCall,
-    ModuleCall,
-    Operand,
-    Operation,
-    PackedSave,
-    Storage,
-    Trace,
-    Value,
-)
+from ._trace import FunctionCall, ModuleCall, Operand, Operation, PackedSave, Storage, Trace, Value
 
 
 class EnoughError(BaseException):

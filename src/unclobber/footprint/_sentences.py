@@ -8,16 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..model.text import listing, plural, shape, size
-from ._facts import (
-    Change,
-    Compared,
-    InPlaceUse,
-    KeptStorage,
-    LineTotal,
-    MemoryReport,
-    TriedInPlace,
-    short,
-)
+from ._facts import Change, Compared, InPlaceUse, KeptStorage, LineTotal, MemoryReport, TriedInPlace, short
 
 _ADVICE = ("held", "unneeded", "twice", "dtype")  # sorts of changes whose `write` is a sentence, not code
 

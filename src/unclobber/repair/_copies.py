@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from .project import root_of, within
 
 MOST_BYTES = 256 * 2**20
-MOST_FILES = 20_000
-"""Limits of a copied folder: programs in larger ones run in place."""
+MOST_FILES = 20_000  # limits of a copied folder: programs in larger ones run in place
 
 _LINKED = frozenset({".git", ".hg", ".svn", "node_modules", ".tox", ".nox"})
 _DROPPED = frozenset({"__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"})
@@ -26,8 +25,7 @@ _ENVIRONMENT = "pyvenv.cfg"
 class Copy:
     """The copied folders and their copies; picklable."""
 
-    pairs: tuple[tuple[str, str], ...]
-    """Pairs of real paths: a folder and its copy."""
+    pairs: tuple[tuple[str, str], ...]  # pairs of real paths: a folder and its copy
 
     def there(self, path: str) -> str:
         return _moved(path, self.pairs)
@@ -54,8 +52,7 @@ def files_in(top: str, apart: str | None = None) -> Iterator[str]:
         yield from (os.path.join(folder, name) for name in files)
 
 
-NOWHERE = Copy(())
-"""A copy of nothing."""
+NOWHERE = Copy(())  # a copy of nothing
 
 
 def copy_for(script: str, home: str) -> Copy:

@@ -36,15 +36,12 @@ _MOST_TEXT = 4 * 2**20
 class EndState:
     """All compared facts."""
 
-    how: str
-    """``finished``, or the reason of the end: the program's own error, its exit code."""
+    how: str  # `finished`, or the reason of the end: the program's own error, its exit code
     printed: dict[str, str]
-    files: dict[str, str]
-    """Path of each written file to a digest of its content."""
+    files: dict[str, str]  # path of each written file to a digest of its content
     random: dict[str, str]
     state: State
-    times: tuple[str, ...] = ()
-    """The streams and files whose texts are compared without the times in them."""
+    times: tuple[str, ...] = ()  # the streams and files whose texts are compared without the times in them
 
 
 @dataclass
@@ -52,8 +49,7 @@ class RunRecord:
     """All records of one run."""
 
     records: list[BackwardRecord]
-    end_state: EndState | None = None
-    """The end state, if the run reached its end."""
+    end_state: EndState | None = None  # the end state, if the run reached its end
 
 
 def end_state_of(

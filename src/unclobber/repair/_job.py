@@ -10,16 +10,14 @@ from ..model import Finding
 from ._copies import NOWHERE, Copy
 from ._probes import WriteStatement
 
-INTERRUPTED = 130
-"""The exit code of the driver process if Ctrl-C has ended it."""
+INTERRUPTED = 130  # the exit code of the driver process if Ctrl-C has ended it
 
 
 class Ended(Enum):
     """The ways in which a run ends."""
 
     FINISHED = "finished"
-    STOPPED = "stopped"
-    """After enough backward calls, or because its gradients differ from the reference's."""
+    STOPPED = "stopped"  # after enough backward calls, or because its gradients differ from the reference's
     FINDING = "finding"
     ERROR = "error"
     TIMEOUT = "timeout"
@@ -47,26 +45,20 @@ class HeldBy:
 class CommandLine:
     """A program and its arguments."""
 
-    script: str
-    """Path of the program's file, from the working directory."""
+    script: str  # path of the program's file, from the working directory
     arguments: tuple[str, ...] = ()
-    module: str = ""
-    """Name of the module that runs, as with ``python -m``; empty for a script."""
+    module: str = ""  # name of the module that runs, as with `python -m`; empty for a script
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
     """The place of a run, and its time limits."""
 
-    folder: str
-    """The user's working directory."""
-    copy: Copy
-    """The copy of the program's folder for this run."""
-    answer_to: str
-    """File for the pickled ``Ran``."""
+    folder: str  # the user's working directory
+    copy: Copy  # the copy of the program's folder for this run
+    answer_to: str  # file for the pickled `Ran`
     timeout: float
-    seconds_to_end: float
-    """Time limit for reaching the end, in seconds."""
+    seconds_to_end: float  # time limit for reaching the end, in seconds
 
 
 Slot = tuple[str, int]
@@ -134,15 +126,11 @@ class Why(Enum):
 class Comparison:
     """The comparison of a run's recorded values with the reference's."""
 
-    why: Why | None = None
-    """None if they agree."""
-    mismatch: str = ""
-    """The first difference, as a noun phrase."""
-    compared: int = 0
-    """Number of compared backward calls."""
+    why: Why | None = None  # None if they agree
+    mismatch: str = ""  # the first difference, as a noun phrase
+    compared: int = 0  # number of compared backward calls
     leaves: int = 0
-    gradients: int = 0
-    """Leaves that had a gradient in both runs."""
+    gradients: int = 0  # leaves that had a gradient in both runs
     largest_difference: float = 0.0
 
 

@@ -16,8 +16,7 @@ from typing import Any
 
 from ._copies import Copy, marks
 
-_MOST_BYTES = 64 * 2**20
-"""Size in bytes above which files are compared by size and time alone."""
+_MOST_BYTES = 64 * 2**20  # size in bytes above which files are compared by size and time alone
 _CODE = (".py", ".pyc")
 _UNSEEN = ("os.fork", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect")
 """Audit events after which others may read for the program."""

@@ -9,8 +9,7 @@ from .fixers import FIXERS
 from .fixers._needless import with_fewer_copies
 from .project import Project
 
-MOST = 40
-"""Limit of candidates for one finding."""
+MOST = 40  # limit of candidates for one finding
 
 
 def candidates(finding: Finding, project: Project, *, certain: bool = False) -> list[Candidate]:

@@ -27,12 +27,9 @@ PASSED = "__unclobber_passed__"
 class WriteStatement:
     """A statement that writes."""
 
-    path: str
-    """Real path of its file."""
-    line: int
-    """A line of it, 1-based."""
-    column: int
-    """A column of it, 1-based, in characters."""
+    path: str  # real path of its file
+    line: int  # a line of it, 1-based
+    column: int  # a column of it, 1-based, in characters
 
 
 def instrumented(source: str | bytes, name: str, writes: Iterable[WriteStatement]) -> CodeType:

@@ -30,8 +30,7 @@ from ._overlay import Overlay
 from ._recorder import Enough, Recorder, compare, compare_moved
 from .project import Project
 
-SEED = 0
-"""Seed of every generator before the script starts; a script that sets seeds of its own overrides it."""
+SEED = 0  # seed of every generator before the script starts; a script that sets seeds of its own overrides it
 
 
 class Run:

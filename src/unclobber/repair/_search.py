@@ -27,10 +27,8 @@ from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from .project import Project
 from .proof import Runner
 
-BEYOND = 2
-"""Number of backward calls after the failed one that are run and compared as well."""
-DEEPEST = 8
-"""Limit of edits in one repair."""
+BEYOND = 2  # number of backward calls after the failed one that are run and compared as well
+DEEPEST = 8  # limit of edits in one repair
 MOST_RUNS = 80
 MOST_PROVED = 5
 QUICK = 1.0
@@ -154,10 +152,7 @@ class Search:
         if proved:
             return Proved(finding, tuple(proved), offered, self._tried)
         return Unproved(
-            finding,
-            stopped or self._reason(unproved),
-            offered + tuple(unproved[:2]),
-            self._tried,
+            finding, stopped or self._reason(unproved), offered + tuple(unproved[:2]), self._tried
         )
 
     # --- the search -----------------------------------------------------------------------------

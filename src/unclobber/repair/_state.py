@@ -22,10 +22,8 @@ from ..torch_internals.agreement import difference, rounding
 from ._job import Different
 
 _MOST_ROWS = 300_000
-_MOST_BYTES = 2**30
-"""Limit of copied tensors, in bytes; further ones are left out on both sides."""
-_IDENTITY = 2**32
-"""Size from which integers count as ``id()``s, which no two runs share."""
+_MOST_BYTES = 2**30  # limit of copied tensors, in bytes; further ones are left out on both sides
+_IDENTITY = 2**32  # size from which integers count as `id()`s, which no two runs share
 
 
 @dataclass
@@ -33,10 +31,8 @@ class Row:
     """An object of the program."""
 
     kind: str
-    value: Any = None
-    """A plain value, or a copy of the tensor."""
-    records: bool = False
-    """Whether a tensor requires grad."""
+    value: Any = None  # a plain value, or a copy of the tensor
+    records: bool = False  # whether a tensor requires grad
     parts: dict[str, int] = field(default_factory=dict)
 
 
@@ -45,10 +41,8 @@ class State:
     """The table of one program's state."""
 
     rows: list[Row]
-    roots: dict[str, int]
-    """Rows of ``__main__`` and the program's other modules, by name."""
-    others: list[int]
-    """Rows of modules, optimizers and schedulers that no root leads to."""
+    roots: dict[str, int]  # rows of `__main__` and the program's other modules, by name
+    others: list[int]  # rows of modules, optimizers and schedulers that no root leads to
 
 
 _PLAIN = (

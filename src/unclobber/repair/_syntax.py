@@ -42,15 +42,11 @@ class Line(NamedTuple):
     """The simple statements of one line, or one compound statement."""
 
     statements: list[ast.stmt]
-    above: int
-    """Offset at which the blank lines and comments above it begin."""
-    start: int
-    """Offset of its first line's first character."""
-    end: int
-    """Offset behind its line end."""
+    above: int  # offset at which the blank lines and comments above it begin
+    start: int  # offset of its first line's first character
+    end: int  # offset behind its line end
     indent: str
-    in_header: bool
-    """Whether it stands behind the colon of a compound statement."""
+    in_header: bool  # whether it stands behind the colon of a compound statement
 
 
 @dataclass(frozen=True)
@@ -59,8 +55,7 @@ class Source:
 
     text: str
     tree: ast.Module
-    notebook: Source | None = None
-    """All cells of the notebook that the text is a cell of."""
+    notebook: Source | None = None  # all cells of the notebook that the text is a cell of
 
     # --- find -----------------------------------------------------------------------------------
 

@@ -18,8 +18,7 @@ class Encoded:
 
     text: str
     encoding: str
-    mark: bytes = b""
-    """The byte order mark, which is not part of the text."""
+    mark: bytes = b""  # the byte order mark, which is not part of the text
 
     def encode(self, text: str) -> bytes:  # UnicodeEncodeError: the file's encoding lacks a character
         return self.mark + text.encode(self.encoding)

@@ -19,13 +19,11 @@ from ._candidate import Candidate
 from .fixers._sites import sites
 from .project import Project, root_of
 
-MOST = 8
-"""Limit of findings that get a candidate."""
+MOST = 8  # limit of findings that get a candidate
 MOST_READ = 240_000
 """Number of characters parsed after which no further finding gets a candidate, so that no report waits for
 long files; a limit of time would let the same report differ between two runs."""
-LONGEST = 60_000
-"""Size limit of a file that is parsed for a report, in characters."""
+LONGEST = 60_000  # size limit of a file that is parsed for a report, in characters
 
 
 def with_candidates(report: Report, script: str | None = None, *, every: bool = False) -> Report:

@@ -59,8 +59,7 @@ class Prover:
         self, project: Project, script: str, arguments: tuple[str, ...], runner: Runner, until: int
     ) -> None:
         """Run the script as written."""
-        self.texts: Mapping[str, str] = {}
-        """The new texts of the files, with all edits that were taken."""
+        self.texts: Mapping[str, str] = {}  # the new texts of the files, with all edits that were taken
         self._project = project
         self._edits: Sequence[SpanEdit] = ()
         self._trial = Trial(CommandLine(script, arguments), runner, until)

@@ -47,8 +47,7 @@ class Proof:
         return self.largest_difference == 0.0
 
 
-_NOTABLE = 16_000_000
-"""Peak bytes of a run that exceed the measurement's noise."""
+_NOTABLE = 16_000_000  # peak bytes of a run that exceed the measurement's noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +116,7 @@ class Proved:
     finding: Finding
     repairs: tuple[Repair, ...]
     offered: tuple[Repair, ...] = ()
-    tried: int = 0
-    """Number of candidates that were run."""
+    tried: int = 0  # number of candidates that were run
 
     @property
     def best(self) -> Repair:
@@ -131,8 +129,7 @@ class Unproved:
 
     repairs: ClassVar[tuple[Repair, ...]] = ()
     finding: Finding
-    reason: str
-    """The reason in one sentence, without a trailing full stop."""
+    reason: str  # the reason in one sentence, without a trailing full stop
     offered: tuple[Repair, ...] = ()
     tried: int = 0
 

@@ -22,10 +22,8 @@ class Rounds:
 
     outcomes: tuple[Outcome, ...]
     project: Project
-    runs: int = 0
-    """Number of runs of the script."""
-    in_place: bool = False
-    """Whether it ran in its own folder, because that is too large to copy."""
+    runs: int = 0  # number of runs of the script
+    in_place: bool = False  # whether it ran in its own folder, because that is too large to copy
 
     @property
     def last(self) -> Outcome:

@@ -57,10 +57,7 @@ def rendered(render: Callable[[Report, RenderOptions], str], report: Report, opt
 
 
 def _showable(
-    finding: Finding,
-    report: Report,
-    render: Callable[[Report, RenderOptions], str],
-    options: RenderOptions,
+    finding: Finding, report: Report, render: Callable[[Report, RenderOptions], str], options: RenderOptions
 ) -> Finding:
     """Return the finding, without its places if it can't be rendered alone with them."""
     try:

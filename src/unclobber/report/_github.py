@@ -49,11 +49,7 @@ def _position(place: FindingPlace | None) -> dict[str, str]:
     file, cell = file_and_cell(place.site.path)
     if cell is not None:
         return {"file": _path(file)}  # GitHub would take the cell's line for one of the notebook's JSON
-    properties = {
-        "file": _path(file),
-        "line": str(span.line),
-        "endLine": str(span.end_line),
-    }
+    properties = {"file": _path(file), "line": str(span.line), "endLine": str(span.end_line)}
     # GitHub takes columns only within one line (tests/unit/report/test_report_github.py).
     if span.end_line == span.line:
         properties |= {"col": str(span.column), "endColumn": str(span.end_column)}

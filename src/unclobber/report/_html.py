@@ -54,21 +54,12 @@ def to_html(report: Report, options: RenderOptions | None = None) -> str:
         True
     """
     return _rendered(
-        "page.html",
-        report=report,
-        stories=_stories(report),
-        summary=_summary(report),
-        facts=_facts(report),
+        "page.html", report=report, stories=_stories(report), summary=_summary(report), facts=_facts(report)
     )
 
 
 def to_html_fragment(report: Report) -> str:
-    return _rendered(
-        "fragment.html",
-        report=report,
-        stories=_stories(report),
-        summary=_summary(report),
-    )
+    return _rendered("fragment.html", report=report, stories=_stories(report), summary=_summary(report))
 
 
 def _stories(report: Report) -> list[_FindingPage]:

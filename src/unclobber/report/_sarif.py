@@ -229,10 +229,7 @@ def _location(place: FindingPlace, sources: Sources, root: str) -> Object:
     location: Object = {"message": {"text": clean_line(place.label)}}
     artifact = _artifact(place.site.path, root)
     if artifact is not None:
-        location["physicalLocation"] = {
-            "artifactLocation": artifact,
-            "region": _region(place.span, sources),
-        }
+        location["physicalLocation"] = {"artifactLocation": artifact, "region": _region(place.span, sources)}
     location["logicalLocations"] = [{"fullyQualifiedName": place.site.function, "kind": "function"}]
     if (cell := file_and_cell(place.site.path)[1]) is not None:
         location["properties"] = {"cell": cell}

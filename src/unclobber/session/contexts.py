@@ -48,10 +48,7 @@ class Watching(ContextDecorator):
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close the session. Raise torch's refusal again as ``InplaceError`` with its explanation."""
         session: Session | None = self._entered.sessions.pop()

@@ -112,12 +112,7 @@ class _Keeper(Listener):
                 installation.release(self)
 
     def before_write(
-        self,
-        tensor: torch.Tensor,
-        operation: str,
-        bumps: bool,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, tensor: torch.Tensor, operation: str, bumps: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Refuse a write to an element of a frozen tensor, and other memory for the frozen tensor."""
         entries = self.watched.get(compat.tensors.storage_key_or_none(tensor) or 0, ())

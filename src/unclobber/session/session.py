@@ -20,15 +20,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from ..explain import (
-    Occurrence,
-    Verdict,
-    bare_finding,
-    is_unpacking,
-    notices,
-    of_refusal,
-    refused_too,
-)
+from ..explain import Occurrence, Verdict, bare_finding, is_unpacking, notices, of_refusal, refused_too
 from ..model import (
     Finding,
     InplaceError,

@@ -19,13 +19,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from ..model import Extent
-from ..syntax import (
-    NotParsedError,
-    Span,
-    compiled,
-    parse,
-    parse_expression,
-)
+from ..syntax import NotParsedError, Span, compiled, parse, parse_expression
 from ..syntax import text_of as file_text
 
 _STARTED = time.time() - time.process_time()

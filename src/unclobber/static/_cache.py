@@ -22,10 +22,8 @@ class CleanFile(NamedTuple):
     """The result of a file without findings."""
 
     lines: int
-    commented: tuple[str, ...]
-    """The paths of its texts that may hold a comment for unclobber."""
-    read: tuple[str, ...] = ()
-    """Absolute paths of other files on which the result depends."""
+    commented: tuple[str, ...]  # the paths of its texts that may hold a comment for unclobber
+    read: tuple[str, ...] = ()  # absolute paths of other files on which the result depends
 
 
 class CheckCache:

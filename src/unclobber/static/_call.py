@@ -16,18 +16,13 @@ class FollowedCall:
     """A call with the values of its arguments."""
 
     node: ast.Call
-    name: str
-    """The last part of the callee's name; empty if it has none."""
-    values: list[Value]
-    """The positional arguments."""
+    name: str  # the last part of the callee's name; empty if it has none
+    values: list[Value]  # the positional arguments
     keywords: dict[str, Value]
-    nodes: list[ast.expr]
-    """The positional arguments' expressions; empty if one is starred."""
+    nodes: list[ast.expr]  # the positional arguments' expressions; empty if one is starred
     starred: bool
-    receiver: Value = PLAIN
-    """The value whose method is called."""
-    full: str = ""
-    """The full name of a library's function: ``torch.nn.functional.relu``."""
+    receiver: Value = PLAIN  # the value whose method is called
+    full: str = ""  # the full name of a library's function: `torch.nn.functional.relu`
 
     @property
     def holder(self) -> ast.expr:

@@ -29,8 +29,7 @@ _OFF_THE_GRAPH = re.compile(
     r"/optim/|transforms?/|image_processing|datasets?/|augment|/data/|preprocess|conversion|_original_"
 )
 """Folders of such functions."""
-BUDGET = 60_000
-"""Limit of evaluated expressions for one function."""
+BUDGET = 60_000  # limit of evaluated expressions for one function
 
 
 class FileRun:

@@ -13,10 +13,8 @@ from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
-_HIGHEST = 4
-"""Folders above a file in which an absolute import is looked for."""
-_LONGEST = 150
-"""Syntax nodes of a function of another file that is followed."""
+_HIGHEST = 4  # folders above a file in which an absolute import is looked for
+_LONGEST = 150  # syntax nodes of a function of another file that is followed
 
 
 class FileIndex:

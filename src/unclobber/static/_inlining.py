@@ -16,8 +16,7 @@ from ._state import FlowState, merge
 from ._values import PLAIN, Grad, Value, join
 from ._writes import leaves
 
-DEEPEST = 6
-"""Calls of the file's own functions that are followed inside of one another."""
+DEEPEST = 6  # calls of the file's own functions that are followed inside of one another
 _SEVERAL = re.compile(r"List|Tuple|Dict|list|tuple|dict|Sequence|Callable|Iterable")
 _NUMBER = re.compile(
     r"(Optional\[)?(int|float|bool|str|np\..*|numpy.*|torch\.dtype|torch\.device)\]?( \| None)?"

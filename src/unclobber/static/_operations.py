@@ -99,8 +99,7 @@ class _Applied:
     operands: Sequence[ast.expr]
     span: SourceSpan
     grad: Grad
-    node: int = 0
-    """The bit of the operation's node."""
+    node: int = 0  # the bit of the operation's node
 
     def effect(self, *, in_place: bool) -> Effect:
         """Return the result with its history, and the saved arguments and results."""

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-PastedKind = Literal["saved", "leaf", "leaf_view", "multi_view", "second_backward"]
-"""The kind of refusal."""
+PastedKind = Literal["saved", "leaf", "leaf_view", "multi_view", "second_backward"]  # the kind of refusal
 _SENTENCES: tuple[tuple[PastedKind, str], ...] = (
     ("saved", r"modified by an in-?place operation"),
     ("leaf_view", r"view of a leaf Variable that requires grad"),
@@ -44,8 +43,7 @@ class PastedFrame(NamedTuple):
     path: str
     line: int
     function: str = ""
-    source: str = ""
-    """The line as it was pasted; empty if it was not."""
+    source: str = ""  # the line as it was pasted; empty if it was not
 
     @property
     def is_library(self) -> bool:
@@ -60,16 +58,12 @@ class Pasted:
     text: str
     dtype: str = ""
     shape: tuple[int, ...] | None = None
-    node: str = ""
-    """The node that made the tensor, as torch names it, without ``Backward`` and its number."""
+    node: str = ""  # the node that made the tensor, as torch names it, without `Backward` and its number
     version: int | None = None
     expected: int | None = None
-    frames: tuple[PastedFrame, ...] = ()
-    """The frames of the failure, the outermost first."""
-    saver: str = ""
-    """The node whose backward failed, by anomaly mode, without ``Backward``."""
-    forward: tuple[PastedFrame, ...] = ()
-    """The frames of the save, by anomaly mode, the outermost first."""
+    frames: tuple[PastedFrame, ...] = ()  # the frames of the failure, the outermost first
+    saver: str = ""  # the node whose backward failed, by anomaly mode, without `Backward`
+    forward: tuple[PastedFrame, ...] = ()  # the frames of the save, by anomaly mode, the outermost first
 
     @property
     def bumps(self) -> int | None:  # writes that torch counted since the save

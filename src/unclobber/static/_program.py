@@ -14,8 +14,7 @@ from ._state import FlowState
 from ._values import PLAIN, Constant, Grad, Value
 from ._writes import leaves
 
-PARTS = (_expressions, _statements)
-"""The modules that register what the interpreter follows."""
+PARTS = (_expressions, _statements)  # the modules that register what the interpreter follows
 
 
 def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:

@@ -11,15 +11,11 @@ from ._rules import Suspicion
 from ._sites import WriteSite
 from ._tree import SourceTree
 
-MOST = 3
-"""Candidates that are shown."""
-_LEAD = 2.8
-"""Points by which the first must lead to be confident."""
-_ENOUGH = 4.5
-"""Points that the first must have to be confident."""
+MOST = 3  # candidates that are shown
+_LEAD = 2.8  # points by which the first must lead to be confident
+_ENOUGH = 4.5  # points that the first must have to be confident
 _MOST_ALIKE = 4
-_NO_LEAD = 0.05
-"""Points below which two places are equally likely."""
+_NO_LEAD = 0.05  # points below which two places are equally likely
 
 
 @dataclass
@@ -29,11 +25,9 @@ class TracebackCandidate:
     writes: list[WriteSite]
     points: float
     why: list[str]
-    saved: tuple[str, int] | None = None
-    """The path and line of the save, if something says it."""
+    saved: tuple[str, int] | None = None  # the path and line of the save, if something says it
     needed: tuple[str, int] | None = None
-    suspicion: Suspicion | None = None
-    """The interpreter's own suspicion about the write."""
+    suspicion: Suspicion | None = None  # the interpreter's own suspicion about the write
     is_confident: bool = False
 
 

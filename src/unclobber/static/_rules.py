@@ -10,8 +10,7 @@ from ._values import SourceSpan
 
 HIGH = 3
 MEDIUM = 2
-ON_REQUEST = HIGH + 1
-"""A confidence that no suspicion has: such rules are reported only on request."""
+ON_REQUEST = HIGH + 1  # a confidence that no suspicion has: such rules are reported only on request
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,22 +233,17 @@ class Suspicion:
     """An event that goes wrong if the line runs with gradients on."""
 
     rule: CheckRule
-    confidence: int
-    """`HIGH`, `MEDIUM`, or 1, which is never reported."""
+    confidence: int  # `HIGH`, `MEDIUM`, or 1, which is never reported
     write: SourceSpan | None = None
     saved: SourceSpan | None = None
     needed: SourceSpan | None = None
     freed: SourceSpan | None = None
-    operand: SourceSpan | None = None
-    """The saved operand, inside of the expression that saved it."""
+    operand: SourceSpan | None = None  # the saved operand, inside of the expression that saved it
     operation: str = ""
     role: str = ""
-    how: str = ""
-    """The operation that writes: ``add_``, ``+=``."""
-    name: str = ""
-    """The written tensor in the user's words."""
-    more: str = ""
-    """A further word of the rule."""
+    how: str = ""  # the operation that writes: `add_`, `+=`
+    name: str = ""  # the written tensor in the user's words
+    more: str = ""  # a further word of the rule
 
     @property
     def span(self) -> SourceSpan:

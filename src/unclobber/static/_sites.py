@@ -28,11 +28,9 @@ class Loop(NamedTuple):
     """A loop around a place."""
 
     line: int
-    turns: int | None
-    """Number of turns, if the source says it."""
+    turns: int | None  # number of turns, if the source says it
     last: int
-    over: str
-    """The source of what it goes over; empty for ``while``."""
+    over: str  # the source of what it goes over; empty for `while`
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +41,14 @@ class WriteSite:
     line: int
     end_line: int
     kind: SiteKind
-    how: str
-    """The operation: ``add_``, ``+=``, ``step``."""
-    target: str
-    """The written expression without its index, or the optimizer's."""
+    how: str  # the operation: `add_`, `+=`, `step`
+    target: str  # the written expression without its index, or the optimizer's
     function: str
     loops: tuple[Loop, ...] = ()
-    bumps: int = 1
-    """Number of times that the version counter goes up."""
-    is_off: bool = False
-    """Whether gradients are off there."""
-    index: str = ""
-    """The index of a part that is written."""
-    span: SourceSpan | None = None
-    """The whole statement or call; None for one that is only counted."""
+    bumps: int = 1  # number of times that the version counter goes up
+    is_off: bool = False  # whether gradients are off there
+    index: str = ""  # the index of a part that is written
+    span: SourceSpan | None = None  # the whole statement or call; None for one that is only counted
 
 
 @dataclass(slots=True)
@@ -84,8 +76,7 @@ class FileSites(NamedTuple):
     sites: list[WriteSite]
     scopes: list[Scope]
     lines: list[str]
-    instances: dict[str, str]
-    """By a name or attribute, the class or function whose result it is bound to."""
+    instances: dict[str, str]  # by a name or attribute, the class or function whose result it is bound to
 
     def scope(self, line: int) -> Scope:
         """Return the innermost function around a line; the file's own statements if there is none."""

@@ -8,23 +8,18 @@ from typing import Any, NamedTuple
 from ._rules import CheckRule, Suspicion
 from ._values import Grad, SourceSpan, Value, join
 
-Guards = frozenset[tuple[str, bool]]
-"""Conditions that hold, in their source text."""
+Guards = frozenset[tuple[str, bool]]  # conditions that hold, in their source text
 
 
 class Kept(NamedTuple):
     """A tensor that an operation saved for backward."""
 
-    node: int
-    """The bit of its node."""
+    node: int  # the bit of its node
     span: SourceSpan
     operation: str
-    role: str
-    """The argument's name, or ``result``."""
-    grad: Grad
-    """Whether the node exists."""
-    operand: SourceSpan | None
-    """The expression of the saved tensor, if it is a part of its own."""
+    role: str  # the argument's name, or `result`
+    grad: Grad  # whether the node exists
+    operand: SourceSpan | None  # the expression of the saved tensor, if it is a part of its own
     guards: Guards
 
 
@@ -32,10 +27,8 @@ class Pending(NamedTuple):
     """A write over a saved tensor, which matters once backward reaches its node."""
 
     nodes: int
-    unrecorded: bool
-    """Whether it was under no_grad."""
-    quiet: int
-    """The state's `quiet` at the write."""
+    unrecorded: bool  # whether it was under no_grad
+    quiet: int  # the state's `quiet` at the write
     suspicion: Suspicion
 
 
@@ -45,8 +38,7 @@ class ParameterUpdate(NamedTuple):
     clock: int
     owners: frozenset[str]
     span: SourceSpan
-    rule: CheckRule
-    """`CheckRule.STEP` or `CheckRule.DATA`."""
+    rule: CheckRule  # `CheckRule.STEP` or `CheckRule.DATA`
     confidence: int
 
 
@@ -58,8 +50,7 @@ class Held(NamedTuple):
     span: SourceSpan
 
 
-Mode = int
-"""0: gradients are recorded; 1: no_grad; 2: inference mode."""
+Mode = int  # 0: gradients are recorded; 1: no_grad; 2: inference mode
 
 
 @dataclass

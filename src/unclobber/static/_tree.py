@@ -16,8 +16,7 @@ from ._program import followed
 from ._sites import FileSites, Scope, WriteSite, sites_of
 from .files import deep
 
-_REACHED = 3
-"""Calls within one another through which a place is looked for."""
+_REACHED = 3  # calls within one another through which a place is looked for
 
 
 class FramePlace(NamedTuple):

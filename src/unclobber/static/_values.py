@@ -81,11 +81,9 @@ class OnlyGraph(NamedTuple):
 class ModuleData(NamedTuple):
     """A torch module."""
 
-    kind: str
-    """The class: ``Linear``."""
+    kind: str  # the class: `Linear`
     inplace: bool
-    parts: tuple[Value, ...]
-    """The members of a ``Sequential`` or ``ModuleList``."""
+    parts: tuple[Value, ...]  # the members of a `Sequential` or `ModuleList`
     span: SourceSpan
 
 

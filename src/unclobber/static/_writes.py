@@ -20,31 +20,22 @@ class SaveEffect(NamedTuple):
 
     value: Value
     operation: str
-    role: str
-    """The argument's name, or ``result``."""
+    role: str  # the argument's name, or `result`
     span: SourceSpan
-    node: int
-    """The bit of the operation's node."""
-    grad: Grad
-    """Whether the node exists."""
-    operand: SourceSpan | None = None
-    """The expression of the saved tensor, if it is a part of its own."""
+    node: int  # the bit of the operation's node
+    grad: Grad  # whether the node exists
+    operand: SourceSpan | None = None  # the expression of the saved tensor, if it is a part of its own
 
 
 class WriteEffect(NamedTuple):
     """A write to a tensor."""
 
     value: Value
-    target: ast.expr | None
-    """The tensor's expression."""
-    node: ast.expr | ast.stmt
-    """The whole expression or statement."""
-    how: str
-    """The operation that writes."""
-    source: Value | None = None
-    """The tensor written into it."""
-    method: bool = False
-    """Whether only tensors have such a method."""
+    target: ast.expr | None  # the tensor's expression
+    node: ast.expr | ast.stmt  # the whole expression or statement
+    how: str  # the operation that writes
+    source: Value | None = None  # the tensor written into it
+    method: bool = False  # whether only tensors have such a method
 
     @property
     def name(self) -> str:

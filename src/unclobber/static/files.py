@@ -20,10 +20,8 @@ SKIPPED = frozenset(
     {"__pycache__", "node_modules", "venv", "build", "dist", "site-packages", ".git", ".venv", ".tox", ".nox"}
 )
 """Folders that are skipped, unless they are named themselves."""
-_FEW = 24
-"""Number of files up to which no other processes are started."""
-_DEEP = 6_000
-"""Nested calls that the interpreter may need for one file."""
+_FEW = 24  # number of files up to which no other processes are started
+_DEEP = 6_000  # nested calls that the interpreter may need for one file
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,13 +41,10 @@ class TracebackCause:
 class TracebackAnswer:
     """The causes that a pasted traceback may have."""
 
-    kind: PastedKind | None
-    """None if the text has none of torch's sentences."""
+    kind: PastedKind | None  # None if the text has none of torch's sentences
     causes: tuple[TracebackCause, ...]
-    unknown: tuple[str, ...]
-    """Sentences about what stays unknown; no full stops."""
-    lines: int
-    """Lines of the sources."""
+    unknown: tuple[str, ...]  # sentences about what stays unknown; no full stops
+    lines: int  # lines of the sources
 
 
 def causes_of(text: str, paths: Iterable[str]) -> TracebackAnswer:

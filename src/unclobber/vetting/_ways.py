@@ -128,9 +128,7 @@ def checkpoint_selective(case: Case) -> Case:
     aten = torch.ops.aten
     kept = [aten.mm.default, aten.bmm.default, aten.addmm.default, aten.convolution.default]
     return _as_a_whole(
-        case,
-        use_reentrant=False,
-        context_fn=functools.partial(create_selective_checkpoint_contexts, kept),
+        case, use_reentrant=False, context_fn=functools.partial(create_selective_checkpoint_contexts, kept)
     )
 
 

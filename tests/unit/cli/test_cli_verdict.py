@@ -57,18 +57,8 @@ def test_unrepaired():
     ("findings", "conflicts", "kept", "expected"),
     [
         ((REPAIRED,), 1, 1, "1 overwritten value restored (1 place), 1 byte kept at peak"),
-        (
-            (REPAIRED,),
-            18,
-            1234,
-            "18 overwritten values restored (1 place), 1.2 KiB kept at peak",
-        ),
-        (
-            (REPAIRED,) * 2,
-            5,
-            1024**2 - 1,
-            "5 overwritten values restored (2 places), 1.0 MiB kept at peak",
-        ),
+        ((REPAIRED,), 18, 1234, "18 overwritten values restored (1 place), 1.2 KiB kept at peak"),
+        ((REPAIRED,) * 2, 5, 1024**2 - 1, "5 overwritten values restored (2 places), 1.0 MiB kept at peak"),
         (
             (REPAIRED, FOUND),
             9,
@@ -78,12 +68,7 @@ def test_unrepaired():
         ((CAST,), 1, 0, "nothing had to be restored, nothing was kept"),
         ((CAST, REPAIRED), 2, 8, "1 overwritten value restored (1 place), 8 bytes kept at peak"),
         ((FOUND,), 1, 0, "overwritten values restored at 0 of 1 place, nothing kept"),
-        (
-            (REFUSED, REPAIRED),
-            1,
-            8,
-            "1 overwritten value restored (1 place), 8 bytes kept at peak",
-        ),
+        ((REFUSED, REPAIRED), 1, 8, "1 overwritten value restored (1 place), 8 bytes kept at peak"),
         ((REFUSED,), 0, 0, "nothing had to be restored, nothing was kept"),
         ((), 0, 8, "nothing had to be restored (8 bytes kept in case)"),
     ],

@@ -28,8 +28,7 @@ def run_watched(text: str, folder: Path) -> unclobber.InplaceError | None:
 
 
 @pytest.mark.parametrize(
-    ("write", "advised"),
-    [("v += 1", False), ("v.zero_()", True), ("v[0].mul_(2)", True)],
+    ("write", "advised"), [("v += 1", False), ("v.zero_()", True), ("v[0].mul_(2)", True)]
 )
 def test_no_grad_is_advised_where_it_helps(write, advised, tmp_path):
     """torch allows few writes to an expanded tensor, whatever the grad mode."""

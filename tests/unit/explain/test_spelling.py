@@ -285,13 +285,7 @@ def test_the_transposed_weight_of_a_swap_is_not_named():
             None,
             "grad of its input is grad * (h > 0)",
         ),
-        (
-            "h = x.clone(); h = h * v; loss = h",
-            "MulBackward0",
-            "other",
-            "h",
-            "grad of `h` is grad * v",
-        ),
+        ("h = x.clone(); h = h * v; loss = h", "MulBackward0", "other", "h", "grad of `h` is grad * v"),
         (
             "loss = x.softmax(-1)",
             "SoftmaxBackward0",

@@ -21,10 +21,7 @@ def way(fixer, **proof):
     [
         (way("clone-saved"), FIXERS["clone-saved"].apart),
         (way("out-of-place"), "the same at another place"),
-        (
-            way("scatter", extra_bytes=64 << 20),
-            f"{SCATTER}; 64.0 MiB more memory at its peak",
-        ),
+        (way("scatter", extra_bytes=64 << 20), f"{SCATTER}; 64.0 MiB more memory at its peak"),
         (way("scatter", to_end=False), f"{SCATTER}; proved up to backward 2 only"),
     ],
 )

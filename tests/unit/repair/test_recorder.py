@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from unclobber.repair._recorder import (
-    BackwardRecord,
-    Enough,
-    Recorder,
-    compare,
-    compare_moved,
-)
+from unclobber.repair._recorder import BackwardRecord, Enough, Recorder, compare, compare_moved
 from unclobber.torch_internals.engine import engine
 
 

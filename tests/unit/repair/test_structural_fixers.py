@@ -313,11 +313,7 @@ def test_save_for_backward_keeps_comments(proposed):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("ctx.x = x", "ctx.x = x + 1"),
-        ("grad * ctx.x, None", "grad, None"),
-    ],
+    ("old", "new"), [("ctx.x = x", "ctx.x = x + 1"), ("grad * ctx.x, None", "grad, None")]
 )
 def test_functions_that_stay(proposed, old, new):
     """What isn't a tensor that somebody else has, or isn't read."""

@@ -163,10 +163,7 @@ def test_guard_is_not_offered_twice():
             "handed out",
             "it goes through memory that was handed out of torch, which does not move the version counter",
         ),
-        (
-            "alias",
-            "it goes through an alias with a version counter of its own, or the counter was set back",
-        ),
+        ("alias", "it goes through an alias with a version counter of its own, or the counter was set back"),
     ],
 )
 def test_why_torch_does_not_see_a_write(way, words):

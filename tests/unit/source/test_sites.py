@@ -194,11 +194,7 @@ def test_a_file_edited_meanwhile_gives_the_line_only(tmp_path):
     f = load(path).f
     stack = stack_of(f, "g(x)")
     before = resolve(stack)
-    assert (before.line, before.source, before.statement) == (
-        2,
-        "g(x)",
-        ["return g(x)", "# first"][0],
-    )
+    assert (before.line, before.source, before.statement) == (2, "g(x)", ["return g(x)", "# first"][0])
     path.write_text(PROGRAM.replace("g(x)", "h(x)"))
     os.utime(path, (2_000_000_000, 2_000_000_000))
     after = resolve(stack)

@@ -4,14 +4,7 @@ import ast
 
 import pytest
 
-from unclobber.syntax import (
-    NotParsedError,
-    Span,
-    dotted,
-    is_in_place,
-    out_of_place,
-    parse,
-)
+from unclobber.syntax import NotParsedError, Span, dotted, is_in_place, out_of_place, parse
 
 TEXT = "h = net(x)\nz = (h * 2 +\n     ä.add_(1))\n"
 LINES = TEXT.splitlines()

@@ -46,10 +46,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
 def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     """Return the fixes that end the mechanism; empty if neither wrote."""
     if _overwritten_by_broadcast(evidence):
-        return (
-            Help.BUFFERS_LATER.fix(),
-            Help.NO_BUFFER_SYNC.fix(),
-        )
+        return (Help.BUFFERS_LATER.fix(), Help.NO_BUFFER_SYNC.fix())
     if evidence.gradient_memory is not None:
         return (Help.COPY_GRADIENT.fix(name=f"{evidence.gradient_memory.parameter}.grad"),)
     if _overwritten_by_backward(evidence):

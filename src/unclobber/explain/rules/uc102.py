@@ -13,11 +13,7 @@ from ._wording import SILENT, SPOILT, Wording
 from ._words import with_a_copy
 
 WORDING = Wording(SPOILT, notes=(SILENT,))
-_BY_CONTENT = Wording(
-    SPOILT,
-    notes=(SILENT,),
-    helps=(Help.PAST_TORCH_LATER, Help.PAST_TORCH_COPY),
-)
+_BY_CONTENT = Wording(SPOILT, notes=(SILENT,), helps=(Help.PAST_TORCH_LATER, Help.PAST_TORCH_COPY))
 _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
     "version counters"

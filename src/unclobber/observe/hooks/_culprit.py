@@ -20,8 +20,7 @@ _QUIET = ("LOAD_CONST", "LOAD_FAST", "LOAD_GLOBAL", "LOAD_DEREF", "STORE_FAST", 
           "POP_JUMP", "CACHE", "MAKE_CELL", "EXTENDED_ARG", "MAKE_FUNCTION")  # fmt: skip
 """Beginnings of the names of instructions that write to no tensor."""
 
-_MOST_BYTES = 1 << 28
-"""Bytes compared in one run of an operation; beyond that, its line stays unknown."""
+_MOST_BYTES = 1 << 28  # bytes compared in one run of an operation; beyond that, its line stays unknown
 
 
 class Culprit:
@@ -39,8 +38,7 @@ class Culprit:
         self._running: list[FrameType] = []
         self._last: tuple[FrameType, int] | None = None
         self._tracing = False
-        self.stack: Stack = ()
-        """Stack of the change; empty if unknown."""
+        self.stack: Stack = ()  # stack of the change; empty if unknown
 
     def __enter__(self) -> Culprit:
         """Start tracing, unless another trace function is set (test_another_trace_function_is_left_alone)."""

@@ -90,12 +90,7 @@ class Listener(Protocol):
         return None
 
     def before_write(
-        self,
-        tensor: torch.Tensor,
-        operation: str,
-        bumps: bool,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, tensor: torch.Tensor, operation: str, bumps: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Return an object that counts the storage's ``bumps`` (with ``settle``), or None."""
 
@@ -114,16 +109,11 @@ class Listeners:
 class NativeKernel(NamedTuple):
     """A kernel of the native core, for the free key below ADInplaceOrView."""
 
-    op_name: str
-    """The operation's name without namespace and overload."""
-    written: tuple[int, ...]
-    """Positions of the arguments that it writes. If empty, it notifies no listener."""
-    plain: bool
-    """Whether it is ``x.op_(…)``."""
-    bumps: bool
-    """Whether the counter of each moves by one afterwards; False: look what happens."""
-    is_block: bool = False
-    """Whether it is registered over torch's own kernel instead."""
+    op_name: str  # the operation's name without namespace and overload
+    written: tuple[int, ...]  # positions of the arguments that it writes. If empty, it notifies no listener.
+    plain: bool  # whether it is `x.op_(…)`
+    bumps: bool  # whether the counter of each moves by one afterwards; False: look what happens
+    is_block: bool = False  # whether it is registered over torch's own kernel instead
 
     def register(self, native: Any, name: str, override: Override | None = None) -> Any:
         base, _, overload = name.partition(".")

@@ -19,8 +19,7 @@ import torch
 from ...source import contents, is_a
 from ...torch_internals import compat
 
-MOST = 1000
-"""Number of values looked at on one ``ctx``; further ones are not followed."""
+MOST = 1000  # number of values looked at on one `ctx`; further ones are not followed
 
 ATOMS = frozenset(
     {bool, bytes, complex, float, int, str, range, slice, type(None), type(Ellipsis), torch.Size,
@@ -35,15 +34,13 @@ _NOT_FOLLOWED = (
 
 _OURS = __name__.partition(".")[0] + "."
 _MISSING = object()
-_HEAP_TYPE = 1 << 9
-"""``Py_TPFLAGS_HEAPTYPE``: made by a ``class`` statement, so that its methods may be Python."""
+_HEAP_TYPE = 1 << 9  # `Py_TPFLAGS_HEAPTYPE`: made by a `class` statement, so that its methods may be Python
 
 
 class WayStep(NamedTuple):
     """Step from an owner to a value that it holds."""
 
-    kind: str
-    """``attribute``, ``slot``, ``item``, ``key``, ``member`` of a set, or ``mapping`` behind a proxy."""
+    kind: str  # `attribute`, `slot`, `item`, `key`, `member` of a set, or `mapping` behind a proxy
     which: Any
 
 
@@ -54,12 +51,9 @@ class Found(NamedTuple):
     """A tensor on a ``ctx``."""
 
     tensor: torch.Tensor
-    attribute: str
-    """The attribute that leads to it."""
-    path: str
-    """The expression after ``ctx.``: ``stuff[1]["y"][0]``."""
-    ways: list[Way]
-    """Every way to it, for tuples that lie at several places are several."""
+    attribute: str  # the attribute that leads to it
+    path: str  # the expression after `ctx.`: `stuff[1]["y"][0]`
+    ways: list[Way]  # every way to it, for tuples that lie at several places are several
 
 
 def may_hold(value: Any) -> bool:  # a tuple of sizes and flags can't ever
@@ -99,8 +93,7 @@ def tensors_of(ctx: Any, names: Iterable[str]) -> list[Found]:
     return list(tensors.values())
 
 
-Part = tuple[WayStep, str, Any]
-"""The step to what a value holds, how that is spelled, and itself."""
+Part = tuple[WayStep, str, Any]  # the step to what a value holds, how that is spelled, and itself
 
 
 def _held(value: Any) -> Iterator[Part]:

@@ -12,8 +12,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-_DORMANT_RUNS = 32
-"""Number of dormant runs that cost about as much as registering the kernel again."""
+_DORMANT_RUNS = 32  # number of dormant runs that cost about as much as registering the kernel again
 
 
 class Override:

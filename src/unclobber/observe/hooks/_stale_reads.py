@@ -124,10 +124,8 @@ class _StaleSave(NamedTuple):
     """A stale tensor, or one that was computed from it, was saved for backward."""
 
     stale: StaleTensor
-    key: int
-    """Key of the saved storage."""
-    node: int
-    """Sequence number of the next node at the save: the operation that saves makes its node first."""
+    key: int  # key of the saved storage
+    node: int  # sequence number of the next node at the save: the operation that saves makes its node first
     stack: Stack
 
 

@@ -18,8 +18,7 @@ from typing import Any
 
 from ...source import source_of
 
-_MOST_VARIANTS = 64
-"""Variants that are kept of a kernel, by the numbers that decide its branches."""
+_MOST_VARIANTS = 64  # variants that are kept of a kernel, by the numbers that decide its branches
 _Parameters = frozenset[str]
 _NONE: _Parameters = frozenset()
 

@@ -55,12 +55,10 @@ class _AutocastRegion:
 @dataclass(frozen=True, slots=True, eq=False)
 class _LeafWrite:
     region: _AutocastRegion
-    number: int
-    """Number of the first backward node that is made after it."""
+    number: int  # number of the first backward node that is made after it
     operation: str
     stack: Stack
-    emptied: bool
-    """Whether the cache was emptied, so that the next reader gets a new copy."""
+    emptied: bool  # whether the cache was emptied, so that the next reader gets a new copy
 
 
 class _ThreadRegions(threading.local):

@@ -62,10 +62,8 @@ class BackwardMark(NamedTuple):
 class NodeNote(NamedTuple):
     """Note left on a node by the unpack hook."""
 
-    stack: Stack
-    """The stack of the node's operation."""
-    mark: BackwardMark | None
-    """The last backward that unpacked its saves; None if that isn't known."""
+    stack: Stack  # the stack of the node's operation
+    mark: BackwardMark | None  # the last backward that unpacked its saves; None if that isn't known
 
 
 class _Marker:
@@ -155,12 +153,9 @@ class BackwardCalls:
 
     def __init__(self) -> None:
         """Start without a call."""
-        self.count = 0
-        """Number of backward calls that were seen so far."""
-        self.written = 0
-        """Number of those that were not made inside of another one of the same thread."""
-        self.before = 0
-        """Number of calls that were seen before the present clients."""
+        self.count = 0  # number of backward calls that were seen so far
+        self.written = 0  # number of those that were not made inside of another one of the same thread
+        self.before = 0  # number of calls that were seen before the present clients
         self.running: list[BackwardCall] = []
         self._lock = threading.Lock()
 

@@ -44,11 +44,7 @@ def _is_plain(buffers: list[Any], parameters: dict[str, Any]) -> bool:
 
 
 def _can_pause(
-    module: Any,
-    input: Any,
-    classes: frozenset[Any],
-    statistics: tuple[str, ...],
-    replaceable: frozenset[str],
+    module: Any, input: Any, classes: frozenset[Any], statistics: tuple[str, ...], replaceable: frozenset[str]
 ) -> bool:
     """Return whether a module's writes in training concern no listener (the native core has a copy)."""
     if type(module) not in classes or type(input) is not torch.Tensor:

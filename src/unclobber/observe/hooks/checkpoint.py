@@ -32,8 +32,7 @@ from .conflicts import Conflicts, StaleInRecompute
 
 _DEEPEST = 5
 _PLAIN = frozenset((bool, int, float, complex, str))
-_LONGEST = 1000
-"""Containers beyond this length are not looked into."""
+_LONGEST = 1000  # containers beyond this length are not looked into
 
 
 def install(patches: Patches) -> None:

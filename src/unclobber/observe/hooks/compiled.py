@@ -140,16 +140,12 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
 class RefusedGraph(NamedTuple):
     """A tensor that compiled code saves and overwrites: torch refuses its backward while it compiles."""
 
-    tensor: torch.Tensor
-    """A fake tensor, without memory."""
-    node: Any
-    """The backward node that needs it."""
-    role: str | None
-    """The node's name for it."""
+    tensor: torch.Tensor  # a fake tensor, without memory
+    node: Any  # the backward node that needs it
+    role: str | None  # the node's name for it
     saved: Stack
     writes: list[TracedName]
-    caller: Stack
-    """The call of the compiled code."""
+    caller: Stack  # the call of the compiled code
 
 
 _refused: weakref.WeakKeyDictionary[BaseException, RefusedGraph] = weakref.WeakKeyDictionary()

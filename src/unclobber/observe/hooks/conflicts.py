@@ -24,8 +24,7 @@ class StaleOnCtx(Conflict):
     """``backward`` of a custom Function reads ``ctx.x`` that has changed."""
 
     state: SaveState
-    attribute: str
-    """``ctx.x``."""
+    attribute: str  # `ctx.x`
     node: str
 
 
@@ -48,8 +47,7 @@ class GradientWritten(Conflict):
 
     gradient: torch.Tensor
     writes: list[FollowedWrite]
-    node: Any
-    """The node that the gradient was passed to; None if the program knows of none."""
+    node: Any  # the node that the gradient was passed to; None if the program knows of none
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,29 +57,22 @@ class DirtyNotReturned(Conflict):
     error: RuntimeError
     function: str
     writes: list[FollowedWrite]
-    stack: Stack
-    """Stack of the call of ``apply``."""
+    stack: Stack  # stack of the call of `apply`
 
 
 @dataclass(frozen=True, slots=True)
 class InputOverwritten(Conflict):
     """A gradient comes through an input that a custom Function overwrote without ``mark_dirty``."""
 
-    function: str
-    """The Function's name, or that of the operator."""
-    is_operator: bool
-    """Whether torch made the Function, for a ``torch.library.custom_op`` with ``mutates_args``."""
-    position: int
-    """Position of the input among the arguments of ``apply``."""
+    function: str  # the Function's name, or that of the operator
+    is_operator: bool  # whether torch made the Function, for a `torch.library.custom_op` with `mutates_args`
+    position: int  # position of the input among the arguments of `apply`
     shape: tuple[int, ...]
     dtype: torch.dtype
-    version: int
-    """Its version counter when the Function had run."""
+    version: int  # its version counter when the Function had run
     writes: list[FollowedWrite]
-    stack: Stack
-    """Stack of the call of ``apply``."""
-    returned: bool
-    """Whether ``forward`` returned it, as ``mark_dirty`` wants."""
+    stack: Stack  # stack of the call of `apply`
+    returned: bool  # whether `forward` returned it, as `mark_dirty` wants
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,22 +88,17 @@ class StaleCopy(Conflict):
     """Operations in an autocast region were given a copy of a leaf that is older than a write to it."""
 
     leaf: torch.Tensor
-    operation: str
-    """The operation that wrote to it."""
-    stack: Stack
-    """Stack of the write."""
-    read: Stack
-    """Stack of the first such operation that is known; empty if none is."""
-    repaired: bool
-    """Whether a new copy was made instead."""
+    operation: str  # the operation that wrote to it
+    stack: Stack  # stack of the write
+    read: Stack  # stack of the first such operation that is known; empty if none is
+    repaired: bool  # whether a new copy was made instead
 
 
 @dataclass(frozen=True, slots=True)
 class HarmfulOperation(Conflict):
     """An operation of the program's line does harm by itself, whatever backward unpacks."""
 
-    code: str
-    """The code whose rule judges it: ``explain/rules/uc….py``, with the variant in the file's name."""
+    code: str  # the code whose rule judges it: `explain/rules/uc….py`, with the variant in the file's name
     operation: str
     stack: Stack
     variant: Variant | None = None

@@ -72,8 +72,7 @@ class WriteMode(compat.dispatcher.OwnMode):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.ended = False
-        """Whether it ignores operations, because it is left but still on the stack."""
+        self.ended = False  # whether it ignores operations, because it is left but still on the stack
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

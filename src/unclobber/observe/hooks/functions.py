@@ -254,8 +254,7 @@ class _Method(staticmethod):  # type: ignore[type-arg]
         """Take the place of ``own``, the class's attribute ``name``."""
         super().__init__(own.__func__ if isinstance(own, staticmethod) else own)
         self.name = name
-        self.own = own
-        """The attribute that the class had."""
+        self.own = own  # the attribute that the class had
         self._bind = getattr(own, "__get__", None)
 
     def bind(self, instance: Any, owner: Any = None) -> Any:
@@ -270,8 +269,7 @@ class _Method(staticmethod):  # type: ignore[type-arg]
     __get__ = bind
 
 
-_classes: weakref.WeakSet[Any] = weakref.WeakSet()
-"""Classes that have a ``_Method``."""
+_classes: weakref.WeakSet[Any] = weakref.WeakSet()  # classes that have a `_Method`
 
 
 def _override(function: Any, name: str) -> None:

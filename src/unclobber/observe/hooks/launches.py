@@ -25,8 +25,7 @@ from ._triton_stores import function_of, stores_of
 
 _LAUNCHERS = {"triton.runtime.jit": "JITFunction", "triton.runtime.interpreter": "InterpretedFunction"}
 """The class with the method ``run``, by module."""
-_NUMBERS = (int, float, str)
-"""Types of most arguments that are no tensors, which are sorted out first."""
+_NUMBERS = (int, float, str)  # types of most arguments that are no tensors, which are sorted out first
 
 
 def install(patches: Patches) -> None:

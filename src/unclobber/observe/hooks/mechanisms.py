@@ -29,8 +29,7 @@ class StandInSession:
 
     def __init__(self) -> None:
         self.ledger = Ledger(keeps_originals=False, queue=new_queue())
-        self.changed_holders: list[str] = []
-        """Holders of tensors that changed: ``saved``, ``ctx``, ``recompute``."""
+        self.changed_holders: list[str] = []  # holders of tensors that changed: `saved`, `ctx`, `recompute`
 
     def need(self, saved: SavedTensor) -> torch.Tensor:
         state = self.ledger.state_of(saved)
@@ -50,8 +49,7 @@ class Off(NamedTuple):
     """A mechanism that does not work on this torch."""
 
     name: Name
-    sentence: str
-    """Sentence that says what goes unseen and what follows, without its full stop."""
+    sentence: str  # sentence that says what goes unseen and what follows, without its full stop
 
     @property
     def ends_guard(self) -> bool:
@@ -212,8 +210,7 @@ class _ScaleInTwo(_Scale):
         ctx.factor = inputs[1]
 
 
-_bound: tuple[Any, ...] = (_Scale.apply, _ScaleInTwo.apply)
-"""``apply`` of both, bound before any session."""
+_bound: tuple[Any, ...] = (_Scale.apply, _ScaleInTwo.apply)  # `apply` of both, bound before any session
 
 
 def _on_ctx(function: Any, which: int) -> Callable[[StandInSession], str | None]:

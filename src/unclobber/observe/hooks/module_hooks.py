@@ -24,10 +24,8 @@ class Hooked(NamedTuple):
 
     module: weakref.ref[torch.nn.Module]
     stack: Stack
-    given: bool
-    """Whether the module was given the tensor; else it returned the tensor."""
-    hook: CodeType | None
-    """The code of the first hook."""
+    given: bool  # whether the module was given the tensor; else it returned the tensor
+    hook: CodeType | None  # the code of the first hook
 
     @staticmethod
     def of(view: torch.Tensor) -> Hooked | None:  # itself, or as a base some steps away

@@ -310,10 +310,8 @@ class PackedWithRecords:
     __slots__ = ("kept", "records")
 
     def __init__(self, kept: Any, records: list[tuple[torch.Tensor, SavedTensor]]) -> None:
-        self.kept = kept
-        """The value that the inner hook returned."""
-        self.records = records
-        """Its tensors that share the saved one's memory, each with its save record."""
+        self.kept = kept  # the value that the inner hook returned
+        self.records = records  # its tensors that share the saved one's memory, each with its save record
 
 
 def records_of(kept: Any) -> Sequence[tuple[torch.Tensor, SavedTensor]]:
@@ -522,8 +520,7 @@ def _or_registered(need: Callable[[SavedTensor], torch.Tensor]) -> Callable[[Sav
 # --- torch's entry points for hooks, wrapped while a session is active ---------------------------
 
 
-_frozen = threading.Event()
-"""Set while a tensor is frozen, so that writes are observed without hooks, too."""
+_frozen = threading.Event()  # set while a tensor is frozen, so that writes are observed without hooks, too
 
 
 def observe_always(always: bool) -> None:

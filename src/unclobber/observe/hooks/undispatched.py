@@ -23,8 +23,7 @@ from ..record import open_memory
 from . import saves
 from .clients import Client, Clients
 
-_ASK = (*compat.entries.FOLDERS, os.path.join(PACKAGE, ""))
-"""Folders whose code reads an address for itself."""
+_ASK = (*compat.entries.FOLDERS, os.path.join(PACKAGE, ""))  # folders whose code reads an address for itself
 
 
 def install(patches: Patches, clients: Clients) -> None:

@@ -45,8 +45,7 @@ class WriteLog:
         self.writes: list[FollowedWrite] = []
         self.values = values
         self._keep = keep
-        self._settled: set[int] = set()
-        """Storages that have been written to, or were given to ``leave``."""
+        self._settled: set[int] = set()  # storages that have been written to, or were given to `leave`
 
     def __enter__(self) -> WriteLog:
         followed.append(self)
@@ -95,12 +94,7 @@ class _Follower(Listener):
         self.watched: list[WriteLog] = []
 
     def before_write(
-        self,
-        tensor: torch.Tensor,
-        operation: str,
-        bumps: bool,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, tensor: torch.Tensor, operation: str, bumps: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         """Log the write in each log that follows the storage."""
         key = compat.tensors.storage_address(tensor)

@@ -15,8 +15,4 @@ has passed its self-test, unless UNCLOBBER_NATIVE=0. The Python core stays compl
 - ``records``: the attributes of ``SavedTensor``; ``pool`` and ``common``: memory, locks, errors
 """
 
-__all__ = [
-    "build",
-    "core",
-    "place",
-]
+__all__ = ["build", "core", "place"]

@@ -24,10 +24,8 @@ SWITCH = "UNCLOBBER_NATIVE"
 class Choice(NamedTuple):
     """The core that is to run."""
 
-    file: Path | None
-    """The compiled core; None for the Python core."""
-    why_not: str
-    """The reason for the Python core, as one clause; empty for the native core."""
+    file: Path | None  # the compiled core; None for the Python core
+    why_not: str  # the reason for the Python core, as one clause; empty for the native core
 
 
 def choice() -> Choice:
@@ -63,8 +61,7 @@ def load(file: Path) -> Any:
 class Loaded(NamedTuple):
     """The outcome of loading the native core."""
 
-    module: Any
-    """The extension module; None if the Python core runs."""
+    module: Any  # the extension module; None if the Python core runs
     why_not: str
 
 

@@ -43,8 +43,7 @@ class _SavingProgram:
         self.x = torch.full((2,), 5.0, requires_grad=True)
         self.weight = torch.full((4,), 3.0, requires_grad=True)
         self.constant = torch.full((2,), 2.0)
-        self.needed: list[Any] = []
-        """The save records that may have changed."""
+        self.needed: list[Any] = []  # the save records that may have changed
 
     def need(self, saved: Any) -> torch.Tensor:
         self.needed.append(saved)

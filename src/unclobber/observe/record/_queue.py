@@ -16,8 +16,7 @@ from ._undo import Account
 from .running import newest_save
 from .saved import SavedTensor
 
-_NEWEST = 8
-"""Number of newest saves that are inspected for those of the running operation."""
+_NEWEST = 8  # number of newest saves that are inspected for those of the running operation
 
 Ref = weakref.ref[SavedTensor]
 
@@ -28,10 +27,8 @@ class SaveQueue(Protocol):
     The native core implements it in C++ and builds a ``SavedTensor`` only when one is taken out.
     """
 
-    died: int = 0
-    """Number of saves that left because they died, without those that ``prune`` counted."""
-    written: int = 0
-    """Number of writes to live saves that were noted."""
+    died: int = 0  # number of saves that left because they died, without those that `prune` counted
+    written: int = 0  # number of writes to live saves that were noted
 
     def __len__(self) -> int: ...
     def append(self, ref: Any, /) -> None: ...

@@ -12,25 +12,19 @@ from typing import NamedTuple
 
 import torch
 
-BITMAP_LIMIT = 1 << 26
-"""Bytes of address range above which ``overlap`` prefers "yes" to a bitmap of that size."""
+BITMAP_LIMIT = 1 << 26  # bytes of address range above which `overlap` prefers "yes" to a bitmap of that size
 
 
 class Region(NamedTuple):
     """The bytes of a non-empty strided tensor, relative to the start of its storage."""
 
-    lo: int
-    """Offset of the first byte."""
-    hi: int
-    """Offset after the last byte."""
-    dense: bool
-    """Whether every byte from ``lo`` to ``hi`` is covered."""
+    lo: int  # offset of the first byte
+    hi: int  # offset after the last byte
+    dense: bool  # whether every byte from `lo` to `hi` is covered
     itemsize: int
     sizes: tuple[int, ...]
-    strides: tuple[int, ...]
-    """In elements, as torch gives them."""
-    nbytes: int
-    """Distinct bytes, expanded dimensions counted once (an upper bound for other self-overlaps)."""
+    strides: tuple[int, ...]  # in elements, as torch gives them
+    nbytes: int  # distinct bytes, expanded dimensions counted once (an upper bound for other self-overlaps)
 
     def moved(self, shift: int) -> Region:
         """Return the region counted from a storage start that is ``shift`` bytes further to the front."""

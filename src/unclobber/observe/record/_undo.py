@@ -21,8 +21,7 @@ from ._region import Region
 from .content import each_once
 from .selection import Selection
 
-SLAB = 1 << 20
-"""Small copies share slabs of this many bytes: alone they would shred the allocator's heap."""
+SLAB = 1 << 20  # small copies share slabs of this many bytes: alone they would shred the allocator's heap
 _SMALL = 1 << 17
 _ALIGN = 64
 _CACHE_AFTER = 8
@@ -54,8 +53,7 @@ class _Slab(NamedTuple):
     """A block of memory that small copies of one dtype share."""
 
     memory: torch.Tensor
-    used: int
-    """Number of elements that are taken."""
+    used: int  # number of elements that are taken
 
 
 class _Slabs(threading.local):

@@ -47,8 +47,7 @@ class UnverifiedCall:
         self._enter = enter
         self._operation = operation
         self._inputs = inputs
-        self.nbytes = sum(each.before.nbytes for each in inputs)
-        """Bytes that ``changed`` compares."""
+        self.nbytes = sum(each.before.nbytes for each in inputs)  # bytes that `changed` compares
 
     def changed(self) -> bool:
         with torch.no_grad(), compat.dispatcher.unseen_by_torch():

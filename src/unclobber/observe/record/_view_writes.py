@@ -54,12 +54,7 @@ class ViewWrites:
         )
 
     def note(
-        self,
-        tensor: torch.Tensor,
-        memory: torch.UntypedStorage,
-        version: int,
-        operation: str,
-        stack: Stack,
+        self, tensor: torch.Tensor, memory: torch.UntypedStorage, version: int, operation: str, stack: Stack
     ) -> None:
         """Note that ``tensor``, of which ``concerns`` holds, is about to be written at this version.
 

@@ -14,8 +14,7 @@ import torch
 
 from ...torch_internals import compat
 
-_CHUNK = 1 << 18
-"""Bytes hashed at a time: small enough to stay in the cache between copying and hashing."""
+_CHUNK = 1 << 18  # bytes hashed at a time: small enough to stay in the cache between copying and hashing
 
 
 def digest(tensor: torch.Tensor) -> int | None:

@@ -26,8 +26,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _BYTES_AN_EVENT = 1 << 18
 """Bytes of handed-out memory that are checked at each call of torch; unused ones add up."""
 _MOST_CREDIT = 1 << 28
-_LARGEST_IN_TURN = 1 << 14
-"""Size limit in bytes of other saves that are checked, one at each call of torch."""
+_LARGEST_IN_TURN = 1 << 14  # size limit in bytes of other saves that are checked, one at each call of torch
 _DEAD_AT_A_TIME = 16
 _MOST_STATEMENTS = 256
 """Pairs of places whose statement is remembered, because a loop comes back to the same pairs."""

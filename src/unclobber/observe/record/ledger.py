@@ -153,12 +153,7 @@ class Ledger:
             return self.pending.take_own(tensors)
 
     def before_write(
-        self,
-        tensor: torch.Tensor,
-        operation: str,
-        bumps: bool,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        self, tensor: torch.Tensor, operation: str, bumps: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> StorageLog | None:
         """Record that a kernel is about to write to ``tensor``, in any thread.
 

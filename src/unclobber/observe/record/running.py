@@ -12,8 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ...source import Stack, code_of
 
-_DEEPEST = 200
-"""Limit of frames that are searched for an actor."""
+_DEEPEST = 200  # limit of frames that are searched for an actor
 
 
 class _Newest(threading.local):

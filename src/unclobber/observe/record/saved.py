@@ -72,13 +72,10 @@ class StorageSwap(NamedTuple):
 class Log(Protocol):
     """Interface of ``StorageLog`` for save records, declared here because ``_storage`` imports this file."""
 
-    serial: int
-    """Number of writes seen so far."""
-    bumps: int
-    """Number of version counter bumps of those writes."""
+    serial: int  # number of writes seen so far
+    bumps: int  # number of version counter bumps of those writes
     writes: list[WriteEvent]
-    handed_out: Stack | None
-    """The last place, after a save, that handed the memory to code outside of torch."""
+    handed_out: Stack | None  # the last place, after a save, that handed the memory to code outside of torch
 
     def times(self, saved: SavedTensor) -> int:
         """Return how many versions of this storage the stack of ``saved`` has saved."""
@@ -143,10 +140,8 @@ class RegisteredHooks(LogEntry):
 
     def __init__(self, kept: Any, unpack: Callable[[], torch.Tensor]) -> None:
         super().__init__(None, 0, 0, 1, False)
-        self.kept = kept
-        """The result of the program's pack hook, perhaps with save records of its tensors."""
-        self.unpack = unpack
-        """Gives backward what the program's unpack hook makes of that."""
+        self.kept = kept  # the result of the program's pack hook, perhaps with save records of its tensors
+        self.unpack = unpack  # gives backward what the program's unpack hook makes of that
 
 
 def leave_to(saved: SavedTensor, entry: RegisteredHooks) -> None:

@@ -17,8 +17,7 @@ from ...torch_internals import compat
 from ._region import overlap, region_of
 from .content import same_bits
 
-LARGEST_COPY = 1 << 28
-"""Bytes above which a tensor is not copied for a trial, because memory may be scarce."""
+LARGEST_COPY = 1 << 28  # bytes above which a tensor is not copied for a trial, because memory may be scarce
 
 _RANDOM = frozenset(("bernoulli", "normal", "random"))
 

@@ -111,8 +111,7 @@ def _is_no_tensor(argument: ast.expr) -> bool:
     return isinstance(value, ast.Constant) and not isinstance(value.value, bool | None)
 
 
-_UNKNOWN = ast.Name("unknown", ast.Load())
-"""A value that is not fresh."""
+_UNKNOWN = ast.Name("unknown", ast.Load())  # a value that is not fresh
 
 
 def binding_at(source: Source, node: ast.AST) -> tuple[ast.AST, ast.expr | None] | None:

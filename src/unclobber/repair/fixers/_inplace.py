@@ -54,10 +54,8 @@ def _is_function_call(call: ast.Call, source: Source) -> bool:
 class InPlaceCall(NamedTuple):
     """A call that writes in place."""
 
-    value: str
-    """The value that it leaves in its tensor, as code that writes nothing."""
-    target: ast.expr
-    """The expression that gives the tensor."""
+    value: str  # the value that it leaves in its tensor, as code that writes nothing
+    target: ast.expr  # the expression that gives the tensor
 
 
 def in_place(node: ast.AST, source: Source) -> InPlaceCall | None:

@@ -33,8 +33,7 @@ from ._sites import callers
 from .detach_state import NOTE, cuts, detached, form, is_operand
 from .keep_graph import two_losses
 
-_MOST = 40
-"""Candidates for classes, of all files together."""
+_MOST = 40  # candidates for classes, of all files together
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:

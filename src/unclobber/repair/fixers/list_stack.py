@@ -85,10 +85,8 @@ class _Buffer(NamedTuple):
     loop: ast.For
     counter: str
     dim: int
-    distance: int
-    """The written index minus the counter."""
-    first: int
-    """The first index that the loop writes."""
+    distance: int  # the written index minus the counter
+    first: int  # the first index that the loop writes
 
     def changes(self) -> list[Splice] | None:
         """Put a list in the buffer's place."""

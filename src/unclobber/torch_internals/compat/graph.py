@@ -21,10 +21,7 @@ _creation = torch._C._autograd._get_creation_meta
 _set_creation = torch._C._autograd._set_creation_meta
 _ORDINARY = torch._C._autograd.CreationMeta.DEFAULT
 _ONE_OF_MANY = torch._C._autograd.CreationMeta.MULTI_OUTPUT_NODE
-_UNRECORDED = (
-    torch._C._autograd.CreationMeta.NO_GRAD_MODE,
-    torch._C._autograd.CreationMeta.INFERENCE_MODE,
-)
+_UNRECORDED = (torch._C._autograd.CreationMeta.NO_GRAD_MODE, torch._C._autograd.CreationMeta.INFERENCE_MODE)
 
 
 def grad_fn(tensor: torch.Tensor) -> Any:
