@@ -94,8 +94,8 @@ def _run(train: Train, case: Case, policy: str | None) -> _Trained:
             refusal = None if session is None else session.finding_for(error)
             run.refusal = None if refusal is None else _in_the_module(refusal)
     if session is not None:
-        found, suppressed = session.split_suppressed()
-        run.findings = tuple(map(_in_the_module, found))
+        findings, suppressed = session.split_suppressed()
+        run.findings = tuple(map(_in_the_module, findings))
         run.suppressed = len(suppressed)
     return run
 
