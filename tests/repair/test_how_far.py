@@ -150,31 +150,6 @@ def test_why_nothing_is_proved(last):
     assert "line 1 of stdout is" in found.reason
 
 
-def test_one_backward_for_two_losses(last):
-    """It is proved as the other way out is, though it calls backward half as often."""
-    found = last(
-        """
-        import torch
-
-        torch.manual_seed(0)
-        w = torch.randn(3, requires_grad=True)
-        for step in range(3):
-            h, w.grad = w.exp(), None
-            h.sum().backward()
-            (h * h).mean().backward()
-            with torch.no_grad():
-                w -= 0.1 * w.grad
-        """
-    )
-    assert isinstance(found, Proved), found
-    kept, summed = found.repairs
-    assert [repair.proof.verified for repair in (kept, summed)] == ["whole-run", "whole-run"]
-    assert summed.proof.backward == 4
-    (text,) = summed.texts.values()
-    assert "(h.sum() + (h * h).mean()).backward()" in text
-    assert found.offered == ()
-
-
 def test_an_interrupt(tmp_path, tmp_path_factory):
     """One line, its own exit code, and the files are what they were."""
     script, runs = tmp_path / "train.py", tmp_path_factory.mktemp("elsewhere") / "runs"

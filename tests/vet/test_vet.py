@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import clean
-import planted
+import vetted_faults as planted
 import pytest
 import torch
 
@@ -13,7 +13,7 @@ import unclobber
 from unclobber.vetting._case import Case, differing
 from unclobber.vetting._ways import WAYS
 
-LINES = (Path(__file__).parent / "planted.py").read_text().splitlines()
+LINES = (Path(__file__).parent / "vetted_faults.py").read_text().splitlines()
 
 
 def marked(way):
@@ -27,7 +27,7 @@ def test_a_planted_fault_is_named_with_the_modules_line(way):
     (result,) = unclobber.vet(*planted.made(way), way).results
     assert result.is_fault
     assert result.findings[0].code == planted.FAULTS[way][1]
-    assert (Path(result.line.path).name, result.line.line) == ("planted.py", marked(way))
+    assert (Path(result.line.path).name, result.line.line) == ("vetted_faults.py", marked(way))
 
 
 @pytest.mark.parametrize("way", [way for way in unclobber.ways if way not in ("plain", "compiled")])
@@ -126,8 +126,8 @@ def test_the_repr_is_a_table_and_each_line_is_one_finding():
     assert repr(result).splitlines() == [
         "way           verdict  Leaf",
         "plain         fine",
-        f"leaf          refused  UC201 planted.py:{line}",
-        f"input-reused  refused  UC101 planted.py:{line}",
+        f"leaf          refused  UC201 vetted_faults.py:{line}",
+        f"input-reused  refused  UC101 vetted_faults.py:{line}",
     ]
     assert [finding.code for finding in result.findings] == ["UC201", "UC101"]
     assert result.findings[0].notes[-1] == "seen in 1 way of training Leaf: leaf"
