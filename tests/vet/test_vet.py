@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import clean
-import vetted_faults as planted
 import pytest
 import torch
+import vetted_faults as planted
 
 import unclobber
 from unclobber.vetting._case import Case, differing
