@@ -43,7 +43,7 @@ STATE = {
         "observe.hooks.unmarked._alive", "observe.hooks.functions._classes", "integrations.notebook._magics",
         "observe.hooks.functions._stashes", "observe.hooks.module_hooks._hooked",
         "observe.record.saved._lives", "observe.hooks.registered._failed",
-        "observe.record.open_memory._arrays", "observe.record.open_memory._shown",
+        "observe.record.open_memory._shown",
         "observe.hooks._triton_stores._sources", "observe.hooks.compiled._traced",
         "observe.hooks.compiled._refused", "observe.hooks.checkpoint._cache",
     },

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,38 +24,31 @@ LARGEST = 1 << 26
 """Size limit in bytes of a copy: a whole data set that a program keeps in an array is not doubled."""
 
 on_shown: Callable[[int, bool], object] = lambda key, is_open: None  # noqa: E731  (replaced by the native core's)
-"""Called when a storage is shown by its first array, and when its last array has died."""
-_arrays: dict[int, tuple[weakref.ref[Any], int]] = {}
-"""The arrays that show memory of torch's, each with its storage key, by the identity of the reference."""
-_shown: dict[int, tuple[int, Stack]] = {}
-"""By storage key, how many arrays show it, and the line that made the last one."""
+"""Called when an array shows a storage, and when its last array has died."""
+_shown: dict[int, dict[int, tuple[weakref.ref[Any], Stack]]] = {}
+"""By storage key, the arrays that show memory of torch's, each with the line that made it, oldest first."""
 
 
 def shown(tensor: torch.Tensor, array: Any, stack: Stack) -> None:
     """Note that ``array`` shows the memory of ``tensor``, which it keeps alive."""
     key = compat.tensors.storage_key_or_none(tensor)
-    if key is None:
-        return
-    reference = weakref.ref(array, _gone)
-    _arrays[id(reference)] = (reference, key)
-    count, _ = _shown.get(key, (0, stack))
-    _shown[key] = (count + 1, stack)
-    if not count:
+    if key is not None:
+        reference = weakref.ref(array, partial(_gone, key))
+        _shown.setdefault(key, {})[id(reference)] = reference, stack
         on_shown(key, True)
 
 
-def _gone(reference: weakref.ref[Any]) -> None:
-    _, key = _arrays.pop(id(reference))
-    count, stack = _shown.pop(key)
-    if count > 1:
-        _shown[key] = (count - 1, stack)
-    else:
+def _gone(key: int, reference: weakref.ref[Any]) -> None:
+    del _shown[key][id(reference)]
+    if not _shown[key]:
+        del _shown[key]
         on_shown(key, False)
 
 
 def shown_at(tensor: torch.Tensor) -> Stack | None:
-    known = _shown.get(compat.tensors.storage_key(tensor))
-    return None if known is None else known[1]
+    """Return the line that made the last array over the memory of ``tensor``; None if there is none."""
+    arrays = _shown.get(compat.tensors.storage_key(tensor))
+    return None if arrays is None else next(reversed(arrays.values()))[1]
 
 
 def is_borrowed(storage: torch.UntypedStorage) -> bool:  # a data loader's shared batches don't count
