@@ -12,6 +12,7 @@ has passed its self-test, unless UNCLOBBER_NATIVE=0. The Python core stays compl
 - ``notes``: the last unpack of each node; ``pause``: whether backward may run unobserved
 - ``writes``: the kernels over torch's own mutating operations; ``batch_norm``: whether one may run without
 - ``pack`` and ``unpack``, each a ``callable``: hooks that are pushed if the engine can't be replaced
+- ``journal``: the writes to saved memory that need no Python; ``extent``: the bytes that a tensor covers
 - ``records``: the attributes of ``SavedTensor``; ``pool`` and ``common``: memory, locks, errors
 """
 

@@ -76,10 +76,8 @@ PyObject* Pack::called(PyObject* object) {
   records::set(record.get(), records::kBase, std::move(base));
   records::set(record.get(), records::kStack, stack_now(sees));
   records::set(record.get(), records::kEntry, Owned::borrowed(Py_None));
-  const auto bytes = saves::is_usual(tensor) ? saves::bytes_of(tensor) : nullptr;
   records::set(record.get(), records::kCopied,
-               bytes == nullptr ? Owned::borrowed(Py_None)
-                                : must(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size()))));
+               saves::as_bytes(saves::is_usual(tensor) ? saves::bytes_of(tensor) : nullptr));
   queue_up(*this, record.get());
   return record.release();
 }

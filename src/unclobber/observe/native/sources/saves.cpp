@@ -11,8 +11,10 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <string_view>
 #include <unordered_set>
 
+#include "extent.h"
 #include "handed.h"
 #include "journal.h"
 #include "notes.h"
@@ -339,9 +341,7 @@ PyObject* unfiled_record_of(Save* save) {
     copied = save->copied;
   }
   Owned made = records::make();
-  records::set(made.get(), records::kCopied,
-               copied == nullptr ? Owned::borrowed(Py_None)
-                                 : must(PyBytes_FromStringAndSize(copied->data(), static_cast<Py_ssize_t>(copied->size()))));
+  records::set(made.get(), records::kCopied, as_bytes(copied));
   records::set(made.get(), records::kAlias, must(THPVariable_Wrap(alias)));
   records::set(made.get(), records::kHeld,
                held.defined() ? must(THPVariable_Wrap(held)) : Owned::borrowed(Py_None));
@@ -407,36 +407,29 @@ bool is_borrowed(const c10::StorageImpl* storage) {
          at::RefcountedMapAllocator::fromDataPtr(storage->data_ptr()) == nullptr;
 }
 
-// The first of the bytes and their number, with the gaps that strides leave; NULL if there are none.
-const char* span_of(const at::Tensor& tensor, size_t* count) {
-  const auto item = static_cast<int64_t>(tensor.itemsize());
-  int64_t span = item;
-  for (int64_t i = 0; i < tensor.dim(); i++) {
-    if (tensor.size(i) == 0) return nullptr;
-    span += (tensor.size(i) - 1) * tensor.stride(i) * item;
-  }
-  const int64_t first = tensor.storage_offset() * item;
+// With the gaps that strides leave; empty if there are none that can be read.
+std::string_view bytes_in(const at::Tensor& tensor) {
+  const Extent extent(tensor);
   const auto* storage = storage_of(tensor);
   const auto* start = static_cast<const char*>(storage->data());
-  if (start == nullptr || first + span > static_cast<int64_t>(storage->nbytes())) return nullptr;
-  *count = static_cast<size_t>(span);
-  return start + first;
+  if (start == nullptr || extent.end > static_cast<int64_t>(storage->nbytes())) return {};
+  return {start + extent.first, static_cast<size_t>(extent.end - extent.first)};
 }
 }  // namespace
 
 std::shared_ptr<const std::string> bytes_of(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
   if (!tensor.is_cpu() || (!is_borrowed(storage) && !is_shown(storage))) return nullptr;
-  size_t count = 0;
-  const char* start = span_of(tensor, &count);
-  if (start == nullptr || count > kLargest) return nullptr;
-  return std::make_shared<const std::string>(start, count);
+  const auto bytes = bytes_in(tensor);
+  if (bytes.empty() || bytes.size() > kLargest) return nullptr;
+  return std::make_shared<const std::string>(bytes);
 }
 
-bool has_bytes(const at::Tensor& tensor, const std::string& bytes) {
-  size_t count = 0;
-  const char* start = span_of(tensor, &count);
-  return start != nullptr && count == bytes.size() && std::memcmp(start, bytes.data(), count) == 0;
+bool has_bytes(const at::Tensor& tensor, const std::string& bytes) { return bytes_in(tensor) == bytes; }
+
+Owned as_bytes(const std::shared_ptr<const std::string>& bytes) {
+  if (bytes == nullptr) return Owned::borrowed(Py_None);
+  return must(PyBytes_FromStringAndSize(bytes->data(), static_cast<Py_ssize_t>(bytes->size())));
 }
 
 PyObject* show(PyObject*, PyObject* arguments) {

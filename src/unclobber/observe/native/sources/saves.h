@@ -218,6 +218,9 @@ bool is_fresh(Save* save);
 // A copy of the tensor's bytes if code outside of torch can write to its memory at any time, else NULL.
 std::shared_ptr<const std::string> bytes_of(const at::Tensor& tensor);
 
+// As a record has it: None for NULL.
+Owned as_bytes(const std::shared_ptr<const std::string>& bytes);
+
 // Whether the tensor's bytes are still these.
 bool has_bytes(const at::Tensor& tensor, const std::string& bytes);
 
