@@ -82,6 +82,9 @@ class Against:
     """Whether the candidate is meant to cut tensors off their graph."""
     moves: bool = False
     """Whether the candidate may call backward in another order."""
+    exactly: bool = False
+    """Whether floats of Python must be the same bit for bit, as in two runs of the unedited program: the
+    clock of a machine that is up for long moves by less than rounding."""
 
 
 @dataclass(frozen=True, slots=True)

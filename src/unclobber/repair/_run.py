@@ -234,6 +234,7 @@ class Run:
                 never_read_again=against.never_read_again,
                 detaches=against.detaches,
                 with_gradients=not against.moves,
+                exactly=against.exactly,
             )
         except RuntimeError as problem:  # also NotImplementedError, of layouts that have no comparison
             different = [Different("state", f"the state could not be compared: {problem}")]

@@ -214,6 +214,7 @@ def differences(
     never_read_again: frozenset[str] = frozenset(),
     detaches: bool = False,
     with_gradients: bool = True,
+    exactly: bool = False,
 ) -> list[Different]:
     """Return the differences of another run's state from the reference's.
 
@@ -221,10 +222,11 @@ def differences(
         never_read_again: Names in modules that the program never reads again.
         detaches: Whether a tensor of the reference's graph may be detached.
         with_gradients: Whether the gradients that leaves are left with count. The program's end reads none.
+        exactly: Whether floats of Python must be the same bit for bit.
     """
     if not with_gradients:
         reference, other = _without_gradients(reference), _without_gradients(other)
-    compared = _StateComparison(reference.rows, other.rows, detaches)
+    compared = _StateComparison(reference.rows, other.rows, detaches, exactly)
     for module, row in reference.roots.items():
         if module not in other.roots:
             continue  # only one side has loaded this module
@@ -258,10 +260,11 @@ def _without_gradients(state: State) -> State:
 class _StateComparison:
     """The comparison of two tables."""
 
-    def __init__(self, mine: list[Row], theirs: list[Row], detaches: bool) -> None:
+    def __init__(self, mine: list[Row], theirs: list[Row], detaches: bool, exactly: bool) -> None:
         self._mine = mine
         self._theirs = theirs
         self._detaches = detaches
+        self._exactly = exactly
         self._compared_rows: set[tuple[int, int]] = set()
         self.different: list[Different] = []
 
@@ -324,10 +327,13 @@ class _StateComparison:
         if isinstance(a.value, int) and isinstance(b.value, int):
             large = abs(a.value) >= _IDENTITY and abs(b.value) >= _IDENTITY
             return "" if large or a.value == b.value else f"is {b.value} instead of {a.value}"
-        if isinstance(a.value, (float, complex)) and isinstance(b.value, (float, complex)):
+        numbers = isinstance(a.value, (float, complex)) and isinstance(b.value, (float, complex))
+        if numbers and not self._exactly:
             close = _agree(torch.tensor(a.value).float(), torch.tensor(b.value).float())
             return "" if close else f"is {b.value} instead of {a.value}"
-        return "" if repr(a.value) == repr(b.value) else "has another value"
+        if repr(a.value) == repr(b.value):
+            return ""
+        return f"is {b.value} instead of {a.value}" if numbers else "has another value"
 
 
 def _agree(first: torch.Tensor, other: torch.Tensor) -> bool:

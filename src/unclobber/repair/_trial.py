@@ -129,7 +129,7 @@ class Trial:
 
     def _again(self, reference: Reference) -> Ran:
         job = self._guarded({}, reference.interpretations)
-        against = Against(reference.file)
+        against = Against(reference.file, exactly=True)
         return self.runner.run(replace(job, against=against, to_end=not reference.ran.too_long))
 
     def _look_at_ends(self, first: Ran, again: Ran) -> None:
