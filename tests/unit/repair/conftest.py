@@ -16,7 +16,8 @@ from unclobber.repair.project import Project
 @pytest.fixture
 def proposed(tmp_path: Path) -> Callable[..., list[str]]:
     """``proposed(fixer, code, text, saved=…, write=…, needed=…)``: the texts that a fixer proposes for a
-    finding whose places are the given expressions, or ``(expression, line)`` pairs."""
+    finding whose places are the given expressions, or ``(expression, line)`` pairs, for ``write`` also a
+    list of them."""
 
     def run(
         fixer,
@@ -40,9 +41,8 @@ def proposed(tmp_path: Path) -> Callable[..., list[str]]:
             expression, line = what if isinstance(what, tuple) else (what, None)
             return site(path, expression, line=line, callers=callers)
 
-        writes = ()
-        if write is not None:
-            writes = (Write(place(write, callers), "add_", True, True, **(write_facts or {})),)
+        written = write if isinstance(write, list) else [] if write is None else [write]
+        writes = tuple(Write(place(w, callers), "add_", True, True, **(write_facts or {})) for w in written)
         finding = Finding(
             code,
             "a message",

@@ -178,6 +178,14 @@ def test_a_narrow_dtype_stays(proposed, dtype, number):
     assert texts == ["h = h * v\nuse(h)\n", "h = (h * v).to(h.dtype)\nuse(h)\n"][:number]
 
 
+def test_the_first_write_comes_first(proposed):
+    """A state-space layer's loop: if the first write after the save makes a new tensor, the next one writes
+    to that, while the last one alone leaves the first as it was."""
+    text = "for a in t:\n    h *= a\n    h += a\n    use(h * c)\n"
+    texts = proposed(out_of_place, "UC101", text, saved="h * c", write=["h *= a", "h += a"])
+    assert texts == [text.replace("h *= a", "h = h * a"), text.replace("h += a", "h = h + a")]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

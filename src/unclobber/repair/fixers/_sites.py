@@ -15,9 +15,9 @@ _MOST_CALLERS = 5
 
 
 def write_statements(finding: Finding, project: Project) -> Iterator[tuple[Write, LocatedStatement]]:
-    """Yield the statements that wrote, the last one first, because it is nearest to the need."""
+    """Yield the statements that wrote, in order: the first to make a new tensor spares the next ones."""
     seen: set[int] = set()
-    for write in reversed(finding.writes):
+    for write in finding.writes:
         for located in (located for site in sites(write) for located in _located(site, project)):
             if id(located[2]) not in seen:
                 seen.add(id(located[2]))
