@@ -307,6 +307,23 @@ def test_a_leafs_write_says_what_it_was_taken_for(fix):
     assert "+with torch.no_grad():" in document["fix"]["diff"]
 
 
+def test_a_hook_that_changes_a_shared_gradient(fix):
+    """It returns a new one, and what it is compared with is the run under guard, which gives each consumer its
+    own."""
+    text = """
+    import torch
+    w = torch.tensor([1.0, 2.0], requires_grad=True)
+    a, b = w * 3, w * 5
+    def clip(grad):
+        grad.clamp_(-20, 20)
+    b.register_hook(clip)
+    (a + b).square().sum().backward()
+    """
+    done = fix(text)
+    assert "+    return grad.clamp(-20, 20)" in done.out
+    assert "proved to the end" in done.out
+
+
 def test_an_element_of_a_list(fix):
     """A list's entry is bound anew, a tensor's row keeps the fixers for tensors."""
     text = """

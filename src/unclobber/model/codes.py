@@ -175,6 +175,8 @@ CODES: dict[str, Code] = {
         advice="Return a new tensor from the hook or the backward.",
         bare_fact="a gradient was changed in place while another consumer still needs it",
         summary="{write} changes a gradient[ that {needed} still needs]",
+        interpretation="as written",
+        guard="offered",
     ),
     "UC105": Code(
         name="recompute-differs",

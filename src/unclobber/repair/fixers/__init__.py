@@ -33,6 +33,7 @@ from . import (
     rebind_element,
     recompute,
     reorder,
+    return_gradient,
     save_for_backward,
     scatter,
 )
@@ -68,6 +69,7 @@ _FIXERS = (
         "UC201 UC202 UC203",
     ),
     Fixer(out_of_place, "a new tensor and no copy; other names keep the old one"),
+    Fixer(return_gradient, "a new tensor and no copy, which the hook returns", "UC104"),
     Fixer(rebind_element, "a new tensor as the container's entry; other names keep the old one"),
     Fixer(inplace_modules, "the module makes a new tensor"),
     Fixer(list_stack, "a list of new tensors and one stack; no name keeps the buffer"),

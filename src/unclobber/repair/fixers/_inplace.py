@@ -52,10 +52,16 @@ def _is_function_call(call: ast.Call, source: Source) -> bool:
 
 
 class InPlaceCall(NamedTuple):
-    """A call that writes in place."""
+    """A call or statement that writes in place."""
 
     value: str  # the value that it leaves in its tensor, as code that writes nothing
     target: ast.expr  # the expression that gives the tensor
+
+
+def written_by(statement: ast.AST, source: Source) -> InPlaceCall | None:  # nothing else but the write
+    if isinstance(statement, ast.AugAssign):
+        return InPlaceCall(binary(source, statement), statement.target)
+    return in_place(statement.value, source) if isinstance(statement, ast.Expr) else None
 
 
 def in_place(node: ast.AST, source: Source) -> InPlaceCall | None:

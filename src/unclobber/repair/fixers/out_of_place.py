@@ -15,7 +15,7 @@ from .._syntax import Comprehension, Source, flat, is_place, walk
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
-from ._inplace import InPlaceCall, binary, in_place, receiver
+from ._inplace import in_place, receiver, written_by
 from ._liveness import read_later
 from ._sites import steps_along_gradient, write_statements
 
@@ -45,11 +45,7 @@ def rewrites(
     Args:
         keep_dtype: Whether to also yield the result converted to the old tensor's dtype.
     """
-    written = in_place(statement.value, source) if isinstance(statement, ast.Expr) else None
-    if isinstance(statement, ast.AugAssign):
-        if not is_place(statement.target):
-            return
-        written = InPlaceCall(binary(source, statement), statement.target)
+    written = written_by(statement, source)
     if written is None:
         yield from _inside(source, statement)
         return

@@ -12,21 +12,10 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import (
-    Comprehension,
-    Source,
-    flat,
-    is_constant,
-    is_name,
-    is_place,
-    method_call,
-    names_in,
-    single_target,
-    walk,
-)
+from .._syntax import Comprehension, Source, flat, is_constant, is_name, is_place, method_call, names_in, walk
 from ..project import Project
 from ._aliases import shared_name
-from ._inplace import binary, in_place
+from ._inplace import written_by
 from ._sites import write_statements
 
 
@@ -43,9 +32,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 
 def rewrites(source: Source, statement: ast.AST) -> Iterator[tuple[str, ast.Subscript]]:
-    target, value = _written(source, statement)
-    if isinstance(target, ast.Subscript) and _is_element(target) and value is not None:
-        yield source.replaced({statement: f"{source.code(target)} = {value}"}), target
+    written = written_by(statement, source)
+    if written is not None and isinstance(written.target, ast.Subscript) and _is_element(written.target):
+        yield source.replaced({statement: f"{source.code(written.target)} = {written.value}"}), written.target
 
 
 def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, frozenset[str]]]:
@@ -55,9 +44,10 @@ def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, froz
     Each comes with the name that is bound, and with the loop's names that no longer are.
     """
     loop = source.parents.get(statement)
-    target, value = _written(source, statement)
-    if not isinstance(loop, ast.For) or len(loop.body) != 1 or loop.orelse or value is None:
+    written = written_by(statement, source)
+    if not isinstance(loop, ast.For) or len(loop.body) != 1 or loop.orelse or written is None:
         return
+    value, target = written
     names = {part.id for part in flat(loop.target) if isinstance(part, ast.Name)}
     if any(_is_variable(source, node) for node in walk(source.function(loop) or source.tree)
            if is_name(node, *names) and loop not in source.all_above(node)):  # fmt: skip
@@ -67,7 +57,7 @@ def rebuilt(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, froz
         container, element = items or iterable, place
         if items is not None and isinstance(place, ast.Tuple) and len(place.elts) == 2:
             element = place.elts[1]
-        if not is_place(container) or target is None or source.code(element) != source.code(target):
+        if not is_place(container) or source.code(element) != source.code(target):
             continue
         name = source.code(container)
         each = f"for {source.code(loop.target)} in {source.code(loop.iter)}"
@@ -90,15 +80,6 @@ def _side_by_side(target: ast.expr, iterable: ast.expr) -> Iterator[tuple[ast.ex
         yield from zip(target.elts, iterable.args, strict=True)  # type: ignore[attr-defined]
     else:
         yield target, iterable
-
-
-def _written(source: Source, statement: ast.AST) -> tuple[ast.expr | None, str | None]:
-    if isinstance(statement, ast.AugAssign):
-        return statement.target, binary(source, statement)
-    if (target := single_target(statement)) is not None:
-        return target, None
-    written = in_place(statement.value, source) if isinstance(statement, ast.Expr) else None
-    return (None, None) if written is None else (written.target, written.value)
 
 
 _EFFECTS = (

@@ -1,0 +1,34 @@
+"""A hook that wrote to its gradient and returned nothing returns a new one."""
+
+from __future__ import annotations
+
+import pytest
+
+from unclobber.repair.fixers import FIXERS
+
+return_gradient = FIXERS["return-gradient"]
+
+
+@pytest.mark.parametrize(
+    ("write", "body", "after"),
+    [
+        ("g.mul_(2)", ("g.mul_(2)",), ("return g.mul(2)",)),
+        ("g *= 2", ("g *= 2",), ("return g * 2",)),
+        ("g.zero_()", ("g.zero_()",), ("return torch.zeros_like(g)",)),
+        ("g.data.mul_(2)", ("g.data.mul_(2)",), ("return g.data.mul(2)",)),
+        ("g[0].mul_(2)", ("g[0].mul_(2)",), ("return (g[0].mul(2), *g[1:])",)),
+        ("g *= 2", ("if c:", "    g *= 2"), ("if c:", "    g = g * 2", "return g")),
+        ("g *= 2", ("g *= 2", "g += 1"), ("g = g * 2", "g += 1", "return g")),
+        ("g[1].mul_(2)", ("g[1].mul_(2)",), None),  # of which there may be one more or less
+        ("other.mul_(2)", ("other.mul_(2)",), None),  # no gradient that it was given
+        ("g.mul_(2)", ("return g.mul_(2)",), None),  # `out-of-place` does this one
+        ("g *= 2", ("if c:", "    return", "g *= 2"), None),
+    ],
+)
+def test_before_and_after(proposed, write, body, after):
+    """Each way to write to it, and what says nothing of what to return."""
+    text, *_ = texts = [
+        "import torch\n\ndef hook(g):\n" + "".join(f"    {line}\n" for line in lines)
+        for lines in (body, after or ())
+    ]
+    assert proposed(return_gradient, "UC104", text, write=write) == (texts[1:] if after else [])
