@@ -308,8 +308,7 @@ def test_a_leafs_write_says_what_it_was_taken_for(fix):
 
 
 def test_a_hook_that_changes_a_shared_gradient(fix):
-    """It returns a new one, and what it is compared with is the run under guard, which gives each consumer its
-    own."""
+    """It returns a new one, compared with the run under guard, which gives each consumer its own."""
     text = """
     import torch
     w = torch.tensor([1.0, 2.0], requires_grad=True)
