@@ -2,9 +2,9 @@
 
 A tensor that changed since the forward pass is an error only if its changed elements are read. A scratch
 buffer that is filled before it is used, ``x.shape``, or the unwritten half of a cache is none. The mode
-keeps, for each stale storage, a map of the elements that differ. An operation that overwrites some of them
-clears those; one that reads any that are left is reported. The mode is slow, and only entered if something
-has changed.
+keeps, for each stale storage, a map of the elements that differ, and repeats each write to it on the values
+before: elements that are then equal differ no more. An operation that reads any that are left is reported.
+The mode is slow, and only entered if something has changed.
 """
 
 from __future__ import annotations
@@ -19,19 +19,14 @@ import torch
 
 from ...source import Stack, of_program
 from ...torch_internals import compat
-from ..record import differing, each_once, select
+from ..record import differing, each_once
 from . import kernels
 
-_OVERWRITES = frozenset(
-    {"copy_", "fill_", "zero_", "normal_", "uniform_", "random_", "bernoulli_", "exponential_",
-     "cauchy_", "log_normal_", "geometric_", "set_", "resize_"}
+_DRAWS = frozenset(
+    {"normal_", "uniform_", "random_", "bernoulli_", "exponential_", "cauchy_", "log_normal_", "geometric_",
+     "set_", "resize_"}
 )  # fmt: skip
-"""In-place operations that don't read what they write."""
-
-_INDEXED = frozenset(
-    {"index_put_", "index_fill_", "index_copy_", "masked_fill_", "masked_scatter_", "scatter_"}
-)  # fmt: skip
-"""In-place operations that don't read the elements that their index selects."""
+"""In-place operations that don't read what they write, and give something else each time."""
 
 _LIKE = frozenset(
     {"empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like",
@@ -72,9 +67,16 @@ class StaleTensor:
             self._map = torch.zeros(elements, dtype=torch.bool, device=tensor.device)
             places = each_once(self._view(tensor))
             places.copy_(differs.sum_to_size(places.shape))
+            self._before = now.as_strided((elements,), (1,), 0).clone()
+            each_once(self.then(tensor)).copy_(then[tuple(map(slice, places.shape))])
 
     def _view(self, tensor: torch.Tensor) -> torch.Tensor:
         return self._map.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
+
+    def then(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return the part of the memory before that ``tensor`` is of it now."""
+        memory = self._before.view(tensor.dtype)
+        return memory.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
     def real(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """Return the part of the replaced tensor that ``tensor`` is of this one.
@@ -87,18 +89,12 @@ class StaleTensor:
         offset = real.storage_offset() + tensor.storage_offset() - self.tensor.storage_offset()
         return real.as_strided(tensor.size(), tensor.stride(), offset)
 
-    def wrote(
-        self, tensor: torch.Tensor, operation: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> None:
-        """Clear the elements that an operation gives values of its own, without reading them first."""
-        if tensor.itemsize != self.tensor.itemsize:
-            return
-        if operation in _OVERWRITES:
-            self._view(tensor).fill_(False)
-        elif operation in _INDEXED:
-            selection = select(operation, args, kwargs)
-            if selection is not None:
-                selection.put(self._view(tensor), torch.tensor(False))
+    def has_view(self, tensor: torch.Tensor) -> bool:  # whether `then` has the part that corresponds to it
+        plain = tensor.itemsize == self.tensor.itemsize and not tensor.is_conj() and not tensor.is_neg()
+        return plain and tensor.untyped_storage().nbytes() <= self._before.nbytes
+
+    def compare(self, tensor: torch.Tensor) -> None:  # what was written to both
+        each_once(self._view(tensor)).copy_(each_once(differing(tensor, self.then(tensor))))
 
     def is_read_by(self, tensor: torch.Tensor) -> bool:
         return tensor.itemsize != self.tensor.itemsize or bool(self._view(tensor).any())
@@ -167,7 +163,7 @@ class StaleReads(compat.dispatcher.OwnMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._by_key: dict[int, list[StaleTensor]] = {}
         for stale_tensor in stale:
-            self._by_key.setdefault(stale_tensor.key, []).append(stale_tensor)
+            self.observe(stale_tensor)
         self._until_saved = until_saved
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
         """Tensors that were computed from a stale one, by storage key; kept so that no other tensor gets
@@ -177,6 +173,9 @@ class StaleReads(compat.dispatcher.OwnMode):
         self.replays: list[Callable[[], Any]] = []
         """Calls that repeat the writes to the tensors that stale ones replace, to run when those are back in
         place."""
+
+    def observe(self, stale: StaleTensor) -> None:
+        self._by_key.setdefault(stale.key, []).append(stale)
 
     def __enter__(self) -> StaleReads:
         _active.modes.append(self)
@@ -217,8 +216,8 @@ class StaleReads(compat.dispatcher.OwnMode):
         elif call.is_error:
             for stale in call.read:
                 stale.report()
-        if not (call.read and self._until_saved):  # else what is written is stale as well
-            self._clear_written(call)
+        if call.written:
+            self._note_written(call)
         return result
 
     def _classified(
@@ -261,20 +260,38 @@ class StaleReads(compat.dispatcher.OwnMode):
                 save.stale.report(save.stack)
         self._awaiting.clear()
 
-    def _clear_written(self, call: _TouchingCall) -> None:
-        """Clear the elements that this call writes, because they are the program's own values now."""
-        out = {
-            id(call.kwargs[argument.name])
-            for argument in call.func._schema.arguments
-            if argument.is_out and argument.name in call.kwargs
-        }
-        with torch.no_grad(), compat.dispatcher.unseen_by_torch():
-            for stale, tensor in call.touched:
-                shares = compat.tensors.storage_key(tensor) == stale.key
-                if shares and any(tensor is other for other in call.written):
-                    # An `out=` argument is overwritten as a whole, whatever the operation.
-                    operation = "copy_" if id(tensor) in out else call.name
-                    stale.wrote(tensor, operation, call.args, call.kwargs)
+    def _note_written(self, call: _TouchingCall) -> None:
+        """Compare what this call has written with what it writes to the values before: a buffer that is
+        filled, a cached result that ``relu_`` changes no more."""
+        if any(compat.tensors.storage_key(tensor) != stale.key for stale, tensor in call.touched):
+            return  # it depends on what was computed from a stale one
+        for stale in dict.fromkeys(stale for stale, _ in call.touched):
+            own = [tensor for each, tensor in call.touched if each is stale]
+            alike = all(map(stale.has_view, own)) and call.read in ([], [stale])
+            written = [tensor for tensor in call.written if any(tensor is other for other in own)]
+            if alike and written:
+                with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+                    then = {id(tensor): stale.then(tensor) for tensor in own}
+                    for tensor in written if self._repeat(call, then, written) else ():
+                        stale.compare(tensor)
+
+    def _repeat(self, call: _TouchingCall, then: dict[int, torch.Tensor], written: Sequence[Any]) -> bool:
+        """Run an operation on the values before, and return whether it could be.
+
+        Args:
+            then: The part of the memory before, by the identity of the tensor that is it now.
+            written: The tensors of these that the operation has written.
+        """
+        if call.name in _DRAWS:
+            for tensor in written:
+                then[id(tensor)].copy_(tensor)
+        elif len(written) == len(call.written) and not call.unread and _repeats(call.func):
+            values = call.args, call.kwargs
+            args, kwargs = compat.compilers.tree_map(lambda value: then.get(id(value), value), values)
+            call.func(*args, **kwargs)
+        else:
+            return False
+        return True
 
     def _note_replay(
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], written: Sequence[torch.Tensor]
@@ -330,12 +347,22 @@ def _flat(value: Any) -> list[torch.Tensor]:
     return [tensor for item in value for tensor in _flat(item)] if isinstance(value, (list, tuple)) else []
 
 
+def _repeats(func: Any) -> bool:  # no number is drawn, and no code of the program's runs
+    return func.namespace == "aten" and torch.Tag.nondeterministic_seeded not in func.tags
+
+
 class _Active(threading.local):
     def __init__(self) -> None:
         self.modes: list[StaleReads] = []
 
 
 _active = _Active()
+
+
+def observe(stale: StaleTensor) -> bool:  # whether a mode is active
+    for mode in _active.modes[-1:]:
+        mode.observe(stale)
+    return bool(_active.modes)
 
 
 def saved(tensor: torch.Tensor) -> None:

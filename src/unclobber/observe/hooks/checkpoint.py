@@ -26,7 +26,7 @@ from ...torch_internals import compat
 from ...torch_internals.patches import Patches
 from ..record import SavedTensor, SaveState
 from . import saves
-from ._stale_reads import StaleReads, StaleTensor
+from ._stale_reads import StaleReads, StaleTensor, observe
 from .checkpoint_runs import RunSave, runs_of
 from .conflicts import Conflicts, StaleInRecompute
 
@@ -111,17 +111,22 @@ def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
         if known is None or (state := known[0].stale(known[1], "cache")) is None:
             return original(entry, allow_cache_entry_mutation)
         conflicts, _, operation = known
-        error = None
+        before, error = state.value, None
         try:
             value = original(entry, allow_cache_entry_mutation)
         except RuntimeError as refusal:
             error, value = refusal, entry.val
-        conflicts.on(StaleInRecompute(state, cached=operation, error=error))
-        if conflicts.repairs:
-            return (value if state.value is None else state.value).clone()
-        if error is not None:
+        conflict = StaleInRecompute(state, cached=operation, error=error)
+        given = (value if before is None else before).clone() if conflicts.repairs else value
+        if error is None and before is not None:
+            # Which of the two is given makes no difference if the recomputation overwrites it alike.
+            other = value if conflicts.repairs else before
+            if observe(StaleTensor(given, other, lambda _: conflicts.on(conflict))):
+                return given
+        conflicts.on(conflict)
+        if error is not None and not conflicts.repairs:
             raise error
-        return value
+        return given
 
     return read
 
@@ -144,10 +149,12 @@ class Recomputed:
             self.values["torch", None] = _random_state(torch)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the code; if a tensor that it can reach has changed, report a read of it."""
+        """Run the code; if a tensor that it can reach or has cached has changed, report a read of it."""
         with compat.unseen.unseen_by_functions():
             stale = self._stale()
-        if not stale:
+            entries = filter(None, map(_cache.get, compat.entries.cached_tensors())) if _cache else ()
+            cached = any(conflicts.stale(saved, "cache") for conflicts, saved, _ in entries)
+        if not stale and not cached:
             return self._function(*args, **kwargs)
         hooks = saves.innermost() or self._hooks  # a device's thread has entered none
         with hooks.reporting_saves(), StaleReads(stale, until_saved=True):

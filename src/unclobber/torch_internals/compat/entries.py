@@ -17,6 +17,7 @@ import torch.utils.hooks
 from torch.optim import optimizer as _optimizer
 
 from ._behaviour import behaviour
+from .compilers import tree_leaves
 from .kept import raw_saved
 
 MODULE_HOOK_FUNCTION: Any = torch.nn.modules._functions.BackwardHookFunction
@@ -191,6 +192,15 @@ def checkpoint_of(pack: Any) -> tuple[Any, bool] | None:
     variables = _variables(getattr(pack, "__wrapped__", pack))  # torch._dynamo.disable
     record = variables["target_frame_ref"]() if again else variables["frame"]
     return None if record is None else (record, again)
+
+
+def cached_tensors() -> list[Any]:
+    """Return each ``CACHED_TENSOR`` that the recomputation which runs in this thread can be given."""
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
+
+    mode_class = torch.utils.checkpoint._CachedTorchDispatchMode
+    caches = [mode.storage for mode in _get_current_dispatch_mode_stack() if isinstance(mode, mode_class)]
+    return [entry for entry in tree_leaves(caches) if isinstance(entry, CACHED_TENSOR)]
 
 
 def checkpoint_in(variables: Mapping[str, Any]) -> tuple[Any, Any] | None:

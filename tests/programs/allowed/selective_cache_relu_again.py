@@ -1,0 +1,24 @@
+# relu_ changes nothing of a result that it has overwritten before
+import functools
+
+import torch
+from torch.utils import checkpoint as cp
+
+torch.manual_seed(0)
+x, w = torch.randn(3, 4), torch.randn(4, 4, requires_grad=True)
+
+
+def policy(ctx, op, *args, **kwargs):
+    if op == torch.ops.aten.mm.default:
+        return cp.CheckpointPolicy.MUST_SAVE
+    return cp.CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def block(x, w):
+    h = x @ w
+    h.relu_()
+    return (h * h).sum()
+
+
+contexts = functools.partial(cp.create_selective_checkpoint_contexts, policy, allow_cache_entry_mutation=True)
+cp.checkpoint(block, x, w, use_reentrant=False, context_fn=contexts).backward()
