@@ -225,6 +225,16 @@ def alone_on_input(compiled, w):
     return x.sum()
 
 
+@program([0.0, 0.0, 0.0], refused=True)
+def alone_on_views(compiled, w):
+    def scaled(target, factor, other):
+        target.addcmul_(factor, other)  # saved, write: alone_on_views
+
+    x = w * 2
+    compiled(scaled)(x, x.view(3), w.exp())  # needed: alone_on_views
+    return x.sum()
+
+
 # --- nothing wrong ----------------------------------------------------------------------------------
 
 

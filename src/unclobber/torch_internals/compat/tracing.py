@@ -273,19 +273,23 @@ def replayed(module: Any) -> tuple[OverwrittenSave, Any, str | None] | None:
 
     The fake tensors have no memory and real version counters.
     """
-    given: list[Any] = [
-        node.meta.get("example_value") for node in module.graph.nodes if node.op == "placeholder"
-    ]
-    inputs = [
-        value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
-        for value in given
-    ]
+    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    given: list[Any] = [node.meta.get("example_value") for node in inputs]
+    memory = [_memory(node) or -n for n, node in enumerate(inputs)]
     mode = next(value.fake_mode for value in given if hasattr(value, "fake_mode"))
     replay = _Interpreter(module)
     with mode, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(replay.pack, replay.unpack):
-        leaves = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad]
-        # Copies, because a leaf can't be written.
-        copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
+        leaves, bases, copies = [], {}, list(given)  # copies, because a leaf can't be written
+        for n, value in enumerate(given):
+            if isinstance(value, torch.Tensor):
+                views = [other for other, key in zip(given, memory, strict=True) if key == memory[n]]
+                if memory[n] not in bases:
+                    numel = value.untyped_storage().nbytes() // value.itemsize if views[1:] else 0
+                    leaf = value.new_empty(numel) if views[1:] else value.detach()
+                    bases[memory[n]] = leaf.requires_grad_(any(view.requires_grad for view in views)).clone()
+                    leaves += [leaf] * leaf.requires_grad
+                at = value.size(), value.stride(), value.storage_offset()
+                copies[n] = bases[memory[n]].as_strided(*at) if views[1:] else bases[memory[n]]
         roots = [out.sum() for out in tensors_in((replay.run(*copies), copies)) if out.requires_grad]
         try:
             torch.autograd.grad(roots, leaves, allow_unused=True)
