@@ -106,9 +106,12 @@ FEATURES = {
         "torch checks what Functions in compiled code keep on their ctx before",
     ),
     "autograd of scan": Feature(
-        _has_text("_higher_order_ops/scan.py", "class ScanAutogradOp"),
+        _has_text("_higher_order_ops/while_loop.py", "class WhileLoopAutogradOp"),
         "2.13",
         "`scan` and `while_loop` have no derivative before, and `scan` has another signature",
+    ),
+    "write in a branch": Feature(
+        TORCH[:2] != (2, 8), "2.9", "2.8 refuses a write in a branch of `cond` and of `while_loop`"
     ),
     "cond in a recomputation": Feature(
         _has_text("_higher_order_ops/cond.py", "materialize_as_graph"),

@@ -90,7 +90,8 @@ def score_of_flex_attention(factor):
 
 
 WRITING = [
-    branch_of_cond, branch_of_map, branch_of_associative_scan, body_of_while_loop,
+    pytest.param(branch_of_cond, marks=needs("write in a branch")), branch_of_map, branch_of_associative_scan,
+    pytest.param(body_of_while_loop, marks=needs("write in a branch")),
     pytest.param(branch_of_scan, marks=needs("autograd of scan")),
 ]  # fmt: skip
 if torch.__version__ < "2.15":  # newer ones refuse to trace such a score

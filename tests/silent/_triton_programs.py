@@ -166,7 +166,8 @@ def by_descriptor(desc, block: tl.constexpr):
 
 @program
 def descriptor(x, y):
-    by_descriptor[(1,)](TensorDescriptor.from_tensor(y.detach(), [4, 4]), block=4)  # launch: descriptor
+    row = y.detach().view(1, 16)  # Triton 3.4 wants 16 elements from row to row
+    by_descriptor[(1,)](TensorDescriptor.from_tensor(row, [1, 16]), block=16)  # launch: descriptor
 
 
 @triton.jit
@@ -178,6 +179,10 @@ def by_block(x_ptr, block: tl.constexpr):
 @program
 def block(x, y):
     by_block[(1,)](y.detach(), block=16)  # launch: block
+
+
+if "removed" in tl.make_block_ptr.__doc__:  # by Triton 3.9
+    del PROGRAMS["block"]
 
 
 class Fused(torch.autograd.Function):

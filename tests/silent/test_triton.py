@@ -49,6 +49,8 @@ def test_there_is_a_mark_for_each_wrong_program():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_launch_is_a_write_by_the_kernels_line(ran, name):
+    if name == "block" and name not in ran["seen"]:
+        pytest.skip("this Triton has no block pointers any more")
     seen = ran["seen"][name]
     launch, store = line("launch", name), line("store", name)
     assert seen["plain"] is (launch is None)

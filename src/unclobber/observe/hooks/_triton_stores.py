@@ -34,9 +34,10 @@ class KernelSource:
 
     def __init__(self, function: FunctionType) -> None:
         """Find the definition of ``function`` in its file; LookupError if its text is not there."""
-        source = source_of(function.__code__)
+        source, first = source_of(function.__code__), function.__code__.co_firstlineno
         for node in () if source is None else ast.walk(source.tree):
-            if isinstance(node, ast.FunctionDef) and _first_line(node) == function.__code__.co_firstlineno:
+            # The interpreter's function begins behind the decorators.
+            if isinstance(node, ast.FunctionDef) and first in (_first_line(node), node.lineno):
                 self.definition = node
                 break
         else:

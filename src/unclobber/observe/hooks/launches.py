@@ -1,6 +1,6 @@
 """Launches of Triton kernels, which write through an address and move no version counter.
 
-Each launch ends in the ``run`` of a ``JITFunction``, or of an ``InterpretedFunction`` under
+Each launch ends in the ``run`` of a ``JITFunction``, or in the call of a ``GridExecutor`` under
 ``TRITON_INTERPRET=1``; ``Autotuner`` and ``Heuristics`` call it with what they chose. Before it runs, the
 listeners are notified of a write to the whole memory of each tensor that the kernel stores to, because from
 an address it may go anywhere. Not seen are a ``CompiledKernel`` that the program runs by itself, and kernels
@@ -23,8 +23,11 @@ from . import kernels
 from ._on_import import on_import
 from ._triton_stores import function_of, stores_of
 
-_LAUNCHERS = {"triton.runtime.jit": "JITFunction", "triton.runtime.interpreter": "InterpretedFunction"}
-"""The class with the method ``run``, by module."""
+_LAUNCHERS = {
+    "triton.runtime.jit": ("JITFunction", "run"),
+    "triton.runtime.interpreter": ("GridExecutor", "__call__"),
+}
+"""Class and method, by module."""
 _NUMBERS = (int, float, str)  # types of most arguments that are no tensors, which are sorted out first
 
 
@@ -32,15 +35,16 @@ def install(patches: Patches) -> None:
     """Precede launches by a notification; wait for Triton's import while a client is notified."""
 
     def wrap(module: ModuleType) -> None:
-        launcher = getattr(module, _LAUNCHERS[module.__name__], None)
-        if hasattr(launcher, "run"):
-            patches.stand_in(launcher, "run", _run, module.__name__.endswith("interpreter"))
+        name, method = _LAUNCHERS[module.__name__]
+        launcher = getattr(module, name, None)
+        if hasattr(launcher, method):
+            patches.stand_in(launcher, method, _run, method == "__call__")
 
     on_import(patches, _LAUNCHERS, wrap)
 
 
 def _run(original: Callable[..., Any], interprets: bool) -> Callable[..., Any]:
-    """Wrap the method ``run`` of a kernel, which is compiled or interpreted."""
+    """Wrap the method that runs a kernel, which is compiled or interpreted."""
 
     def run(kernel: Any, *args: Any, **kwargs: Any) -> Any:
         """Notify of what the kernel stores to, and run it."""

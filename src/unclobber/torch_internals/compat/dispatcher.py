@@ -117,11 +117,21 @@ def is_higher_order(function: Any) -> bool:
     return isinstance(function, torch._ops.HigherOrderOperator)
 
 
+def _handed(operator: Any, mode: TorchDispatchMode, *args: Any, **kwargs: Any) -> Any:
+    return mode.__torch_dispatch__(operator, (), args, kwargs)
+
+
 class OwnMode(TorchDispatchMode):
     """A dispatch mode under which higher-order operators run, too."""
 
-    # Where torch lacks this, it refuses to run one under a mode of a class that the operator does not know.
     supports_higher_order_operators = True
+
+    def __enter__(self) -> Any:
+        """Enter the mode; up to torch 2.8 each operator has a table of the classes of modes that it knows."""
+        if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
+            for operator in _higher_order_operators():
+                operator.python_key_table[type(self)] = functools.partial(_handed, operator)
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def is_innermost(self) -> bool:
         """Return whether this mode sees the operations of this thread first."""
