@@ -60,7 +60,7 @@ class WriteEvent:
     """
 
     __slots__ = (
-        "actor", "bumps", "count", "counter", "first", "last", "operation", "region", "stack", "version",
+        "actor", "bumps", "count", "counter", "first", "last", "operation", "region", "seen_at", "version",
     )  # fmt: skip
 
     def __init__(self, operation: str, stack: Stack, actor: Any, bumps: int = 0, version: int = 0) -> None:
@@ -70,7 +70,8 @@ class WriteEvent:
         self.count = 1
         self.operation = operation
         """ATen name without namespace and overload: ``add_``."""
-        self.stack = stack
+        self.seen_at = stack
+        """Stack of the kernel: of a traced operation, that of the compiled code which ran it."""
         self.region: Region | None = None
         """The written bytes. None if only metadata changed (``unsqueeze_``) or no element was written."""
         self.version = version
@@ -82,6 +83,11 @@ class WriteEvent:
         counter of its own (``.data``)."""
         self.actor = actor
         """Weak reference to the module or optimizer whose code wrote, or None."""
+
+    @property
+    def stack(self) -> Stack:
+        at, operation = self.seen_at, self.operation
+        return TracedName.over(operation.traced, at) if type(operation) is TracedName else at
 
 
 def folded(events: list[WriteEvent], oldest: int) -> list[WriteEvent]:

@@ -31,7 +31,7 @@ from ._shared_counters import SharedCounters
 from ._storage import StorageLog
 from ._unverified import SharedInput, UnverifiedCall
 from ._view_writes import ViewWrites, concerns
-from ._write_event import TracedName, WriteEvent
+from ._write_event import WriteEvent
 from .content import same_bits
 from .fingerprints import Fingerprints
 from .saved import History, LogEntry, SavedTensor, StorageSwap, note_original, same_memory
@@ -199,10 +199,9 @@ class Ledger:
             if log is None and not by_views and not elsewhere:
                 return None
             stack = of_program()
-            if type(operation) is TracedName:
-                stack = TracedName.over(operation.traced, stack)
             if by_views:
-                self.view_writes.note(tensor, storage, _version(tensor), operation, stack)
+                at = WriteEvent(operation, stack, None).stack
+                self.view_writes.note(tensor, storage, _version(tensor), operation, at)
             if log is None and not elsewhere:
                 return None
             event = WriteEvent(operation, stack, running.actor(3), bumps)
@@ -319,7 +318,7 @@ class Ledger:
             if log is not None:
                 if self.fingerprints is not None:
                     self.fingerprints.before_write(key, lambda: ProgramPoint(event.stack, False))
-                own = WriteEvent(event.operation, event.stack, event.actor)
+                own = WriteEvent(event.operation, event.seen_at, event.actor)
                 self._enter(tensor, log, own, args, kwargs, shift)
 
     def unverified(self, operation: str, tensors: list[torch.Tensor], records: bool) -> UnverifiedCall | None:
