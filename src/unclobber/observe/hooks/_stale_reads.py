@@ -9,7 +9,6 @@ The mode is slow, and only entered if something has changed.
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -43,20 +42,12 @@ class StaleTensor:
         tensor: The tensor as it is now.
         before: The tensor as it was, same shape.
         on_read: Called once, with the stack of the first read, when an element that differs has been read.
-        stands_for: The tensor whose place ``tensor`` takes for a while; writes must reach it, too.
     """
 
-    def __init__(
-        self,
-        tensor: torch.Tensor,
-        before: torch.Tensor,
-        on_read: Callable[[Stack], None],
-        *,
-        stands_for: torch.Tensor | None = None,
-    ) -> None:
+    def __init__(self, tensor: torch.Tensor, before: torch.Tensor, on_read: Callable[[Stack], None]) -> None:
         """Compare the tensors and map the elements that differ; the class lists the arguments."""
         self.tensor = tensor
-        self._stands_for = stands_for
+        self.is_written = False
         self.key = compat.tensors.storage_key(tensor)
         self._on_read: Callable[[Stack], None] | None = on_read
         self._read_by: Stack | None = None
@@ -77,17 +68,6 @@ class StaleTensor:
         """Return the part of the memory before that ``tensor`` is of it now."""
         memory = self._before.view(tensor.dtype)
         return memory.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
-
-    def real(self, tensor: torch.Tensor) -> torch.Tensor | None:
-        """Return the part of the replaced tensor that ``tensor`` is of this one.
-
-        None if this one replaces no tensor, or one with another layout.
-        """
-        real = self._stands_for
-        if real is None or real.stride() != self.tensor.stride() or tensor.dtype != real.dtype:
-            return None
-        offset = real.storage_offset() + tensor.storage_offset() - self.tensor.storage_offset()
-        return real.as_strided(tensor.size(), tensor.stride(), offset)
 
     def has_view(self, tensor: torch.Tensor) -> bool:  # whether `then` has the part that corresponds to it
         plain = tensor.itemsize == self.tensor.itemsize and not tensor.is_conj() and not tensor.is_neg()
@@ -130,7 +110,6 @@ class _TouchingCall:
     """Effect of one call of an operation on the stale tensors."""
 
     func: Any
-    name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     touched: list[_Touched]
@@ -154,8 +133,7 @@ class StaleReads(compat.dispatcher.OwnMode):
     Args:
         stale: The tensors.
         until_saved: Report a read only when a value computed from it is saved for backward, or becomes a
-            number:
-            a counter that is counted up again does no harm.
+            number: a counter that is counted up again does no harm.
     """
 
     def __init__(self, stale: list[StaleTensor], *, until_saved: bool = False) -> None:
@@ -170,9 +148,6 @@ class StaleReads(compat.dispatcher.OwnMode):
         their memory."""
         self._awaiting: list[_StaleSave] = []
         """Saves whose operation may not have run yet."""
-        self.replays: list[Callable[[], Any]] = []
-        """Calls that repeat the writes to the tensors that stale ones replace, to run when those are back in
-        place."""
 
     def observe(self, stale: StaleTensor) -> None:
         self._by_key.setdefault(stale.key, []).append(stale)
@@ -209,8 +184,6 @@ class StaleReads(compat.dispatcher.OwnMode):
         for stale in call.read:
             stale.note_read()
         result = func(*args, **kwargs)
-        if call.written:
-            self._note_replay(func, args, kwargs, call.written)
         if call.read and call.carried_on:
             self._note([*_flat(result), *call.written], call.read[0])
         elif call.is_error:
@@ -234,7 +207,6 @@ class StaleReads(compat.dispatcher.OwnMode):
         number = name == "_local_scalar_dense" and bool(args)
         return _TouchingCall(
             func,
-            name,
             args,
             kwargs,
             touched,
@@ -263,49 +235,32 @@ class StaleReads(compat.dispatcher.OwnMode):
     def _note_written(self, call: _TouchingCall) -> None:
         """Compare what this call has written with what it writes to the values before: a buffer that is
         filled, a cached result that ``relu_`` changes no more."""
-        if any(compat.tensors.storage_key(tensor) != stale.key for stale, tensor in call.touched):
-            return  # it depends on what was computed from a stale one
+        alone = all(compat.tensors.storage_key(tensor) == stale.key for stale, tensor in call.touched)
         for stale in dict.fromkeys(stale for stale, _ in call.touched):
-            own = [tensor for each, tensor in call.touched if each is stale]
-            alike = all(map(stale.has_view, own)) and call.read in ([], [stale])
+            own = [tensor for each, tensor in call.touched if each is stale and stale.has_view(tensor)]
             written = [tensor for tensor in call.written if any(tensor is other for other in own)]
-            if alike and written:
-                with torch.no_grad(), compat.dispatcher.unseen_by_torch():
-                    then = {id(tensor): stale.then(tensor) for tensor in own}
-                    for tensor in written if self._repeat(call, then, written) else ():
+            # Nothing else is written again, no number is drawn, and no code of the program's runs.
+            again = len(written) == len(call.written) and not call.unread and call.func.namespace == "aten"
+            again &= torch.Tag.nondeterministic_seeded not in call.func.tags
+            with torch.no_grad(), compat.dispatcher.unseen_by_torch():
+                then = {id(tensor): stale.then(tensor) for tensor in own}
+                if written and again:
+                    values = call.args, call.kwargs
+                    args, kwargs = compat.compilers.tree_map(
+                        lambda value, to=then: to.get(id(value), value), values
+                    )
+                    call.func(*args, **kwargs)
+                for tensor in written:
+                    stale.is_written = True
+                    if not again:
+                        then[id(tensor)].copy_(tensor)
+                    # Else it depends on what was computed from a stale one, or on another stale one.
+                    if (
+                        alone
+                        and call.read in ([], [stale])
+                        and (again or call.func._schema.name.partition("::")[2] in _DRAWS)
+                    ):
                         stale.compare(tensor)
-
-    def _repeat(self, call: _TouchingCall, then: dict[int, torch.Tensor], written: Sequence[Any]) -> bool:
-        """Run an operation on the values before, and return whether it could be.
-
-        Args:
-            then: The part of the memory before, by the identity of the tensor that is it now.
-            written: The tensors of these that the operation has written.
-        """
-        if call.name in _DRAWS:
-            for tensor in written:
-                then[id(tensor)].copy_(tensor)
-        elif len(written) == len(call.written) and not call.unread and _repeats(call.func):
-            values = call.args, call.kwargs
-            args, kwargs = compat.compilers.tree_map(lambda value: then.get(id(value), value), values)
-            call.func(*args, **kwargs)
-        else:
-            return False
-        return True
-
-    def _note_replay(
-        self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], written: Sequence[torch.Tensor]
-    ) -> None:
-        """Keep a call that repeats this one's writes on the tensors that stale ones replace."""
-        real: dict[int, torch.Tensor] = {}
-        for stale, tensor in self._touched(written):
-            if (replaced := stale.real(tensor)) is not None:
-                real[id(tensor)] = replaced
-                if torch.Tag.nondeterministic_seeded in func.tags:  # once more would be other numbers
-                    self.replays.append(functools.partial(replaced.copy_, tensor.clone()))
-        if real and torch.Tag.nondeterministic_seeded not in func.tags:
-            args, kwargs = compat.compilers.tree_map(lambda value: real.get(id(value), value), (args, kwargs))
-            self.replays.append(functools.partial(func, *args, **kwargs))
 
     def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
         """Return the stale tensors that an operation depends on if it reads ``tensors``."""
@@ -345,10 +300,6 @@ def _flat(value: Any) -> list[torch.Tensor]:
     if isinstance(value, torch.Tensor):
         return [value]
     return [tensor for item in value for tensor in _flat(item)] if isinstance(value, (list, tuple)) else []
-
-
-def _repeats(func: Any) -> bool:  # no number is drawn, and no code of the program's runs
-    return func.namespace == "aten" and torch.Tag.nondeterministic_seeded not in func.tags
 
 
 class _Active(threading.local):

@@ -382,6 +382,7 @@ def _run_with_stale(
     """
     watched: list[StaleTensor] = []
     put_back: list[Callable[[], None]] = []
+    replaced: list[tuple[StaleTensor, torch.Tensor]] = []
     for stashed, state in stale:
         tensor = stashed.saved.origin()
         if tensor is None:
@@ -404,19 +405,20 @@ def _run_with_stale(
             else:
                 put_back.extend(_nested.exchange(ctx, stashed.ways, tensor, value))
             # The read of the right value shows that the wrong one would have been read.
-            watched.append(StaleTensor(value, now, on_read, stands_for=now))
+            watched.append(StaleTensor(value, now, on_read))
+            replaced.append((watched[-1], now))
         else:
             watched.append(StaleTensor(now, before, on_read))
-    reads = StaleReads(watched)
     try:
-        with reads:
+        with StaleReads(watched):
             result = run(*gradients)
     finally:
         for undo in reversed(put_back):
             undo()
     with compat.unseen.unseen_by_modes(), torch.no_grad():
-        for replay in reads.replays:  # a counter that backward counts up, a buffer that it fills
-            replay()
+        for value, now in replaced:  # a counter that backward counts up, a buffer that it fills
+            if value.is_written and value.tensor.stride() == now.stride():
+                each_once(now).copy_(each_once(value.then(value.tensor)))
     return result
 
 

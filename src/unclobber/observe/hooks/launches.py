@@ -23,10 +23,7 @@ from . import kernels
 from ._on_import import on_import
 from ._triton_stores import function_of, stores_of
 
-_LAUNCHERS = {
-    "triton.runtime.jit": ("JITFunction", "run"),
-    "triton.runtime.interpreter": ("GridExecutor", "__call__"),
-}
+_LAUNCHERS = {"triton.runtime.jit": "JITFunction.run", "triton.runtime.interpreter": "GridExecutor.__call__"}
 """Class and method, by module."""
 _NUMBERS = (int, float, str)  # types of most arguments that are no tensors, which are sorted out first
 
@@ -35,7 +32,7 @@ def install(patches: Patches) -> None:
     """Precede launches by a notification; wait for Triton's import while a client is notified."""
 
     def wrap(module: ModuleType) -> None:
-        name, method = _LAUNCHERS[module.__name__]
+        name, _, method = _LAUNCHERS[module.__name__].partition(".")
         launcher = getattr(module, name, None)
         if hasattr(launcher, method):
             patches.stand_in(launcher, method, _run, method == "__call__")

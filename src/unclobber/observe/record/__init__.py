@@ -15,7 +15,6 @@ from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, SaveState
 from .saved import History, RegisteredHooks, SavedTensor, UncheckedSave, leave_to, life_of, same_memory
 from .saved_bytes import SavedBytes
-from .selection import select
 from .self_overlap import LARGEST_COPY
 
 __all__ = [
@@ -23,5 +22,5 @@ __all__ = [
     "KernelName", "Ledger", "ProgramPoint", "PythonQueue", "Region", "RegisteredHooks", "SaveQueue",
     "SaveState", "SavedBytes", "SavedTensor", "TracedName", "UncheckedSave", "ViewWrites", "WriteEvent",
     "differing", "each_once", "leave_to", "life_of", "open_memory", "overlap", "region_of", "same_bits",
-    "same_memory", "select",
+    "same_memory",
 ]  # fmt: skip

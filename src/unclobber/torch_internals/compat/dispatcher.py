@@ -117,10 +117,6 @@ def is_higher_order(function: Any) -> bool:
     return isinstance(function, torch._ops.HigherOrderOperator)
 
 
-def _handed(operator: Any, mode: TorchDispatchMode, *args: Any, **kwargs: Any) -> Any:
-    return mode.__torch_dispatch__(operator, (), args, kwargs)
-
-
 class OwnMode(TorchDispatchMode):
     """A dispatch mode under which higher-order operators run, too."""
 
@@ -130,7 +126,9 @@ class OwnMode(TorchDispatchMode):
         """Enter the mode; up to torch 2.8 each operator has a table of the classes of modes that it knows."""
         if not hasattr(TorchDispatchMode, "supports_higher_order_operators"):
             for operator in _higher_order_operators():
-                operator.python_key_table[type(self)] = functools.partial(_handed, operator)
+                operator.python_key_table[type(self)] = lambda mode, *args, own=operator, **named: (
+                    mode.__torch_dispatch__(own, (), args, named)
+                )
         return super().__enter__()  # type: ignore[no-untyped-call]
 
     def is_innermost(self) -> bool:
