@@ -137,7 +137,9 @@ def test_nothing_is_put_on_torchs_cache_entries():
         home = checkpoints._VersionWrapper
         entries = [vars(each) for each in gc.get_objects() if type(each) is home]
         assert entries
-        assert all(set(names) == {"val", "version"} for names in entries)
+        assert all(
+            names.keys() - {"unpack_hook"} == {"val", "version"} for names in entries
+        )  # since torch 2.15
         y.sum().backward()
 
 

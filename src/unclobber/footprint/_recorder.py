@@ -122,7 +122,7 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         engine.subscribe(self)
         self._hooks.__enter__()
         self._calls.__enter__()  # type: ignore[no-untyped-call]
-        super().__enter__()  # type: ignore[no-untyped-call]
+        super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:

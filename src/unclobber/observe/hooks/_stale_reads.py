@@ -110,6 +110,7 @@ class _TouchingCall:
     """Effect of one call of an operation on the stale tensors."""
 
     func: Any
+    name: str
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     touched: list[_Touched]
@@ -140,8 +141,8 @@ class StaleReads(compat.dispatcher.OwnMode):
         """Make the mode; the class lists the arguments."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._by_key: dict[int, list[StaleTensor]] = {}
-        for stale_tensor in stale:
-            self.observe(stale_tensor)
+        for each in stale:
+            self.observe(each)
         self._until_saved = until_saved
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
         """Tensors that were computed from a stale one, by storage key; kept so that no other tensor gets
@@ -153,12 +154,12 @@ class StaleReads(compat.dispatcher.OwnMode):
         self._by_key.setdefault(stale.key, []).append(stale)
 
     def __enter__(self) -> StaleReads:
-        _active.modes.append(self)
-        super().__enter__()  # type: ignore[no-untyped-call]
+        _active.modes += (self,)
+        super().__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        _active.modes.remove(self)
+        _active.modes = tuple(mode for mode in _active.modes if mode is not self)
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         for save in self._awaiting:  # a recomputation ends as soon as the last tensor is saved
             save.stale.report(save.stack)
@@ -185,7 +186,7 @@ class StaleReads(compat.dispatcher.OwnMode):
             stale.note_read()
         result = func(*args, **kwargs)
         if call.read and call.carried_on:
-            self._note([*_flat(result), *call.written], call.read[0])
+            self._note(compat.compilers.tensors_in((result, call.written)), call.read[0])
         elif call.is_error:
             for stale in call.read:
                 stale.report()
@@ -207,6 +208,7 @@ class StaleReads(compat.dispatcher.OwnMode):
         number = name == "_local_scalar_dense" and bool(args)
         return _TouchingCall(
             func,
+            name,
             args,
             kwargs,
             touched,
@@ -245,21 +247,13 @@ class StaleReads(compat.dispatcher.OwnMode):
             with torch.no_grad(), compat.dispatcher.unseen_by_torch():
                 then = {id(tensor): stale.then(tensor) for tensor in own}
                 if written and again:
-                    values = call.args, call.kwargs
-                    args, kwargs = compat.compilers.tree_map(
-                        lambda value, to=then: to.get(id(value), value), values
-                    )
-                    call.func(*args, **kwargs)
+                    _run_on(then, call)
                 for tensor in written:
                     stale.is_written = True
                     if not again:
                         then[id(tensor)].copy_(tensor)
                     # Else it depends on what was computed from a stale one, or on another stale one.
-                    if (
-                        alone
-                        and call.read in ([], [stale])
-                        and (again or call.func._schema.name.partition("::")[2] in _DRAWS)
-                    ):
+                    if alone and call.read in ([], [stale]) and (again or call.name in _DRAWS):
                         stale.compare(tensor)
 
     def _read(self, tensors: list[torch.Tensor], written: Sequence[torch.Tensor]) -> list[StaleTensor]:
@@ -284,27 +278,24 @@ class StaleReads(compat.dispatcher.OwnMode):
 
     def _touched(self, values: Any) -> Iterator[_Touched]:
         """Yield each tensor in ``values`` that shares memory with a stale one or was computed from it."""
-        for value in values:
-            if isinstance(value, torch.Tensor):
-                if compat.tensors.is_plain(value):
-                    key = compat.tensors.storage_key(value)
-                    for stale in self._by_key.get(key, ()):
-                        yield stale, value
-                    if key in self._computed:
-                        yield self._computed[key][1], value
-            elif isinstance(value, (list, tuple)):
-                yield from self._touched(value)
+        for value in compat.compilers.tensors_in(values):
+            if compat.tensors.is_plain(value):
+                key = compat.tensors.storage_key(value)
+                for stale in self._by_key.get(key, ()):
+                    yield stale, value
+                if key in self._computed:
+                    yield self._computed[key][1], value
 
 
-def _flat(value: Any) -> list[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        return [value]
-    return [tensor for item in value for tensor in _flat(item)] if isinstance(value, (list, tuple)) else []
+def _run_on(then: dict[int, torch.Tensor], call: _TouchingCall) -> None:
+    args, kwargs = compat.compilers.tree_map(
+        lambda value: then.get(id(value), value), (call.args, call.kwargs)
+    )
+    call.func(*args, **kwargs)
 
 
 class _Active(threading.local):
-    def __init__(self) -> None:
-        self.modes: list[StaleReads] = []
+    modes: tuple[StaleReads, ...] = ()
 
 
 _active = _Active()

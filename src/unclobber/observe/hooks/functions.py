@@ -416,9 +416,9 @@ def _run_with_stale(
         for undo in reversed(put_back):
             undo()
     with compat.unseen.unseen_by_modes(), torch.no_grad():
-        for value, now in replaced:  # a counter that backward counts up, a buffer that it fills
-            if value.is_written and value.tensor.stride() == now.stride():
-                each_once(now).copy_(each_once(value.then(value.tensor)))
+        for given, now in replaced:  # a counter that backward counts up, a buffer that it fills
+            if given.is_written and given.tensor.stride() == now.stride():
+                each_once(now).copy_(each_once(given.then(given.tensor)))
     return result
 
 
