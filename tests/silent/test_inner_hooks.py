@@ -137,9 +137,7 @@ def test_nothing_is_put_on_torchs_cache_entries():
         home = checkpoints._VersionWrapper
         entries = [vars(each) for each in gc.get_objects() if type(each) is home]
         assert entries
-        assert all(
-            names.keys() - {"unpack_hook"} == {"val", "version"} for names in entries
-        )  # since torch 2.15
+        assert all(names.keys() - {"unpack_hook"} == {"val", "version"} for names in entries)
         y.sum().backward()
 
 
