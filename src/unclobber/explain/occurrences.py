@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -20,6 +20,7 @@ from ..torch_internals import compat
 from . import describe, need, reads, refused, runs, save, sentence, spelling, write
 from ._live import user_frames
 from ._stacks import frame_key, user_place
+from .ahead import refused_too
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of
@@ -113,6 +114,12 @@ class Occurrence:
             )
 
         return Occurrence(key, make, known_facts, tensor=tensor, again=again, reached=node is None)
+
+    @staticmethod
+    def of_refused_next(state: SaveState, session: SessionView) -> Iterator[Occurrence]:
+        """Yield occurrences of the tensors that the running backward would have refused after this one."""
+        for saved, node in refused_too(state.saved, session.ledger):
+            yield Occurrence.of_unpack(session.ledger.state_of(saved), session, repaired=False, node=node)
 
 
 def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:

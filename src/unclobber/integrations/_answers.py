@@ -6,7 +6,6 @@ from typing import Any
 
 from ..model import UnclobberError
 from ..settings import ProjectSettings
-from ..settings.pyproject import settings_for
 
 
 def rate(value: Any, where: str, error: type[Exception]) -> float:
@@ -22,6 +21,6 @@ def rate(value: Any, where: str, error: type[Exception]) -> float:
 
 def settings_in(folder: str, error: type[Exception]) -> ProjectSettings:
     try:
-        return settings_for(folder)
+        return ProjectSettings.of(folder)
     except UnclobberError as problem:
         raise error(str(problem)) from None

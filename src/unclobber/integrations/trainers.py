@@ -19,7 +19,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..model import Finding, InplaceError, UnclobberError
-from ..session import Session, Watching, settings_here
+from ..session import Session, Watching
 from ._saying import say_restored, show_without_traceback
 
 Mode = Literal["watch", "guard", "strict"]
@@ -36,11 +36,8 @@ class Training(Watching):
         self.by_hooks = False  # whether the trainer's hooks began this training, and have to end it
 
     def _make(self) -> Session:  # the project's settings decide what the callback leaves open
-        settings = settings_here()
-        mode = self._mode or settings.mode
-        return Session.by_settings(
-            settings, guard=mode == "guard", strict=mode == "strict", fingerprint=self._fingerprint
-        )
+        guard, strict = (None if self._mode is None else self._mode == mode for mode in ("guard", "strict"))
+        return Session.by_settings(None, guard=guard, strict=strict, fingerprint=self._fingerprint)
 
     @property
     def session(self) -> Session | None:
