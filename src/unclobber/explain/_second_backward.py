@@ -71,13 +71,11 @@ class _SecondBackward:
         self.live_frames = live_frames
         self.call = need.call_of(live_frames)
         self.frames = user_frames_of(live_frames)
-        self.halted = self._halted()
-        """The node at which the engine stopped."""
+        self.halted = self._halted()  # the node at which the engine stopped
         self.freed = self.halted if self.halted is None else self.halted.beyond or self.halted
         """The freed node. An earlier backward freed it, whether or not this one reached it."""
         self.note = None if self.freed is None else backward_calls.note_of(self.freed.node)
-        self.again = self._again()
-        """The earlier backward that began at the same tensor, or None."""
+        self.again = self._again()  # the earlier backward that began at the same tensor, or None
         self.joined = self._joined()
 
     def _halted(self) -> FreedNode | None:

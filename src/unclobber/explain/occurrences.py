@@ -41,14 +41,11 @@ class Occurrence:
     as ``key``."""
     make: Callable[[], Finding | None]
     """Describes and judges the conflict; slow, so not called for a known key."""
-    known_facts: Callable[[], Finding]
-    """Returns the bare finding if ``make`` fails."""
+    known_facts: Callable[[], Finding]  # returns the bare finding if ``make`` fails
     again: bool = False
     """Whether a finding is made even for a known key, for an error that is about to be raised."""
-    reached: bool = True
-    """Whether backward has come to the conflict."""
-    can_be_repaired: bool = False
-    """Whether ``guard`` and ``audit`` have given the right values already."""
+    reached: bool = True  # whether backward has come to the conflict
+    can_be_repaired: bool = False  # whether ``guard`` and ``audit`` have given the right values already
     refused: bool = False
     """Whether the session raises although it isn't strict: ``guard`` has no right value. Even if the finding
     is suppressed: test_what_guard_can_not_give_back_is_refused_all_the_same."""

@@ -36,8 +36,7 @@ class Totals:
     """Bytes of overwritten values that were kept."""
 
 
-_FEW = 4
-"""Findings, and lines that keep something, in a report's repr."""
+_FEW = 4  # findings, and lines that keep something, in a report's repr
 
 
 @dataclass(frozen=True, slots=True, repr=False)

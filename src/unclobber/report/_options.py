@@ -9,12 +9,9 @@ from dataclasses import dataclass
 class RenderOptions:
     """Facts about the terminal, which the caller knows and a report doesn't."""
 
-    width: int = 80
-    """Width of a text line, in cells."""
-    colour: bool = False
-    """Whether to add ANSI colours."""
-    links: bool = False
-    """Whether to make paths links, if there is colour."""
+    width: int = 80  # width of a text line, in cells
+    colour: bool = False  # whether to add ANSI colours
+    links: bool = False  # whether to make paths links, if there is colour
     encoding: str | None = None
     """Encoding of the stream, in which missing characters are shown as escapes; None if it has every
     character."""

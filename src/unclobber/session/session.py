@@ -104,10 +104,8 @@ class Session:
         self.on_finding: Callable[[Finding], None] | None = None
         """Called with each new finding, unless suppression lets it pass."""
         self.conflicts = 0
-        self._seen: dict[Any, int] = {}
-        """Positions of findings by the key of their conflict."""
-        self._times: Counter[int] = Counter()
-        """Numbers of repeated occurrences, by the finding's position."""
+        self._seen: dict[Any, int] = {}  # positions of findings by the key of their conflict
+        self._times: Counter[int] = Counter()  # numbers of repeated occurrences, by the finding's position
         self._tensors: dict[int, dict[Any, Save | None]] = {}
         """The spoilt tensors of each finding, by the finding's position and then by the tensor's key."""
         self._internal_errors: dict[str, None] = {}
@@ -128,8 +126,7 @@ class Session:
         )
         self.ledger.unrecorded = self._unrecorded
         self._started_at = time.time_ns()
-        self.backwards_before = 0
-        """Number of backward calls in the process before this session."""
+        self.backwards_before = 0  # number of backward calls in the process before this session
         self._counted_before = (0, 0)
         """Numbers of saves and writes that the parent process made before it forked this one."""
 

@@ -20,26 +20,21 @@ from .pyproject import SETTINGS
 class ProjectSettings:
     """The settings of one project; the default is that of a project without settings."""
 
-    select: tuple[str, ...] | None = None
-    """Codes, or beginnings of codes, that are reported; None for all."""
+    select: tuple[str, ...] | None = None  # codes, or beginnings of codes, that are reported; None for all
     ignore: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Globs, each with the codes that are ignored in matching files."""
     strict: bool = False
     fingerprint: float = 0.0
     guard: bool = False
-    folder: str = ""
-    """The folder of the settings file, where the globs start."""
-    exclude: tuple[str, ...] = ()
-    """Globs of files and folders that ``check`` leaves out."""
+    folder: str = ""  # the folder of the settings file, where the globs start
+    exclude: tuple[str, ...] = ()  # globs of files and folders that ``check`` leaves out
     confidence: Literal["high", "medium"] = "medium"
     """The least confidence of a finding that ``check`` reports."""
-    baseline: str | None = None
-    """The path of the file of findings that ``check`` knows; None for none."""
+    baseline: str | None = None  # the path of the file of findings that ``check`` knows; None for none
     cache_dir: str | None = None
     """The path of the folder of ``check``'s cache; None for one of its own name next to the settings file."""
-    given: tuple[str, ...] = ()
-    """The keys that the settings file has."""
+    given: tuple[str, ...] = ()  # the keys that the settings file has
 
     @staticmethod
     def of(folder: str) -> ProjectSettings:

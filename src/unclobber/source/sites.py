@@ -59,8 +59,7 @@ examined (`vetting`).
 """
 
 _known: dict[str, bool] = {}
-_examined: list[str] = []
-"""Paths of installed code that counts as the program's for now."""
+_examined: list[str] = []  # paths of installed code that counts as the program's for now
 
 
 def is_library(code: CodeType | str) -> bool:

@@ -81,8 +81,7 @@ def _alone(work: Callable[[], T]) -> T:
 class Text(NamedTuple):
     """The lines of a file, or of code under a file's name."""
 
-    lines: tuple[str, ...]
-    """The lines with their line ends."""
+    lines: tuple[str, ...]  # the lines with their line ends
     modified: float | None
     """The file's modification time, in seconds since the epoch; None for notebook cells, doctests and
     loaders, whose texts can't be edited."""

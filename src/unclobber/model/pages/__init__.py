@@ -22,8 +22,7 @@ class Page:
     code: str
     name: str
     gist: str
-    text: str
-    """The whole page, as Markdown."""
+    text: str  # the whole page, as Markdown
 
     def plain(self, width: int) -> str:
         return to_plain(self.text, width)
