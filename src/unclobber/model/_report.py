@@ -36,7 +36,8 @@ class Totals:
     """Bytes of overwritten values that were kept."""
 
 
-_FEW = 4  # findings, and lines that keep something, in a report's repr
+_FEW = 4
+"""Findings, and lines that keep something, in a report's repr."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -85,7 +86,7 @@ class Report:
         rows = [f"Report: {self.outcome}, {counts} to saved memory"]
         for finding in self.findings[:_FEW]:
             site = next(iter(finding.blamed), None)
-            place = f"{site.brief}  " if site is not None else ""
+            place = f"{shown_name(site.path)}:{site.line}  " if site is not None else ""
             rows.append(f"  {finding.code}  {place}{finding.message}")
         if more := self.findings[_FEW:]:
             rows.append(f"  and {plural(len(more), 'more finding')}")

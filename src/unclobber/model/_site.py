@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ._cells import shown_name
-
 
 @dataclass(frozen=True, slots=True)
 class Frame:
@@ -63,8 +61,3 @@ class Site:
     """The whole stack as it was recorded, innermost first."""
     statement_column: int | None = None
     """1-based, in characters; None if the statement starts its line."""
-
-    @property
-    def brief(self) -> str:
-        """The file's name without its folders, and the line: ``train.py:7``."""
-        return f"{shown_name(self.path)}:{self.line}"

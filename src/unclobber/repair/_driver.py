@@ -37,17 +37,14 @@ def main(argv: list[str]) -> int:
             return 2  # the process that started this one reports it
 
         threads = _threads()  # NumPy's BLAS starts some, and ends them before each fork
-        from ..session import Session
-        from . import _run
-
-        Session.prepare()
+        _prepare()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
         job = _decode(line.strip())
         if "optim" in _head(job):
             _make_optimizer()
-        Session.prepare()  # again, because the last child's imports may have registered operators of torch's
+        _prepare()  # again, because the last child's imports may have registered operators of torch's
         gc.freeze()  # the driver's objects aren't the program's, so a child's collector need not visit them
         for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
             finalizer.atexit = False  # torch's unregister kernels: 0.04 s in each child, which ends anyway
@@ -73,6 +70,13 @@ def _interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, usual)
+
+
+def _prepare() -> None:
+    from ..session import Session
+    from . import _run  # noqa: F401
+
+    Session.prepare()
 
 
 def _head(job: Job) -> str:

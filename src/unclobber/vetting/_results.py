@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..model import Finding, Site
+from ..model import Finding, Site, shown_name
 from ..model.text import listing, plural
 
 Verdict = Literal["fine", "silent", "refused", "not applicable", "crashed", "time limit"]
@@ -50,7 +50,7 @@ class WayResult:
 
     def row(self) -> tuple[str, str, str]:
         """Return the way, its verdict, and the line and code or the reason."""
-        place = "" if self.line is None else self.line.brief
+        place = "" if self.line is None else f"{shown_name(self.line.path)}:{self.line.line}"
         differs = ""
         if self.differing and not self.findings:
             differs = f"{plural(len(self.differing), 'gradient')} not as under guard: {self.differing[0]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...model import Fix, Frame, Help, Need, Save, Site
+from ...model import Fix, Frame, Help, Need, Save, Site, shown_name
 from ...model.text import shape
 from ...syntax import ATOMS, parse_expression
 
@@ -58,4 +58,4 @@ def place(site: Site, shown: Sequence[Save | Need | None]) -> str:
 def line(site: Site | Frame, shown: Sequence[Save | Need | None]) -> str:
     """Return ``line 19``, or ``net.py:19`` if that isn't the file of the shown places."""
     paths = {fact.site.path for fact in shown if fact is not None and fact.site is not None}
-    return f"line {site.line}" if paths == {site.path} else site.brief
+    return f"line {site.line}" if paths == {site.path} else f"{shown_name(site.path)}:{site.line}"
