@@ -22,7 +22,7 @@ from ._shape_only import reads_shape_alone
 from ._spellings import function_name, spellings
 from ._variant import Derivative, InPlaceVariant, Overwrite, Saved, Variant
 from ._when import when
-from ._words import listed, why
+from ._words import Reasons, listed
 from .card import OperationRules
 from .torch_table import by_node, by_operation, in_place_row, table
 
@@ -208,7 +208,7 @@ def _saved(rule: Rule, kept: SavedRole) -> Saved:
         only_if=kept.only_if,
         optional=optional,
         gradients=kept.gradients,
-        why=why(rule.node, kept.role) if rule.node is not None else None,
+        why=Reasons(rule.node, kept.role).in_torch_names() if rule.node is not None else None,
     )
 
 

@@ -133,7 +133,7 @@ class Session:
     @classmethod
     def by_settings(
         cls,
-        settings: ProjectSettings | None,
+        settings: ProjectSettings | str | None,
         *,
         guard: bool | None = None,
         strict: bool | None = None,
@@ -144,14 +144,16 @@ class Session:
         """Return a session that is not entered yet; the project's settings decide what is None.
 
         Args:
-            settings: Those of the project, by default of the one that the running program belongs to.
+            settings: Those of the project, or a folder of it; None for the running program's.
             suppression: The suppression; by default that of the settings alone.
         """
-        if settings is None:
-            settings = settings_here()
+        if not isinstance(settings, ProjectSettings):
+            settings = settings_here() if settings is None else ProjectSettings.of(settings)
+        guard = settings.guard if guard is None else guard
         return cls(
-            "guard" if (settings.guard if guard is None else guard) else "watch",
-            strict=settings.strict if strict is None else strict,
+            "guard" if guard else "watch",
+            # Of both in the settings, guard precedes: it repairs what strict would stop at.
+            strict=not guard and (settings.strict if strict is None else strict),
             fingerprint=settings.fingerprint if fingerprint is None else fingerprint,
             suppression=suppression or Suppression(settings),
             **options,
@@ -227,6 +229,10 @@ class Session:
         self.ledger.account.peak = self.ledger.account.kept
         self.ledger.replay = None
         self._started_at = time.time_ns()
+
+    @property
+    def mode(self) -> str:
+        return "strict" if self.strict else self.policy
 
     @staticmethod
     def depth() -> int:

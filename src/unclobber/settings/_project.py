@@ -60,10 +60,6 @@ class ProjectSettings:
     def file(self) -> str:
         return os.path.join(self.folder, "pyproject.toml")
 
-    @property
-    def mode(self) -> Literal["watch", "guard", "strict"]:
-        return "guard" if self.guard else "strict" if self.strict else "watch"
-
     def leaves_out(self, code: str, path: str | None) -> bool:
         """Return whether findings of a code are left out, everywhere or in this file.
 

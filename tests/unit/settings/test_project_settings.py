@@ -34,9 +34,9 @@ def test_the_nearest_file_with_our_table_counts(tmp_path):
 def test_a_changed_file_is_read_again(tmp_path):
     """A notebook lives longer than its settings."""
     project(tmp_path, "[tool.unclobber]\nguard = true\n")
-    assert ProjectSettings.of(str(tmp_path)).mode == "guard"
+    assert ProjectSettings.of(str(tmp_path)).guard
     project(tmp_path, "[tool.unclobber]\nguard = false\n")
-    assert ProjectSettings.of(str(tmp_path)).mode == "watch"
+    assert not ProjectSettings.of(str(tmp_path)).guard
 
 
 def test_every_key(tmp_path):
