@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..syntax import ATOMS, parse_expression
+from ..syntax import ATOMS, parse_expression, torch_table
 from ._formula_helpers import JOINT, PROSE
 from ._formulas import readable
 from ._rule import GradientFormula, Rule
-from ._shape_only import reads_shape_alone
 from .torch_table import by_node
 
 _LONGEST = 72
@@ -60,7 +59,7 @@ class Reasons:
 
     def __init__(self, node: str, role: str, needed: Iterable[str] | None = None) -> None:
         self._node, self._role, self._bare = node, role, role.partition("[")[0]
-        self._shape_alone = reads_shape_alone(node, self._bare)
+        self._shape_alone = torch_table().needs_shape_alone(node, self._bare)
         self._reasons = _reasons(node, self._bare, needed)
 
     @property

@@ -18,7 +18,6 @@ from ._expressions import in_expression
 from ._formulas import readable
 from ._measured import measured
 from ._rule import Rule, SavedRole
-from ._shape_only import reads_shape_alone
 from ._spellings import function_name, spellings
 from ._variant import Derivative, InPlaceVariant, Overwrite, Saved, Variant
 from ._when import when
@@ -233,7 +232,7 @@ def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
                 "depends",
                 f"if no gradient of {listed(saved.only_if)} is needed: that one reads it",
             )
-        elif reads_shape_alone(rule.node or "", name):
+        elif torch_table().needs_shape_alone(rule.node or "", name):
             yield Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")
         else:
             readers = ", ".join(f"`{reader}`" for reader in saved.gradients)

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 
@@ -49,10 +49,25 @@ def _is_first_rank() -> bool:
     return not (ranks.is_available() and ranks.is_initialized()) or ranks.get_rank() == 0
 
 
+CallbacksOf = Callable[[Any], Iterable[Any]]  # returns all callbacks of a trainer, other libraries' too
+
+
 class WatchesTraining:
     """Base of the callbacks that watch a training, for each kind of trainer."""
 
     _training: Training | None = None
+    _methods: ClassVar[tuple[Wrapped, ...]] = ()
+
+    def __init_subclass__(cls, *, wraps: Iterable[tuple[type, str, CallbacksOf]] = ()) -> None:
+        """Wrap these methods of trainers, each given by its class and name, while there are callbacks."""
+        super().__init_subclass__()
+        cls._methods += tuple(Wrapped(*method) for method in wraps)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # copies and unpickled callbacks come by here, too
+        callback = super().__new__(cls)
+        for method in cls._methods:
+            method.serve(callback)
+        return callback
 
     def __init__(self, mode: Mode | None = None, *, fingerprint: float | None = None) -> None:
         if mode is not None and mode not in get_args(Mode):
@@ -103,7 +118,7 @@ class Wrapped:
 
     _owner: type  # the class that defines the method
     _name: str
-    _callbacks_of: Callable[[Any], Iterable[Any]]  # returns all callbacks of a trainer, other libraries' too
+    _callbacks_of: CallbacksOf
     _original: Any = None
     _wrapper: Any = None
     _alive: int = 0

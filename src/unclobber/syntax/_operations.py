@@ -112,6 +112,20 @@ class TorchTable:
         """
         return kind in self.modules and kind.lower() in {name.replace("_", "") for name in self.surely_fresh}
 
+    def needs_shape_alone(self, node: str, role: str, reduction: str | None = None) -> bool:
+        """Return whether a backward node saves a tensor for its shape alone.
+
+        Args:
+            role: The node's name for the tensor.
+            reduction: The node's reduction, if it depends on one: ``sum``, ``prod``.
+        Example:
+            >>> [torch_table().needs_shape_alone("GatherBackward0", role) for role in ("self", "index")]
+            [True, False]
+        """
+        saved = f"{node}.{role}"
+        in_sum = reduction in ("sum", "mean") and saved in self.reads_shape_alone_in_sums
+        return in_sum or saved in self.reads_shape_alone
+
     def in_place(self, name: str) -> tuple[Overload, ...]:  # from a row of its own, or that of `exp`
         return self._overloads(name) or self.overloads(name.removesuffix("_"))
 

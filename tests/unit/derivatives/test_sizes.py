@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 
 import unclobber
 from oracles import unchecked
-from unclobber.derivatives import Reasons, reads_shape_alone
+from unclobber.derivatives import Reasons
 from unclobber.syntax import torch_table
 
 ORDER = torch.tensor([0, 2, 1, 3])
@@ -123,4 +123,4 @@ def test_what_is_said_of_it():
     assert (
         Reasons("GatherBackward0", "self").in_names({"self": "q"}) == "backward reads the shape of `q` alone"
     )
-    assert not reads_shape_alone("ScatterReduceBackward0", "src", "prod")
+    assert not torch_table().needs_shape_alone("ScatterReduceBackward0", "src", "prod")
