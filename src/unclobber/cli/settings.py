@@ -10,8 +10,8 @@ import click
 
 from ..settings import ProjectSettings, shown_path
 from ..settings.pyproject import SETTINGS
-from ._completion import a_file
 from ._errors import UsageError
+from ._options import a_file
 from ._terminal import COMMAND
 
 

@@ -9,12 +9,9 @@ from ._cached import write_cached
 from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
-from ._need import Need
-from ._ranks import ProcessEnd, RankEnd
-from ._report import CheckedSources, Outcome, Report, Totals
+from ._report import CheckedSources, Outcome, ProcessEnd, RankEnd, Report, Suppressed, SuppressedBy, Totals
 from ._save import Save
-from ._site import Extent, Frame, Site
-from ._suppressed import Suppressed, SuppressedBy
+from ._site import Extent, Frame, Need, Site
 from ._torch import require_installed_torch
 from ._write import PastCounter, Reached, Write
 from .codes import CODES, Code, Interpretation, Severity, Stage, Subject, Variant

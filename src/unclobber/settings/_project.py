@@ -11,8 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from .codes import covers
-from .errors import SettingsError
+from .codes import SettingsError, covers
 from .pyproject import SETTINGS
 
 

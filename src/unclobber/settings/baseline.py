@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..model import VERSION, Finding, Site
 from ..syntax import file_and_cell
-from .errors import SettingsError
+from .codes import SettingsError
 
 SCHEMA = 1
 _INSTALLED = ("site-packages/", "dist-packages/")

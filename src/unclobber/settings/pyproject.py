@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..model import CODES
-from .codes import checked
-from .errors import SettingsError
+from .codes import SettingsError, checked
 
 Reader = Callable[[Any, str], Any]  # checks and converts a value; its second argument says where that stands
 
