@@ -362,7 +362,7 @@ def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWri
     """Return the finding for an error that torch raised; None if the error isn't torch's refusal."""
     # If the query fails, the error stays as it is
     # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
-    if (graph := compiled.refusal_of(error)) is not None:
+    if (graph := compiled.RefusedGraph.of(error)) is not None:
         return finding_or_fallback(
             lambda: uc101_stale.judge(refused.in_compiled(error, graph)),
             lambda: bare_finding("UC101", torch_message=str(error)),
