@@ -115,10 +115,10 @@ def _write(text: str, format_: str, file: OutputFile | None) -> None:
 
 def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int:
     """Run torch's operation database against the rules; return 0 if enough operations agree."""
-    from ..derivatives.check import Comparison
+    from ..derivatives.check import TableCheck
 
     try:
-        compared = Comparison.of(names, lambda results: progress(results, lambda checked: checked.name))
+        compared = TableCheck.of(names, lambda results: progress(results, lambda checked: checked.name))
     except ImportError as error:
         raise UsageError(
             f"torch's operation database can't be loaded: {error}",

@@ -74,13 +74,13 @@ AGREEMENT = 0.97  # share of the operations that must agree
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TableCheck:
     """The comparison of many operations, as a document."""
 
     results: Sequence[Checked]
 
     @classmethod
-    def of(cls, only: Iterable[str], shown: Callable[[Iterator[Checked]], Iterable[Checked]]) -> Comparison:
+    def of(cls, only: Iterable[str], shown: Callable[[Iterator[Checked]], Iterable[Checked]]) -> TableCheck:
         """Compare the operations of the database, or ``only`` some; ``shown`` passes on each result.
 
         Raises:
