@@ -34,7 +34,7 @@ def test_every_argument(name):
 @pytest.mark.parametrize("file", ["_finding.py", "_report.py", "_save.py", "_site.py", "_write.py"])
 def test_every_field_of_a_report(file):
     """But for those whose name says it all."""
-    plain = {"shape", "dtype", "bytes", "version", "path", "site", "line", "message", "findings", "totals"}
+    plain = {"shape", "dtype", "bytes", "version", "path", "site", "line", "message", "findings"}
     plain |= {
         "files",
         "lines",
