@@ -202,7 +202,8 @@ class Compared:
     """A comparison of another run with the first: loss, gradients and peak."""
 
     peak_before: int
-    peak_after: int = 0  # bytes of the step alone
+    peak_after: int = 0
+    """Bytes of the step alone."""
     equal_loss: bool = False
     gradients: int = 0
     rounded_gradients: int = 0
@@ -213,7 +214,8 @@ class Compared:
     """Largest difference of any gradient's element, relative to that gradient's largest."""
     changed_buffers: int = 0
     """Buffers that ended with other values: running statistics that were updated twice."""
-    error: str | None = None  # the reason why there is nothing to compare; None if the run could be compared
+    error: str | None = None
+    """The reason why there is nothing to compare; None if the run could be compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
