@@ -17,7 +17,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from .integrations.trainers import WatchesTraining, Wrapped
+from .integrations.trainers import WatchesTraining
 from .integrations.training_memory import ReportsMemory
 from .model import InplaceError
 
@@ -34,10 +34,15 @@ def _packages() -> list[Any]:
 
 
 _LIGHTNING = _packages()
-_fits = [Wrapped(package.Trainer, "fit", lambda trainer: trainer.callbacks) for package in _LIGHTNING]
+# Of the class and not of its instances, which the program makes later.
+_FITS = [(package.Trainer, "fit", lambda trainer: trainer.callbacks) for package in _LIGHTNING]
 
 
-class UnclobberCallback(WatchesTraining, *(package.Callback for package in _LIGHTNING)):  # type: ignore[misc]
+class UnclobberCallback(
+    WatchesTraining,
+    *(package.Callback for package in _LIGHTNING),  # type: ignore[misc]
+    wraps=_FITS,
+):
     """Run ``trainer.fit()`` under ``watch()`` or ``guard()``.
 
     What backward refuses leaves ``fit()`` as ``InplaceError``, with the story. When ``fit()`` has ended,
@@ -52,12 +57,6 @@ class UnclobberCallback(WatchesTraining, *(package.Callback for package in _LIGH
     Raises:
         UnclobberError: There is no such mode.
     """
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> UnclobberCallback:
-        callback: UnclobberCallback = super().__new__(cls)  # copies and unpickled callbacks come by here, too
-        for fit in _fits:
-            fit.serve(callback)
-        return callback
 
     # `fit` was called without us in the processes that a trainer spawns, and where the model brings us by
     # `configure_callbacks`. Then Lightning's own hooks have to do.

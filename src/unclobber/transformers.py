@@ -16,14 +16,14 @@ from typing import Any
 
 from transformers import Trainer, TrainerCallback
 
-from .integrations.trainers import WatchesTraining, Wrapped
+from .integrations.trainers import WatchesTraining
 from .integrations.training_memory import ReportsMemory
 from .model import UnclobberError
 
 __all__ = ["MemoryCallback", "UnclobberCallback"]
 
 # Of the class and not of its instances: a subclass with a `train` of its own is refused by `_OWN_TRAIN`.
-_train = Wrapped(Trainer, "train", lambda trainer: trainer.callback_handler.callbacks)
+_TRAIN = (Trainer, "train", lambda trainer: trainer.callback_handler.callbacks)
 
 _OWN_TRAIN = (
     "training has begun outside of transformers.Trainer.train, which UnclobberCallback watches: take the "
@@ -31,7 +31,7 @@ _OWN_TRAIN = (
 )
 
 
-class UnclobberCallback(WatchesTraining, TrainerCallback):
+class UnclobberCallback(WatchesTraining, TrainerCallback, wraps=[_TRAIN]):
     """Run ``trainer.train()`` under ``watch()`` or ``guard()``.
 
     What backward refuses leaves ``train()`` as ``InplaceError``, with the story. When ``train()`` has
@@ -46,11 +46,6 @@ class UnclobberCallback(WatchesTraining, TrainerCallback):
     Raises:
         UnclobberError: There is no such mode.
     """
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> UnclobberCallback:
-        callback = super().__new__(cls)  # copies and unpickled callbacks come by here, too
-        _train.serve(callback)
-        return callback
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         if not self._running:  # no hook is called if such a training fails

@@ -22,10 +22,10 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "observe": ("model", "torch_internals", "source"),
     "explain": (*_FACTS, "derivatives", "source", "observe"),
     "session": ("model", "settings", "torch_internals", "source", "observe", "explain", "report"),
-    "repair": (*_FACTS, *("derivatives", "observe", "session")),
+    "repair": (*_FACTS, *("observe", "session")),
     "footprint": (*_FACTS, "derivatives", "source"),
-    "vetting": ("model", "source", "session"),
-    "integrations": ("model", "settings", "report", "session", "repair", "footprint"),
+    "vetting": ("model", "session"),
+    "integrations": ("model", "report", "session", "repair", "footprint"),
     "cli": (
         *("model", "settings", "static", "derivatives", "observe"),
         *("report", "session", "repair", "footprint", "vetting"),

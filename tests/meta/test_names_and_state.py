@@ -25,7 +25,7 @@ STATE = {
         "observe.hooks.saves._frozen", "observe.hooks.backward.backward_calls",
         "observe.hooks.write_log._follower", "observe.hooks.autocast.copies", "session.freezing._keeper",
         "torch_internals.engine.engine", "torch_internals.patches.installed",
-        "observe.hooks.functions._classes", "lightning._fits", "transformers._train",
+        "observe.hooks.functions._classes",
         "cli.children._settings.following", "integrations.always_on._installed",
     },
     "one a thread, because torch's hooks, modes and backward calls are": {

@@ -25,7 +25,7 @@ from unclobber.model import PACKAGE, Finding, Fix, Help, Report
 from unclobber.repair import _interpretations, with_candidates
 from unclobber.repair._candidate import KEPT, interpretation_of
 from unclobber.report._notes import helps
-from unclobber.torch_internals.agreement import difference, rounding
+from unclobber.torch_internals.agreement import compared
 
 ONCE = {"UC102/library_op_hides_mutation"}
 """A process can register its operators only once."""
@@ -74,7 +74,7 @@ def differing(found: Gradients, expected: Gradients) -> list[str]:
     return [
         name
         for name, one in expected.items()
-        if name not in found or not difference(found[name], one) <= rounding(one)
+        if name not in found or not compared(one, found[name]).is_rounding
     ]
 
 

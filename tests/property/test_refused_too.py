@@ -10,10 +10,10 @@ import pytest
 import unclobber
 from grammar import random_script
 from oracles.scripts import Script, run
-from unclobber.explain import ahead, reads, sentence
+from unclobber.explain import ahead, occurrences, reads, sentence
 from unclobber.explain._stacks import user_place
 from unclobber.observe.hooks import backward_calls
-from unclobber.session import Session, session
+from unclobber.session import Session
 from unclobber.torch_internals import compat
 
 SCRIPTS = range(60)
@@ -63,7 +63,7 @@ def _told(script: Script, monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[A
         told.append([_what(saved, node) for saved, node in found])
         return iter(found)
 
-    monkeypatch.setattr(session, "refused_too", noted)
+    monkeypatch.setattr(occurrences, "refused_too", noted)
     findings = run(script, unclobber.watch).findings
     monkeypatch.undo()
     return (told[0] if told else None), findings

@@ -146,7 +146,7 @@ def test_settings_that_change_while_it_runs(tmp_path, monkeypatch):
     now = [100.0]
     monkeypatch.setattr(program, "time", SimpleNamespace(monotonic=lambda: now[0]))
     path = tmp_path / "train.py"
-    path.write_text("from unclobber.session import settings_here\nask = lambda: settings_here()\n")
+    path.write_text("from unclobber.session.program import settings_here\nask = lambda: settings_here()\n")
     ask = runpy.run_path(str(path))["ask"]
     assert ask().strict is False
     (tmp_path / "pyproject.toml").write_text("[tool.unclobber]\nstrict = true\n")

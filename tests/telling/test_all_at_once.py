@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import unclobber
+from unclobber.explain import occurrences
 from unclobber.report._ahead import ahead_to_text
-from unclobber.session import session
 
 
 def both(x, w, v):
@@ -178,7 +178,7 @@ def test_a_fault_costs_the_list_alone(monkeypatch):
     def broken(*_):
         raise ValueError("broken")
 
-    monkeypatch.setattr(session, "refused_too", broken)
+    monkeypatch.setattr(occurrences, "refused_too", broken)
     findings, error = told(lambda: both(*leaves()).backward())
     assert [f.ahead for f in findings] == [False]
     assert "the same backward needs" not in str(error)

@@ -118,10 +118,10 @@ def test_a_moment_without_stack_is_not_remembered(monkeypatch):
         raise RecursionError("maximum recursion depth exceeded during compilation")
 
     monkeypatch.setattr(ast, "parse", out_of_stack)
-    assert syntax.source_of(code) is None
+    assert syntax.ParsedSource.of(code) is None
     assert not _callers._calls(__file__)
     monkeypatch.setattr(ast, "parse", parse)
-    assert syntax.source_of(code) is not None
+    assert syntax.ParsedSource.of(code) is not None
     assert _callers._calls(__file__)["out_of_stack"] == 0 < _callers._calls(__file__)["in_threads"]
 
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
 from ..settings import Baseline, ProjectSettings, Suppression, comments_in, shown_path
-from ..settings.pyproject import settings_for
 from ..settings.unused import unused
 from ._errors import UsageError, not_python
 from ._output import OutputFile
@@ -207,7 +206,7 @@ class _Projects:
     def of(self, path: str) -> ProjectSettings:  # a mistake in them is an error even if there is no finding
         folder = os.path.dirname(path)
         if folder not in self._settings:
-            own = settings_for(folder)
+            own = ProjectSettings.of(folder)
             self._settings[folder] = own.under(select=self._options.select, ignore=self._options.ignore)
         return self._settings[folder]
 

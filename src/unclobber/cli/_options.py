@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import click
 from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from ..report import FORMATS
 from ..settings import shown_path
-from ._completion import a_file, choices
 from ._errors import UsageError
 from ._output import OutputFile
+
+Offer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
+
+
+def choices(words: Iterable[str]) -> Offer:
+    def offer(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in words if word.startswith(typed)]
+
+    return offer
+
+
+def a_file(context: click.Context, parameter: click.Parameter, typed: str) -> list[CompletionItem]:
+    return [CompletionItem(typed, type="file")]  # the shell itself finds the files
 
 
 def _writable(context: click.Context, parameter: click.Parameter, given: str | None) -> OutputFile | None:

@@ -15,11 +15,10 @@ from ..model import Report
 from ..repair import with_candidates
 from ..report import line_of
 from ..settings import Baseline, add_comments
-from ._completion import a_file, choices
 from ._delivery import Delivery
 from ._errors import UsageError
 from ._looking import CheckOptions, looked_at
-from ._options import reporting
+from ._options import a_file, choices, reporting
 from ._output import OutputFile, write_text
 from ._suppression import codes_of
 from ._terminal import COMMAND

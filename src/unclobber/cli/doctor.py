@@ -10,8 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 import click
 
 from ..model import VERSION, UnclobberError
-from ..settings import shown_path
-from ..settings.pyproject import settings_for
+from ..settings import ProjectSettings, shown_path
 from ._terminal import COMMAND
 from ._torch import require_torch
 
@@ -83,7 +82,7 @@ def _versions(names: tuple[str, ...]) -> Iterator[str]:
 
 def _settings() -> str:
     try:
-        project = settings_for(os.getcwd())
+        project = ProjectSettings.of(os.getcwd())
     except UnclobberError as error:
         return str(error)
     return shown_path(project.file) if project.given else "the defaults"

@@ -11,8 +11,8 @@ from ..model.pages import page
 from ..report import options_for
 from ..settings import codes
 from . import _meant
-from ._completion import a_file, choices
 from ._errors import UsageError
+from ._options import a_file, choices
 from ._output import write_text
 from ._terminal import COMMAND
 

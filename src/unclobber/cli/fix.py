@@ -15,7 +15,7 @@ import click
 from ..model import UnclobberError, require_installed_torch
 from ..model.text import listing
 from ..report import options_for
-from ..settings.pyproject import settings_for
+from ..settings import ProjectSettings
 from . import _unrun
 from ._errors import UsageError
 from ._looking import cache_of
@@ -127,7 +127,7 @@ def command(
     module = words[0] if as_module else ""
     # --write, --take and --format are no part of it: they show or write the same result.
     options = (script, target.arguments, module, timeout, to_end, fix_all, check)
-    kept = KeptFix(cache_of(settings_for(target.folder)), options)
+    kept = KeptFix(cache_of(ProjectSettings.of(target.folder)), options)
     try:
         rounds = None if no_cache else kept.load()
         is_kept = rounds is not None

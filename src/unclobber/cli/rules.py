@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,7 +20,6 @@ from ._torch import require_torch
 
 if TYPE_CHECKING:
     from ..derivatives.card import OperationRules
-    from ..derivatives.check import Checked
 
 
 @click.command(context_settings=COMMAND)
@@ -84,7 +83,7 @@ def _rendered(operations: list[OperationRules], format_: str, *, coloured: bool)
             "torch": str(torch.__version__),
             "operations": [operation.to_dict() for operation in operations],
         }
-        return json.dumps(document, indent=2, ensure_ascii=False)
+        return _json(document)
     if format_ == "markdown":
         from ..derivatives.card import to_markdown
 
@@ -114,69 +113,24 @@ def _write(text: str, format_: str, file: OutputFile | None) -> None:
     send(lambda _: f"{text}\n", file, text=format_ == "text", of_program=False)
 
 
-# --- check -----------------------------------------------------------------------------------------
-AGREEMENT = 0.97  # share of the operations that must agree for exit code 0
-
-
 def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int:
-    """Run torch's operation database against the rules; return 0 if a share of `AGREEMENT` agrees."""
-    from ..derivatives.check import check
+    """Run torch's operation database against the rules; return 0 if enough operations agree."""
+    from ..derivatives.check import TableCheck
 
     try:
-        results = list(progress(check(only=names), lambda checked: checked.name))
+        compared = TableCheck.of(names, lambda results: progress(results, lambda checked: checked.name))
     except ImportError as error:
         raise UsageError(
             f"torch's operation database can't be loaded: {error}",
             "It needs the package expecttest: `pip install expecttest`.",
         ) from None
-    if names and not results:
+    if names and not compared.results:
         raise UnclobberError(f"torch's operation database has none of {', '.join(names)}.")
-    text = _check_json(results) if format_ == "json" else _check_text(results, markdown=format_ == "markdown")
+    as_json = format_ == "json"
+    text = _json(compared.to_dict()) if as_json else compared.to_text(markdown=format_ == "markdown")
     _write(text, format_, file)
-    ran = [checked for checked in results if checked.runs]
-    return 0 if ran and sum(checked.agrees for checked in ran) >= AGREEMENT * len(ran) else 1
+    return 0 if compared.agrees else 1
 
 
-def _check_text(results: list[Checked], *, markdown: bool) -> str:
-    """Return the disagreements and the totals of a check, as text or Markdown."""
-    import torch
-
-    ran = [checked for checked in results if checked.runs]
-    lines = []
-    for checked in results:
-        title = f"## {checked.name}" if markdown else checked.name
-        for wrong in checked.disagreements:
-            lines += [
-                title,
-                f"- {wrong.question} ({wrong.node}): expected {wrong.expected}; observed {wrong.observed}",
-                f"  because {wrong.why}",
-            ]
-            title = ""
-        if not checked.runs:
-            lines += [title, f"- torch could not run it: {checked.error}"]
-    agreeing = sum(checked.agrees for checked in ran)
-    share = 100 * agreeing / len(ran) if ran else 0.0
-    # Only what was really compared counts; what torch couldn't run is listed above.
-    lines.append(
-        f"{agreeing} of {len(ran)} operations agree ({share:.1f} %): {sum(checked.nodes for checked in ran)} "
-        f"backward nodes in {sum(checked.runs for checked in ran)} runs, "
-        f"{sum(checked.writes for checked in ran)} overwrites tried, torch {torch.__version__}"
-    )
-    return "\n".join(line for line in lines if line)
-
-
-def _check_json(results: list[Checked]) -> str:
-    """Return the results of a check as JSON."""
-    import dataclasses
-
-    import torch
-
-    ran = [checked for checked in results if checked.runs]
-    document = {
-        "schema": 1,
-        "torch": str(torch.__version__),
-        "operations": len(ran),
-        "agreeing": sum(checked.agrees for checked in ran),
-        "results": [{**dataclasses.asdict(checked), "agrees": checked.agrees} for checked in results],
-    }
+def _json(document: dict[str, Any]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)

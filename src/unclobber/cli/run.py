@@ -9,7 +9,7 @@ import click
 
 from ..model import UnclobberError
 from ..repair import with_candidates
-from ..settings.pyproject import settings_for
+from ..settings import ProjectSettings
 from ._delivery import Delivery
 from ._errors import InternalError
 from ._options import of_a_program, reporting
@@ -94,7 +94,7 @@ def command(
     delivery = Delivery(format_, output)
     target = target_of(words, as_module, "run")
     target.prepare()
-    settings = settings_for(target.folder)
+    settings = ProjectSettings.of(target.folder)
     guard = settings.guard if guard is None else guard
     suppression = RunSuppression.of(
         settings, select=select, ignore=ignore, baseline=baseline, write_baseline=write_baseline

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from ..settings import shown_path
-from ..settings.pyproject import SETTINGS, settings_for
-from ._completion import a_file
+from ..settings import ProjectSettings, shown_path
+from ..settings.pyproject import SETTINGS
 from ._errors import UsageError
+from ._options import a_file
 from ._terminal import COMMAND
 
 
@@ -30,7 +30,7 @@ def command(*, schema: bool, folder: str) -> int:
     if not os.path.exists(folder):
         raise UsageError(f"there is no folder {folder}")
     # a file stands for its folder
-    project = settings_for(folder if os.path.isdir(folder) else os.path.dirname(folder))
+    project = ProjectSettings.of(folder if os.path.isdir(folder) else os.path.dirname(folder))
     file = shown_path(project.file)
     # Whether the file has the key decides, because a key may have its default's value there.
     rows = [

@@ -16,9 +16,8 @@ from ..model import Report, UnclobberError
 from ..model.text import plural
 from ..repair import with_candidates
 from ..report import FORMATS, options_for, rendered, text_of, to_json
-from ._completion import a_file, choices
 from ._errors import UsageError
-from ._options import format_of, output_file
+from ._options import a_file, choices, format_of, output_file
 from ._output import OutputFile, send
 from ._progress import program_progress
 from ._terminal import COMMAND

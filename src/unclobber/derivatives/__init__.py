@@ -5,11 +5,10 @@ a running program; names and lines come from :mod:`unclobber.source`.
 """
 
 from ._rule import Rule
-from ._shape_only import reads_shape_alone
-from ._words import read_for, why, why_words
-from .torch_table import by_node, by_operation, in_place_row, table
+from ._words import Reasons
+from .torch_table import by_node, by_operation, in_place_row
 
 __all__ = [
-    "Rule", "by_node", "by_operation", "card", "check", "in_place_row", "read_for", "reads_shape_alone",
-    "rules", "table", "why", "why_words",
+    "Reasons", "Rule", "by_node", "by_operation", "card", "check", "in_place_row",
+    "rules",
 ]  # fmt: skip

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from ..syntax import torch_table
 from ..torch_internals import compat
 from ._example_calls import CALLS, ExampleCall
-from ._shape_only import reads_shape_alone
 from ._small_runs import PackedMemory, memory_of, nodes_of, packing
 from ._variant import Overwrite
 from ._words import listed
@@ -231,7 +231,7 @@ def _overwrites(
 def _refused(example: ExampleCall, run: _SmallRun, name: str, kept: tuple[tuple[str, str], ...]) -> Overwrite:
     """Return why torch refuses a write, and whether it does in each case."""
     output = name in run.outputs
-    if kept and all(reads_shape_alone(node, role) for node, role in kept):
+    if kept and all(torch_table().needs_shape_alone(node, role) for node, role in kept):
         return Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")
     able = [
         input_name for input_name, some in run.inputs.items() if any(tensor.requires_grad for tensor in some)

@@ -33,12 +33,9 @@ class GradientFormula(NamedTuple):
 class SavedRole(NamedTuple):
     """A tensor that the backward node saves."""
 
-    role: str
-    """Its name on the node: ``self``, ``result``, ``indices``."""
-    output: bool
-    """Whether the operation computed it."""
-    gradients: tuple[str, ...]
-    """The arguments whose gradients read it."""
+    role: str  # its name on the node: ``self``, ``result``, ``indices``
+    output: bool  # whether the operation computed it
+    gradients: tuple[str, ...]  # the arguments whose gradients read it
     only_if: tuple[str, ...] = ()
     """The arguments of which one must need a gradient for the tensor to be saved; empty: saved whenever the
     node is made."""

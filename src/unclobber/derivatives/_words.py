@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from ..syntax import ATOMS, parse_expression
+from ..syntax import ATOMS, parse_expression, torch_table
 from ._formula_helpers import JOINT, PROSE
 from ._formulas import readable
 from ._rule import GradientFormula, Rule
-from ._shape_only import reads_shape_alone
 from .torch_table import by_node
 
 _LONGEST = 72
@@ -49,80 +48,85 @@ class _Reason(NamedTuple):
     joint: bool = False  # whether torch has one formula for several gradients, not all of which need read it
 
 
-def why(node: str, role: str, needed: Iterable[str] | None = None, *, cite: bool = True) -> str | None:
-    """Return the derivatives that read ``role``, in torch's own names.
+class Reasons:
+    """The derivatives that read a saved tensor.
 
     Args:
         node: Backward node, such as ``MmBackward0``.
         role: Its name for the saved tensor, such as ``mat2`` or ``indices[0]``.
         needed: The arguments whose gradients are computed, if known (``Rule.needed``).
-        cite: Quote torch's own C++ formula if there is none in Python notation.
-    Returns:
-        None if torch's table doesn't list the node, or no computed gradient reads the role.
-    Example:
-        >>> why("MmBackward0", "self")
-        'grad of mat2 = self.T @ grad'
-        >>> why("IndexBackward0", "indices[0]")
-        'grad of self is grad added at these indices'
     """
-    if reads_shape_alone(node, role):
-        return "backward reads its shape alone"
-    parts = []
-    for reason in _reasons(node, role, needed):
-        of = " and ".join(reason.of)
-        if reason.formula is not None:
-            parts.append(f"grad of {of} = {reason.formula}")
-        elif reason.prose is not None:
-            parts.append(f"grad of {of} {_filled(reason.prose, {})}")
-        else:
-            cited = f" (torch formula: {_short(reason.torch)})" if cite else ""
-            parts.append(f"the derivative with respect to {of} reads it{cited}")
-    return "; ".join(dict.fromkeys(parts)) or None
 
+    def __init__(self, node: str, role: str, needed: Iterable[str] | None = None) -> None:
+        self._node, self._role, self._bare = node, role, role.partition("[")[0]
+        self._shape_alone = torch_table().needs_shape_alone(node, self._bare)
+        self._reasons = _reasons(node, self._bare, needed)
 
-def why_words(
-    node: str, role: str, names: Mapping[str, str], needed: Iterable[str] | None = None
-) -> str | None:
-    """Return the derivatives that read ``role``, with the user's expressions.
+    @property
+    def read_for(self) -> tuple[str, ...]:
+        """The arguments whose gradients are known to read the tensor.
 
-    Args:
-        node: Backward node.
-        role: Its name for the saved tensor.
-        names: The user's expression of each argument or output, by torch's name for it.
-        needed: The arguments whose gradients are computed, if known.
-    Returns:
-        None if the user has no name for ``role``, or nothing certain can be said.
-    Example:
-        >>> why_words("MmBackward0", "self", {"self": "d", "mat2": "w2"})
-        'grad of `w2` is dᵀ @ grad'
-        >>> why_words("ExpBackward0", "result", {"result": "e", "self": "u"})
-        'the derivative of exp is its own result'
-    """
-    bare = role.partition("[")[0]
-    # The element of a list may have a name of its own: `indices[0]`.
-    own = names.get(role, names.get(bare))
-    if own is None:
-        return None
-    if reads_shape_alone(node, bare):
-        return f"backward reads the shape of `{own}` alone"
-    reasons = _reasons(node, bare, needed)
-    if not reasons:
-        return _unread(_reasons(node, bare, None), names)
-    if node in _OWN_RESULT and bare == "result":
-        return _OWN_RESULT[node]
-    given = {**names, bare: own}
-    return "; ".join(dict.fromkeys(_sentence(reason, own, given) for reason in reasons))
+        Example:
+            >>> Reasons("MmBackward0", "mat2").read_for
+            ('self',)
+            >>> Reasons("ConvolutionBackward0", "weight", {"weight", "bias"}).read_for
+            ()
+        """
+        reasons = [] if self._shape_alone else self._reasons
+        return tuple(dict.fromkeys(of for reason in reasons if not reason.joint for of in reason.of))
 
+    def in_torch_names(self, *, cite: bool = True) -> str | None:
+        """Return the derivatives in torch's own names.
 
-def read_for(node: str, role: str, needed: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Return the arguments whose gradients are known to read ``role``.
+        Args:
+            cite: Quote torch's own C++ formula if there is none in Python notation.
+        Returns:
+            None if torch's table doesn't list the node, or no computed gradient reads the role.
+        Example:
+            >>> Reasons("MmBackward0", "self").in_torch_names()
+            'grad of mat2 = self.T @ grad'
+            >>> Reasons("IndexBackward0", "indices[0]").in_torch_names()
+            'grad of self is grad added at these indices'
+        """
+        if self._shape_alone:
+            return "backward reads its shape alone"
+        parts = []
+        for reason in self._reasons:
+            of = " and ".join(reason.of)
+            if reason.formula is not None:
+                parts.append(f"grad of {of} = {reason.formula}")
+            elif reason.prose is not None:
+                parts.append(f"grad of {of} {_filled(reason.prose, {})}")
+            else:
+                cited = f" (torch formula: {_short(reason.torch)})" if cite else ""
+                parts.append(f"the derivative with respect to {of} reads it{cited}")
+        return "; ".join(dict.fromkeys(parts)) or None
 
-    Example:
-        >>> read_for("MmBackward0", "mat2"), read_for("ConvolutionBackward0", "weight", {"weight", "bias"})
-        (('self',), ())
-    """
-    reasons = [] if reads_shape_alone(node, role) else _reasons(node, role, needed)
-    return tuple(dict.fromkeys(of for reason in reasons if not reason.joint for of in reason.of))
+    def in_names(self, names: Mapping[str, str]) -> str | None:
+        """Return the derivatives with the user's expressions.
+
+        Args:
+            names: The user's expression of each argument or output, by torch's name for it.
+        Returns:
+            None if the user has no name for the role, or nothing certain can be said.
+        Example:
+            >>> Reasons("MmBackward0", "self").in_names({"self": "d", "mat2": "w2"})
+            'grad of `w2` is dᵀ @ grad'
+            >>> Reasons("ExpBackward0", "result").in_names({"result": "e", "self": "u"})
+            'the derivative of exp is its own result'
+        """
+        # The element of a list may have a name of its own: `indices[0]`.
+        own = names.get(self._role, names.get(self._bare))
+        if own is None:
+            return None
+        if self._shape_alone:
+            return f"backward reads the shape of `{own}` alone"
+        if not self._reasons:
+            return _unread(_reasons(self._node, self._bare, None), names)
+        if self._node in _OWN_RESULT and self._bare == "result":
+            return _OWN_RESULT[self._node]
+        given = {**names, self._bare: own}
+        return "; ".join(dict.fromkeys(_sentence(reason, own, given) for reason in self._reasons))
 
 
 def _unread(reasons: list[_Reason], names: Mapping[str, str]) -> str | None:  # None if that isn't certain

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -68,6 +68,68 @@ class Checked:
     @property
     def agrees(self) -> bool:
         return self.runs > 0 and not self.disagreements
+
+
+AGREEMENT = 0.97  # share of the operations that must agree
+
+
+@dataclass(frozen=True)
+class TableCheck:
+    """The comparison of many operations, as a document."""
+
+    results: Sequence[Checked]
+
+    @classmethod
+    def of(cls, only: Iterable[str], shown: Callable[[Iterator[Checked]], Iterable[Checked]]) -> TableCheck:
+        """Compare the operations of the database, or ``only`` some; ``shown`` passes on each result.
+
+        Raises:
+            ImportError: The database can't be loaded.
+        """
+        return cls(list(shown(check(only=only))))
+
+    @property
+    def ran(self) -> list[Checked]:
+        return [checked for checked in self.results if checked.runs]
+
+    @property
+    def agreeing(self) -> int:
+        return sum(checked.agrees for checked in self.ran)
+
+    @property
+    def agrees(self) -> bool:
+        return bool(self.ran) and self.agreeing >= AGREEMENT * len(self.ran)
+
+    def to_text(self, *, markdown: bool) -> str:
+        """Return the disagreements and the totals, as text or Markdown."""
+        ran, lines = self.ran, []
+        for checked in self.results:
+            title = f"## {checked.name}" if markdown else checked.name
+            for wrong in checked.disagreements:
+                of = f"- {wrong.question} ({wrong.node}): "
+                lines += [title, f"{of}expected {wrong.expected}; observed {wrong.observed}"]
+                lines.append(f"  because {wrong.why}")
+                title = ""
+            if not checked.runs:
+                lines += [title, f"- torch could not run it: {checked.error}"]
+        share = 100 * self.agreeing / len(ran) if ran else 0.0
+        nodes, runs, writes = (sum(getattr(c, name) for c in ran) for name in ("nodes", "runs", "writes"))
+        # Only what was really compared counts; what torch couldn't run is listed above.
+        lines.append(
+            f"{self.agreeing} of {len(ran)} operations agree ({share:.1f} %): {nodes} backward nodes in "
+            f"{runs} runs, {writes} overwrites tried, torch {torch.__version__}"
+        )
+        return "\n".join(line for line in lines if line)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the comparison as JSON-ready data."""
+        return {
+            "schema": 1,
+            "torch": str(torch.__version__),
+            "operations": len(self.ran),
+            "agreeing": self.agreeing,
+            "results": [{**asdict(checked), "agrees": checked.agrees} for checked in self.results],
+        }
 
 
 def check(samples: int = SAMPLES, only: Iterable[str] = ()) -> Iterator[Checked]:

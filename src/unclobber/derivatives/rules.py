@@ -18,11 +18,10 @@ from ._expressions import in_expression
 from ._formulas import readable
 from ._measured import measured
 from ._rule import Rule, SavedRole
-from ._shape_only import reads_shape_alone
 from ._spellings import function_name, spellings
 from ._variant import Derivative, InPlaceVariant, Overwrite, Saved, Variant
 from ._when import when
-from ._words import listed, why
+from ._words import Reasons, listed
 from .card import OperationRules
 from .torch_table import by_node, by_operation, in_place_row, table
 
@@ -208,7 +207,7 @@ def _saved(rule: Rule, kept: SavedRole) -> Saved:
         only_if=kept.only_if,
         optional=optional,
         gradients=kept.gradients,
-        why=why(rule.node, kept.role) if rule.node is not None else None,
+        why=Reasons(rule.node, kept.role).in_torch_names() if rule.node is not None else None,
     )
 
 
@@ -233,7 +232,7 @@ def _overwrites(rule: Rule, saves: tuple[Saved, ...]) -> Iterable[Overwrite]:
                 "depends",
                 f"if no gradient of {listed(saved.only_if)} is needed: that one reads it",
             )
-        elif reads_shape_alone(rule.node or "", name):
+        elif torch_table().needs_shape_alone(rule.node or "", name):
             yield Overwrite(name, output, "no", "torch refuses, though it is kept for its shape alone")
         else:
             readers = ", ".join(f"`{reader}`" for reader in saved.gradients)

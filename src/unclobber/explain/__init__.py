@@ -6,7 +6,7 @@ prevents both. ``spelling`` finds the program's words for a tensor, and ``origin
 expression that made it. ``verdict`` decides at an unpack: it, ``reads`` and ``sentence`` read no source.
 """
 
-from .ahead import refused_too
+from ..derivatives import by_node
 from .boundary import bare_finding
 from .occurrences import Occurrence, of_frozen, of_refusal
 from .reads import is_unpacking
@@ -14,6 +14,10 @@ from .unobserved import notices
 from .verdict import Verdict
 
 __all__ = [
-    "Occurrence", "Verdict", "bare_finding", "is_unpacking", "notices", "of_frozen", "of_refusal",
-    "refused_too",
+    "Occurrence", "Verdict", "bare_finding", "is_unpacking", "notices", "of_frozen", "of_refusal", "prepare",
 ]  # fmt: skip
+
+
+def prepare() -> None:
+    """Read torch's derivative table now, and not at the first finding."""
+    by_node("")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Literal
 
-from ..source import first_line
 from ..syntax import imported_by
 
 Scope = ast.Module | ast.FunctionDef | ast.AsyncFunctionDef
@@ -42,7 +41,7 @@ def scope_of(tree: ast.Module, code: CodeType) -> Scope | None:
         for node in ast.walk(tree)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.name == code.co_name
-        and first_line(node) == code.co_firstlineno
+        and min([node.lineno, *(by.lineno for by in node.decorator_list)]) == code.co_firstlineno
     ]
     return matching[0] if len(matching) == 1 else None
 

@@ -12,8 +12,7 @@ from ..model import Frame, Need, Save, Site, Variant, Write
 class GradientMemory:
     """The parameter whose ``.grad`` is the saved tensor; backward itself writes to it."""
 
-    parameter: str
-    """Its module path."""
+    parameter: str  # its module path
     in_bucket: bool
     """Whether it is a view of a bucket of DistributedDataParallel (``gradient_as_bucket_view=True``)."""
 
@@ -23,13 +22,11 @@ class Evidence:
     """Facts for a judgement, with sources and names already looked up."""
 
     save: Save
-    writes: tuple[Write, ...]
-    """Every write to its storage since the save, oldest first."""
+    writes: tuple[Write, ...]  # every write to its storage since the save, oldest first
     need: Need
     moved: bool
     """Whether the version counter has changed, and torch's own check refuses or nothing else is known."""
-    changed: bool
-    """Whether at least one saved element is known to differ from its saved value."""
+    changed: bool  # whether at least one saved element is known to differ from its saved value
     value_known: bool
     """Whether the saved value is known exactly: the memory as it is, or rebuilt from undo records."""
     went_before: bool
@@ -37,25 +34,19 @@ class Evidence:
     (``retain_graph=True``)."""
     changed_too: tuple[Site | None, ...]
     """Save sites of other tensors that have changed and that the same backward has yet to read."""
-    unread: bool
-    """Whether no computed gradient reads its values."""
-    unseen: bool
-    """Whether the counter changed more often than the observed writes explain."""
-    storage_swapped: bool
-    """Whether ``.data =`` gave the saved leaf other memory."""
+    unread: bool  # whether no computed gradient reads its values
+    unseen: bool  # whether the counter changed more often than the observed writes explain
+    storage_swapped: bool  # whether ``.data =`` gave the saved leaf other memory
     torch_message: str | None = None
     """The message of torch's own check for this tensor; None if it doesn't refuse."""
     detached: Write | None = None
     """The ``detach_()`` that dropped the saved tensor's history, if torch needs that history."""
-    kept_bytes: int = 0
-    """Bytes of overwritten values that are kept for this save's storage."""
-    repaired: bool = False
-    """Whether backward got the value as it was saved."""
+    kept_bytes: int = 0  # bytes of overwritten values that are kept for this save's storage
+    repaired: bool = False  # whether backward got the value as it was saved
     kind: Literal["saved", "ctx", "recompute", "cache"] = "saved"
     """The holder of the tensor: autograd, an attribute of a custom Function's ``ctx``, a checkpoint's
     code, which reads it again although no operation saved it, or selective checkpointing's cache."""
-    read: Site | None = None
-    """The line of the recomputation that reads the tensor."""
+    read: Site | None = None  # the line of the recomputation that reads the tensor
     line_range: str | None = None
     """The lines between which the content changed without an observed write, as one sentence; None if it
     didn't."""
@@ -92,32 +83,25 @@ class ModuleHook:
 class RefusalEvidence:
     """Facts for a refusal at once: torch has raised, and these are the facts that its message leaves out."""
 
-    code: str
-    """The code of torch's message."""
+    code: str  # the code of torch's message
     torch_message: str
-    write: Write | None
-    """The refused operation; it may be one that only reads."""
-    variant: Variant | None = None
-    """The variant of the code's sentence, if the code has several."""
-    made: Save | None = None
-    """The line that made the leaf or the view; None if that isn't certain."""
+    write: Write | None  # the refused operation; it may be one that only reads
+    variant: Variant | None = None  # the variant of the code's sentence, if the code has several
+    made: Save | None = None  # the line that made the leaf or the view; None if that isn't certain
     how: str | None = None
     """The operation that made it, in the user's words: ``chunk``, ``[]``, ``iteration``, ``Parameter``."""
     leaf: str | None = None
     """The user's name of the leaf that was about to be written, itself or through a view."""
-    leaf_shown: bool = False
-    """Whether ``made`` is the leaf itself, because the refused line makes the view."""
+    leaf_shown: bool = False  # whether ``made`` is the leaf itself, because the refused line makes the view
     module_hook: ModuleHook | None = None
     """UC203, UC205: set if the views are made by torch's own Function, for a module's full backward hooks;
     UC201, UC202: the hook that makes what its module returns a leaf."""
     used: Need | None = None
     """The line that only used a view whose memory had been written before; None if the line itself writes."""
-    sharded: str | None = None
-    """The path of the module of which FSDP1 made this parameter a view."""
+    sharded: str | None = None  # the path of the module of which FSDP1 made this parameter a view
     written_outside: bool = False
     """Whether another function than that module's own ``forward`` is known to have written it."""
-    saver: Save | None = None
-    """The operation that was about to save the tensor, if torch refused the save."""
+    saver: Save | None = None  # the operation that was about to save the tensor, if torch refused the save
     out_of_place: str | None = None
     """The refused statement as one that makes a new tensor: ``h = h.clamp(0)``."""
     parameter: bool = False
@@ -127,8 +111,7 @@ class RefusalEvidence:
     expanded: bool = False
     """Whether elements of the target share memory, so that torch refuses the write under ``no_grad``
     as well."""
-    batched: str | None = None
-    """UC209: the user's expression for a tensor of the line that has a batch."""
+    batched: str | None = None  # UC209: the user's expression for a tensor of the line that has a batch
     in_no_grad: str | None = None
     """The refused statement in a ``with torch.no_grad():`` on one line, if it fits."""
 
@@ -138,17 +121,13 @@ class FreedEvidence:
     """Facts for UC301: backward has reached a node whose saved tensors are freed."""
 
     torch_message: str
-    saved: Save | None
-    """The operation of the node."""
-    freed: Need | None
-    """The backward that freed it."""
-    needed: Need | None
-    """The backward that failed; None if the user's line read a node's attribute."""
+    saved: Save | None  # the operation of the node
+    freed: Need | None  # the backward that freed it
+    needed: Need | None  # the backward that failed; None if the user's line read a node's attribute
     reentrant: Literal["two", "around"] | None = None
     """Set if a checkpoint with ``use_reentrant=True`` ran one of both backwards inside one call of the
     program's: another such checkpoint ran the other one, or that call itself was it."""
-    same_root: bool = False
-    """Whether both backwards began at the same tensor."""
+    same_root: bool = False  # whether both backwards began at the same tensor
     joined: Save | None = None
     """The last operation of the new graph on the way to the freed one; None if both began at the same
     tensor."""
@@ -156,16 +135,14 @@ class FreedEvidence:
     """The variables or attributes through which that operation still references an earlier run's result."""
     attribute: str | None = None
     """The one attribute of an object that holds a tensor of this graph: ``block.state``."""
-    attribute_is_freed: bool = False
-    """Whether its tensor is the old graph's result itself, not this run's."""
+    attribute_is_freed: bool = False  # whether its tensor is the old graph's result itself, not this run's
     detached: str | None = None
     """The statement that sets the attribute, or the hidden state, with a ``.detach()``: ``self.state =
     h.detach()``."""
     cut: Frame | None = None
     """The place of that statement: the line that sets the attribute, else the last line of the statement with
     the failed backward, after which the state must be detached."""
-    root: str | None = None
-    """The user's expression for the tensor that backward began at."""
+    root: str | None = None  # the user's expression for the tensor that backward began at
     donated: bool = False
     """Whether nothing is freed, but compiled code uses up what it saved; ``freed`` is then the one earlier
     backward, which didn't keep its graph, or None."""
@@ -179,8 +156,7 @@ class StaleEvidence:
     needed: Need | None
     saved: Save | None = None
     """Set if compiled code saved and overwrote it, which torch refuses while it compiles."""
-    writes: tuple[Write, ...] = ()
-    """The writes to it in compiled code."""
+    writes: tuple[Write, ...] = ()  # the writes to it in compiled code
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,13 +166,9 @@ class RunsEvidence:
     torch_message: str
     forward: Save | None
     """The first save of the forward that has no equal in the recomputation; None if there is none more."""
-    again: Save | None
-    """The recomputation's in its place."""
-    needed: Need
-    """The backward that ran it."""
+    again: Save | None  # the recomputation's in its place
+    needed: Need  # the backward that ran it
     values: tuple[tuple[str, str, str], ...] = ()
     """Values that the code reads and that have changed since the forward began: name, before, now."""
-    written: tuple[str, ...] = ()
-    """Tensors that the code reads and that were written since, by name."""
-    random: str | None = None
-    """The generator whose numbers are others: ``torch`` or ``random``."""
+    written: tuple[str, ...] = ()  # tensors that the code reads and that were written since, by name
+    random: str | None = None  # the generator whose numbers are others: ``torch`` or ``random``

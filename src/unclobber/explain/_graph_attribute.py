@@ -12,7 +12,7 @@ import torch
 
 from ..model import Frame
 from ..observe.hooks import BackwardCall
-from ..source import ProgramNames, code_of, contents, is_a, path_of, source_of
+from ..source import Instruction, ParsedSource, ProgramNames, code_of, contents, is_a
 from ..torch_internals import compat
 from .assignments import assignments
 
@@ -91,7 +91,7 @@ def _is_read(owner: Any, name: str, frames: Sequence[FrameType]) -> bool:
     return any(
         isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
         for code in codes
-        if (source := source_of(code)) is not None
+        if (source := ParsedSource.of(code)) is not None
         for node in ast.walk(source.tree)
     )
 
@@ -106,7 +106,7 @@ def _detached(owner: Any, name: str, alone: bool) -> tuple[str | None, Frame | N
     simple = equals and right == source.text(value) and right.replace(".", "").isidentifier()
     if not simple:
         return None, None
-    return f"{left} = {right}.detach()", Frame(path_of(code), statement.lineno, code.co_qualname)
+    return f"{left} = {right}.detach()", Frame(Instruction(code, 0).path, statement.lineno, code.co_qualname)
 
 
 def objects_in(frames: Sequence[FrameType]) -> Iterator[Any]:

@@ -14,13 +14,12 @@ from ..model import Frame, Save
 from ..observe.hooks import BackwardCall, BackwardMark, NodeNote, backward_calls
 from ..source import (
     Instruction,
+    ParsedSource,
     ProgramNames,
     code_of,
     contents,
     is_a,
     is_library,
-    path_of,
-    source_of,
     user_frame,
     value_of,
 )
@@ -72,13 +71,11 @@ class _SecondBackward:
         self.live_frames = live_frames
         self.call = need.call_of(live_frames)
         self.frames = user_frames_of(live_frames)
-        self.halted = self._halted()
-        """The node at which the engine stopped."""
+        self.halted = self._halted()  # the node at which the engine stopped
         self.freed = self.halted if self.halted is None else self.halted.beyond or self.halted
         """The freed node. An earlier backward freed it, whether or not this one reached it."""
         self.note = None if self.freed is None else backward_calls.note_of(self.freed.node)
-        self.again = self._again()
-        """The earlier backward that began at the same tensor, or None."""
+        self.again = self._again()  # the earlier backward that began at the same tensor, or None
         self.joined = self._joined()
 
     def _halted(self) -> FreedNode | None:
@@ -176,7 +173,7 @@ class _SecondBackward:
                 code = live_frame.code
                 located = live_frame.at.located()
                 line = None if located is None else located.statement.end_lineno
-                return Frame(path_of(code), line or live_frame.at.line, code.co_qualname)
+                return Frame(live_frame.at.path, line or live_frame.at.line, code.co_qualname)
         return None
 
 
@@ -224,7 +221,7 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     if depth is None or graph is None:
         return {}
     live_frame = live_frames[depth]
-    source, line = source_of(live_frame.code), live_frame.at.line
+    source, line = ParsedSource.of(live_frame.code), live_frame.at.line
     loops = [
         loop
         for loop in (ast.walk(source.tree) if source is not None else ())

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from types import CodeType
 
-from ..source import ParsedSource, function_of, is_library, source_of, tree_of
+from ..source import ParsedSource, function_of, is_library
 from ..syntax import last_name
 from ._definitions import scope_of
 
@@ -26,7 +26,7 @@ def assignments(kind: type, name: str) -> Iterator[tuple[ast.expr, ast.stmt, Cod
             )
             if function is None or is_library(function.__code__):
                 continue
-            source = source_of(function.__code__)
+            source = ParsedSource.of(function.__code__)
             scope = None if source is None else scope_of(source.tree, function.__code__)
             if source is None or scope is None or isinstance(scope, ast.Module) or not scope.args.args:
                 continue
@@ -84,9 +84,9 @@ def _trees(word: str, home: str, files: Iterable[str]) -> Iterator[ast.Module]:
     loaded = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     neighbours = [file for file in loaded if isinstance(file, str) and file.startswith(root)]
     for file in dict.fromkeys((home, *files, *neighbours)):
-        tree = None if is_library(file) else tree_of(file, word)
-        if tree is not None:
-            yield tree
+        source = None if is_library(file) else ParsedSource.in_file(file, word)
+        if source is not None:
+            yield source.tree
 
 
 def _root(file: str) -> str:

@@ -33,12 +33,10 @@ class Form:
     """The parameters of one Python function, and what its operations save."""
 
     parameters: tuple[str, ...]
-    operations: Mapping[str, Roles]
-    """Role to parameter, by operation (as the derivative table names it)."""
+    operations: Mapping[str, Roles]  # role to parameter, by operation (as the derivative table names it)
     method_parameters: tuple[str, ...] | None = None
     """The parameter order as a method, receiver first, if it differs."""
-    required: int = 1
-    """The number of parameters without a default."""
+    required: int = 1  # the number of parameters without a default
     is_linear: bool = False
     given: Mapping[str, str] = field(default_factory=dict)
     """Arguments that the function itself passes to its operation, by that operation's argument name."""

@@ -23,8 +23,7 @@ class FreedNode:
     """The node at which the engine stopped."""
 
     node: Any
-    way: list[Any]
-    """The nodes from the root to ``node``, root first, ``node`` last."""
+    way: list[Any]  # the nodes from the root to ``node``, root first, ``node`` last
     certain: bool = True
     """False if the engine may have stopped at a later node; ``node`` is then the first candidate."""
     by: BackwardMark | None = None

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..model import Site, Write
 from ..observe.record import ProgramPoint
-from ..source import Instruction, ParsedSource, Stack, resolve, source_of, user_frame
+from ..source import Instruction, ParsedSource, Stack, resolve, user_frame
 from ..syntax import last_name, parse
 from . import write
 
@@ -61,7 +61,7 @@ def between(good: ProgramPoint | None, bad: ProgramPoint | None, written: Write 
     if good is None or bad is None or start is None or end is None:
         return "no write to it was seen, and it is not known when its content changed"
     place = user_frame(good.stack)
-    source = None if place is None else source_of(place.code)
+    source = None if place is None else ParsedSource.of(place.code)
     if place == user_frame(bad.stack) and not good.after and bad.after:
         called = f"`{_flattened(start.source)}` ran, at {_line(start)}"
         return _CHANGED.format(when=f"while {called if start.source else f'{_line(start)} ran'}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -20,6 +20,7 @@ from ..torch_internals import compat
 from . import describe, need, reads, refused, runs, save, sentence, spelling, write
 from ._live import user_frames
 from ._stacks import frame_key, user_place
+from .ahead import refused_too
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of
@@ -40,14 +41,11 @@ class Occurrence:
     as ``key``."""
     make: Callable[[], Finding | None]
     """Describes and judges the conflict; slow, so not called for a known key."""
-    known_facts: Callable[[], Finding]
-    """Returns the bare finding if ``make`` fails."""
+    known_facts: Callable[[], Finding]  # returns the bare finding if ``make`` fails
     again: bool = False
     """Whether a finding is made even for a known key, for an error that is about to be raised."""
-    reached: bool = True
-    """Whether backward has come to the conflict."""
-    can_be_repaired: bool = False
-    """Whether ``guard`` and ``audit`` have given the right values already."""
+    reached: bool = True  # whether backward has come to the conflict
+    can_be_repaired: bool = False  # whether ``guard`` and ``audit`` have given the right values already
     refused: bool = False
     """Whether the session raises although it isn't strict: ``guard`` has no right value. Even if the finding
     is suppressed: test_what_guard_can_not_give_back_is_refused_all_the_same."""
@@ -113,6 +111,12 @@ class Occurrence:
             )
 
         return Occurrence(key, make, known_facts, tensor=tensor, again=again, reached=node is None)
+
+    @staticmethod
+    def of_refused_next(state: SaveState, session: SessionView) -> Iterator[Occurrence]:
+        """Yield occurrences of the tensors that the running backward would have refused after this one."""
+        for saved, node in refused_too(state.saved, session.ledger):
+            yield Occurrence.of_unpack(session.ledger.state_of(saved), session, repaired=False, node=node)
 
 
 def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
@@ -358,7 +362,7 @@ def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWri
     """Return the finding for an error that torch raised; None if the error isn't torch's refusal."""
     # If the query fails, the error stays as it is
     # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
-    if (graph := compiled.refusal_of(error)) is not None:
+    if (graph := compiled.RefusedGraph.of(error)) is not None:
         return finding_or_fallback(
             lambda: uc101_stale.judge(refused.in_compiled(error, graph)),
             lambda: bare_finding("UC101", torch_message=str(error)),

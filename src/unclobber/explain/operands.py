@@ -42,18 +42,15 @@ Edges = Sequence[str | None]
 class Operands:
     """The syntax nodes behind an operation's tensors, as far as they are certain."""
 
-    arguments: Nodes = field(default_factory=dict)
-    """Nodes by torch's argument name."""
+    arguments: Nodes = field(default_factory=dict)  # nodes by torch's argument name
     attributes: Mapping[str, str] = field(default_factory=dict)
     """Attribute of the called object by role, such as ``.weight`` of ``self.fc``."""
-    results: frozenset[str] = frozenset()
-    """Roles that are the expression's own value."""
+    results: frozenset[str] = frozenset()  # roles that are the expression's own value
     target: ast.expr | None = None
     """The tensor that an in-place operation or ``out=`` wrote: the result under another name."""
     given: Mapping[str, str] = field(default_factory=dict)
     """Arguments that the called function passes by itself: the 2 of ``square``."""
-    linear: bool = False
-    """Whether ``linear`` ran the operation."""
+    linear: bool = False  # whether ``linear`` ran the operation
 
 
 NOTHING = Operands()

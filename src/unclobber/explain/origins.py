@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import torch
 
-from ..source import UNKNOWN, Stack, function_of, is_library, is_plumbing, source_of, value_of
+from ..source import UNKNOWN, ParsedSource, Stack, function_of, is_library, is_plumbing, value_of
 from ..syntax import is_in_place
 from ._containers import only_read, taken_from
 from ._definitions import Definition, at_the_end, is_local, reaching, scope_of
@@ -380,7 +380,7 @@ def _of_call(finder: Finder, node: ast.Call, place: Place, element: tuple[int, .
     if function is None or is_library(function.__code__):
         return None
     code = function.__code__
-    source = source_of(code)
+    source = ParsedSource.of(code)
     scope = None if source is None else scope_of(source.tree, code)
     if source is None or scope is None or isinstance(scope, (ast.Module, ast.AsyncFunctionDef)):
         return None

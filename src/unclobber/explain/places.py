@@ -25,14 +25,11 @@ class Place:
 
     code: CodeType
     source: ParsedSource
-    at: ast.stmt
-    """The statement that reads the expression."""
-    depth: int | None = None
-    """Index of its frame among the live frames; None if the call is over."""
+    at: ast.stmt  # the statement that reads the expression
+    depth: int | None = None  # index of its frame among the live frames; None if the call is over
     called: tuple[ast.Call, Place] | None = None
     """The call that ran this code and is over, with its location; None if it wasn't followed from a call."""
-    inner: frozenset[str] = frozenset()
-    """Variables of the comprehensions around the expression."""
+    inner: frozenset[str] = frozenset()  # variables of the comprehensions around the expression
 
 
 class LiveValues:

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from ..derivatives import reads_shape_alone
 from ..model import or_default
 from ..observe.hooks import kernels as _writes_table
 from ..observe.hooks import saves
 from ..observe.record import Ledger, SavedTensor
 from ..source import Stack
+from ..syntax import torch_table
 from ..torch_internals import compat
 
 
@@ -83,7 +83,7 @@ def never_read(saved: SavedTensor, ledger: Ledger, node: Any = None) -> bool:
     role = role_of(node, saved)
     if node is not None and role is not None:
         name = node_name(node)
-        if reads_shape_alone(name, role, compat.graph.reduction_of(node)):
+        if torch_table().needs_shape_alone(name, role, compat.graph.reduction_of(node)):
             return True
         reader = _READ_FOR.get((name, role))
         if reader is not None:

@@ -18,7 +18,7 @@ import torch
 from ..derivatives import by_operation
 from ..model import or_default
 from ..observe.hooks import backward_calls
-from ..observe.record import History, SavedTensor, SaveState, life_of, same_memory
+from ..observe.record import History, SavedTensor, SaveState, same_memory
 from ..source import Instruction, Located, Stack, is_own, is_plumbing
 from ..syntax import last_name, torch_table
 from ..torch_internals import compat
@@ -119,10 +119,10 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
         history = None if other.entry is None else other.entry.history
         if node is None and history is None:
             return other
-        if node is not None and history is not None and history.output == unpacked.output_nr:
-            life = history.life()
-            if life is not None and life is life_of(node):
-                return other
+        if node is None or history is None or history.output != unpacked.output_nr:
+            continue
+        if history.is_of(node):
+            return other
     return saved
 
 
@@ -138,7 +138,7 @@ def _listed_result(saved: SavedTensor, node: Any) -> History | None:  # such as 
     history = None if saved.entry is None else saved.entry.history
     if node is None or history is None or not compat.graph.has_unnamed_saves(node):
         return None
-    return history if history.life() is life_of(node) else None
+    return history if history.is_of(node) else None
 
 
 def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any, NamedTuple
 
-from ..derivatives import Rule, by_node, read_for, why, why_words
+from ..derivatives import Reasons, Rule, by_node
 from ..model import Extent
 from ..source import Located, ParsedSource, Stack
 from ..syntax import is_in_place, last_name
@@ -60,7 +60,8 @@ def spell(
     needed = None if edges is None else rule.needed(edges)
     names = _names(rule, role, stack, edges, shape)
     expression = _expression(rule, role, names)
-    read_by = read_for(node_name, role, needed)
+    reasons = Reasons(node_name, role, needed)
+    read_by = reasons.read_for
     gradient_of = names.texts.get(read_by[0]) if len(read_by) == 1 else None
     bare = role.partition("[")[0]
     words = {key: text for key, text in names.texts.items() if key != bare}
@@ -68,13 +69,13 @@ def spell(
     own = expression or (None if transposed else name or _UNNAMED.get(bare))
     if own is not None:
         words[bare] = own
-    derivative = _linear_words if names.linear else why_words
+    linear = _linear_words(rule.operation, role, words, needed) if names.linear else None
     return Spelling(
         operation=rule.operation,
         expression=expression,
         gradient_of=gradient_of,
-        why=why(node_name, role, needed),
-        why_words=derivative(rule.operation if names.linear else node_name, role, words, needed),
+        why=reasons.in_torch_names(),
+        why_words=linear if names.linear else reasons.in_names(words),
         extent=None if expression is None else names.extents.get(role if role in names.texts else bare),
     )
 
@@ -92,12 +93,9 @@ def _linear_words(
 ) -> str | None:
     """Return the reason in the formulas of ``linear``, for ``mm`` or ``addmm`` that ``linear`` ran."""
     renamed = LINEAR.get(operation, {name: name for name in words})
-    return why_words(
-        "LinearBackward0",
-        renamed.get(role, role),
-        {renamed[name]: text for name, text in words.items() if name in renamed},
-        None if needed is None else {renamed.get(name, name) for name in needed},
-    )
+    wanted = None if needed is None else {renamed.get(name, name) for name in needed}
+    texts = {renamed[name]: text for name, text in words.items() if name in renamed}
+    return Reasons("LinearBackward0", renamed.get(role, role), wanted).in_names(texts)
 
 
 def edge_names(node: Any) -> Edges:

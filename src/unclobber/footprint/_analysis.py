@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import torch
 
-from ..derivatives import by_node, why
+from ..derivatives import Reasons, by_node
 from . import _inplace, _modules, _places
 from ._facts import GradientLife, KeptStorage, LineTotal, LiveBytes, Location, Peak, Role
 from ._shown import StepMemory
@@ -84,7 +84,7 @@ def _role(save: PackedSave) -> Role:
     reason = None
     if rule is not None and save.node is not None and save.role is not None:
         needed = None if save.edges is None else rule.needed(save.edges)
-        reason = why(save.node, save.role, needed, cite=False)
+        reason = Reasons(save.node, save.role, needed).in_torch_names(cite=False)
     return Role(
         operation=rule.operation if rule is not None else save.node,
         role=save.role,

@@ -19,11 +19,9 @@ class Location:
     """A line of source: the innermost one outside torch and the standard library."""
 
     path: str
-    line: int
-    """1-based."""
+    line: int  # 1-based
     function: str
-    source: str
-    """The expression that ran, or the line."""
+    source: str  # the expression that ran, or the line
     called_from: tuple[str, int] | None = None
     """The user's own line (path, line) that led there, where the place is in an installed package."""
 
@@ -54,8 +52,7 @@ class Role:
     operation: str | None
     """Operation name in torch's derivative table; None if no graph of this step's backward holds the save."""
     role: str | None
-    why: str | None
-    """The derivative that reads it."""
+    why: str | None  # the derivative that reads it
     place: Location | None
     module: str | None
     shape: tuple[int, ...]
@@ -84,23 +81,16 @@ class Role:
 class KeptStorage:
     """A storage that backward keeps alive. It counts once, under however many names it was saved."""
 
-    bytes: int
-    """Size of the whole storage."""
+    bytes: int  # size of the whole storage
     kind: Kind
     dtype: str
-    shape: tuple[int, ...]
-    """Shape of the first tensor that was saved of it."""
-    roles: tuple[Role, ...]
-    """Roles of all its saves, in order; its bytes are charged to the first one's line."""
-    made_at: Location | None
-    """The line that computed it; None if it was there before."""
+    shape: tuple[int, ...]  # shape of the first tensor that was saved of it
+    roles: tuple[Role, ...]  # roles of all its saves, in order; its bytes are charged to the first one's line
+    made_at: Location | None  # the line that computed it; None if it was there before
     made_by: str | None
-    since: int
-    """Tick of the first save."""
-    until: int
-    """Tick after which the last save of it was gone."""
-    needed: bool
-    """Whether the recorded backward unpacked it."""
+    since: int  # tick of the first save
+    until: int  # tick after which the last save of it was gone
+    needed: bool  # whether the recorded backward unpacked it
     at_peak: bool
 
 
@@ -138,14 +128,11 @@ class LiveBytes:
     """Live bytes of every kind at one tick."""
 
     tick: int
-    kept: int
-    """Activations that a save keeps alive."""
-    other: int
-    """Activations that only the program's own variables, or the running operation, keep alive."""
+    kept: int  # activations that a save keeps alive
+    other: int  # activations that only the program's own variables, or the running operation, keep alive
     gradients: int
     temporaries: int
-    lasting: int
-    """Parameters, buffers and inputs."""
+    lasting: int  # parameters, buffers and inputs
     place: int | None = None
     """Position in ``MemoryReport.places`` of the forward line that runs, or whose backward runs."""
 
@@ -165,8 +152,7 @@ class Peak:
     moment: LiveBytes
     phase: Literal["forward", "backward"]
     operation: str
-    saved_lasting: int
-    """Bytes of parameters, buffers and inputs that backward reads too; they live anyway."""
+    saved_lasting: int  # bytes of parameters, buffers and inputs that backward reads too; they live anyway
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +160,11 @@ class GradientLife:
     """A gradient that backward made on its way, with its life."""
 
     bytes: int
-    place: Location | None
-    """The forward line whose backward made it."""
+    place: Location | None  # the forward line whose backward made it
     operation: str
     born: int
-    freed: int | None
-    """Tick at which it was freed; None if it was alive at the end."""
-    leaf: str | None = None
-    """The leaf whose gradient it is; None for an inner gradient."""
+    freed: int | None  # tick at which it was freed; None if it was alive at the end
+    leaf: str | None = None  # the leaf whose gradient it is; None for an inner gradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,10 +174,8 @@ class InPlaceUse:
     place: Location | None
     operation: str
     times: int
-    bytes: int
-    """Bytes that it wrote, all times together."""
-    peak_saved: int
-    """Bytes by which the peak would be higher if it were out-of-place."""
+    bytes: int  # bytes that it wrote, all times together
+    peak_saved: int  # bytes by which the peak would be higher if it were out-of-place
     reason: str
 
 
@@ -241,8 +222,7 @@ class Compared:
 class TriedInPlace(Compared):
     """Result of a run with all safe candidates in place."""
 
-    substituted: int
-    """Calls that ran in place."""
+    substituted: int  # calls that ran in place
     places: int
 
 

@@ -167,13 +167,11 @@ class Trace:
     calls: list[ModuleCall] = field(default_factory=list)
     functions: list[FunctionCall] = field(default_factory=list)
     tick: int = 0
-    began: int = 0
-    """First tick of the recorded step."""
+    began: int = 0  # first tick of the recorded step
     forward_began: int | None = None
     """The tick before the step's first operation of a module, or on a tensor that needs a gradient."""
     backward_began: int | None = None
-    retained: bool = False
-    """Whether the recorded backward was called with ``retain_graph=True``."""
+    retained: bool = False  # whether the recorded backward was called with ``retain_graph=True``
     backwards: int = 0
     ended_early: str | None = None
     failed: Operation | None = None
@@ -182,8 +180,7 @@ class Trace:
     """Line and module of each forward operation, by the sequence number of its backward node."""
     results: list[Any] = field(default_factory=list)
     """Values that backward began from, then the gradients of leaves, if the recorder keeps results."""
-    roots: int = 0
-    """Number of the results that backward began from."""
+    roots: int = 0  # number of the results that backward began from
     buffers: list[Any] = field(default_factory=list)
     """Buffers of the modules at the end, if the recorder keeps results."""
     names: list[HeldName] = field(default_factory=list)

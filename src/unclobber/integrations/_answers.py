@@ -1,12 +1,8 @@
-"""Settings and rates, with an error of the caller's kind if they are wrong; loads no torch."""
+"""Rates, with an error of the caller's kind if they are wrong; loads no torch."""
 
 from __future__ import annotations
 
 from typing import Any
-
-from ..model import UnclobberError
-from ..settings import ProjectSettings
-from ..settings.pyproject import settings_for
 
 
 def rate(value: Any, where: str, error: type[Exception]) -> float:
@@ -18,10 +14,3 @@ def rate(value: Any, where: str, error: type[Exception]) -> float:
     if not 0 <= share <= 1:
         raise error(f"{where} is {value!r}: it is a number from 0 to 1")
     return share
-
-
-def settings_in(folder: str, error: type[Exception]) -> ProjectSettings:
-    try:
-        return settings_for(folder)
-    except UnclobberError as problem:
-        raise error(str(problem)) from None

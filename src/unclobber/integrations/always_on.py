@@ -18,7 +18,7 @@ from typing import Any
 from ..model import InplaceError, UnclobberError
 from ..repair.main_module import is_default_hook
 from ..report import text_of
-from ..session import Session, is_watched_by_a_command, settings_here
+from ..session import Session
 from ._saying import say, say_restored, story
 
 _INSIDE = "the whole program is watched or none of it, so not inside of `with unclobber.watch():` or the like"
@@ -100,16 +100,16 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
     """
     if strict and guard:
         raise UnclobberError("strict stops at what guard repairs: give install() one of them")
-    settings = settings_here()
-    guarded = (settings.guard and not strict) if guard is None else guard
+    if strict and guard is None:
+        guard = False
+    session = Session.by_settings(None, guard=guard, strict=strict, command=tuple(sys.argv))
     # The command's own session sees everything, and its options decide (test_install.py).
-    if is_watched_by_a_command():
+    if Session.is_in_command():
         return
     if _installed:
         uninstall()
     if Session.depth():
         raise UnclobberError(f"install(): {_INSIDE}")
-    session = Session.by_settings(settings, guard=guarded, strict=strict, command=tuple(sys.argv))
     installation = _Installed(session)
     installation.begin()
     _installed.append(installation)

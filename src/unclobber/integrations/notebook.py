@@ -30,11 +30,11 @@ from IPython.core.error import UsageError
 from IPython.display import display
 
 from ..footprint import StepMemory, memory
-from ..model import PACKAGE, Finding, Report
+from ..model import PACKAGE, Finding, Report, UnclobberError
 from ..repair import with_candidates
 from ..report import ReportDisplay, error_of, line_of
 from ..session import Session
-from ._answers import rate, settings_in
+from ._answers import rate
 from ._every_cell import EveryCell
 
 Shell = Any  # an `InteractiveShell`. Its methods have no types, or those of their decorators.
@@ -103,7 +103,10 @@ def parse(line: str) -> tuple[dict[str, Any], str]:
 def _session(options: dict[str, Any]) -> Session:  # the working directory's settings decide what is left open
     # The directory's, because a notebook's kernel starts in its folder. Silent writes are displayed below the
     # cell, so they warn of nothing.
-    return Session.by_settings(settings_in(os.getcwd(), UsageError), **options, warn=False)
+    try:
+        return Session.by_settings(os.getcwd(), **options, warn=False)
+    except UnclobberError as error:
+        raise UsageError(str(error)) from None
 
 
 class Magics:

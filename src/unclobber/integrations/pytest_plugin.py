@@ -29,7 +29,6 @@ import pytest
 if TYPE_CHECKING:
     from ..model import Finding
     from ..session import Session
-    from ..settings import ProjectSettings
 
 MODES = ("watch", "guard", "strict", "off")
 
@@ -88,15 +87,14 @@ def _checked(mode: Any, where: str) -> str:
 
 
 class _Wanted(NamedTuple):
-    """Mode and settings of a watched test."""
+    """Mode and rate of a watched test."""
 
-    mode: str
-    fingerprint: float
-    settings: ProjectSettings
+    mode: str  # `on`: as the settings say
+    fingerprint: float | None  # None: as the settings say
 
 
 def _wanted(item: pytest.Item) -> _Wanted | None:
-    """Return the mode and settings of a test, or None if it is not to be watched."""
+    """Return the mode and rate of a test, or None if it is not to be watched."""
     given = item.config.getoption("unclobber", None)
     default = given or item.config.getini("unclobber") or "off"
     marker = item.get_closest_marker("unclobber")
@@ -108,15 +106,10 @@ def _wanted(item: pytest.Item) -> _Wanted | None:
         mode, share = _of_marker(item, marker, mode, share)
     if mode == "off":
         return None
-    from ._answers import rate, settings_in
+    from ._answers import rate
 
-    settings = settings_in(str(item.path.parent), pytest.UsageError)
-    share = (
-        settings.fingerprint
-        if share == ""
-        else rate(share, f"fingerprint at {item.nodeid}", pytest.UsageError)
-    )
-    return _Wanted(settings.mode if mode == "on" else mode, share, settings)
+    said = f"fingerprint at {item.nodeid}"
+    return _Wanted(mode, None if share == "" else rate(share, said, pytest.UsageError))
 
 
 def _of_marker(item: pytest.Item, marker: pytest.Mark, mode: str, share: Any) -> tuple[str, Any]:
@@ -149,19 +142,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
     try:
         require_installed_torch()
+        from ..session import Session
+
+        guard, strict = (None if wanted.mode == "on" else wanted.mode == mode for mode in ("guard", "strict"))
+        # A silent write fails the test, which a warning would only repeat.
+        session = Session.by_settings(
+            str(item.path.parent), guard=guard, strict=strict, fingerprint=wanted.fingerprint, warn=False
+        )
     except UnclobberError as error:
         raise pytest.fail.Exception(str(error), pytrace=False) from None
-    from ..session import Session
-
-    mode = wanted.mode
-    session = Session.by_settings(
-        wanted.settings,
-        guard=mode == "guard",
-        strict=mode == "strict",
-        fingerprint=wanted.fingerprint,
-        # A silent write fails the test, which a warning would only repeat.
-        warn=False,
-    )
     try:
         with session:
             try:
@@ -174,7 +163,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     finally:
         reported, suppressed = session.split_suppressed()
         item.stash[_watched] = {
-            "mode": mode,
+            "mode": session.mode,
             "codes": sorted(finding.code for finding in reported),
             "repaired": sum(finding.repaired for finding in reported),
             "suppressed": len(suppressed),

@@ -14,12 +14,12 @@ import weakref
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import torch
 
 from ..model import Finding, InplaceError, UnclobberError
-from ..session import Session, Watching, settings_here
+from ..session import Session, Watching
 from ._saying import say_restored, show_without_traceback
 
 Mode = Literal["watch", "guard", "strict"]
@@ -36,11 +36,8 @@ class Training(Watching):
         self.by_hooks = False  # whether the trainer's hooks began this training, and have to end it
 
     def _make(self) -> Session:  # the project's settings decide what the callback leaves open
-        settings = settings_here()
-        mode = self._mode or settings.mode
-        return Session.by_settings(
-            settings, guard=mode == "guard", strict=mode == "strict", fingerprint=self._fingerprint
-        )
+        guard, strict = (None if self._mode is None else self._mode == mode for mode in ("guard", "strict"))
+        return Session.by_settings(None, guard=guard, strict=strict, fingerprint=self._fingerprint)
 
     @property
     def session(self) -> Session | None:
@@ -52,10 +49,25 @@ def _is_first_rank() -> bool:
     return not (ranks.is_available() and ranks.is_initialized()) or ranks.get_rank() == 0
 
 
+CallbacksOf = Callable[[Any], Iterable[Any]]  # returns all callbacks of a trainer, other libraries' too
+
+
 class WatchesTraining:
     """Base of the callbacks that watch a training, for each kind of trainer."""
 
     _training: Training | None = None
+    _methods: ClassVar[tuple[Wrapped, ...]] = ()
+
+    def __init_subclass__(cls, *, wraps: Iterable[tuple[type, str, CallbacksOf]] = ()) -> None:
+        """Wrap these methods of trainers, each given by its class and name, while there are callbacks."""
+        super().__init_subclass__()
+        cls._methods += tuple(Wrapped(*method) for method in wraps)
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:  # copies and unpickled callbacks come by here, too
+        callback = super().__new__(cls)
+        for method in cls._methods:
+            method.serve(callback)
+        return callback
 
     def __init__(self, mode: Mode | None = None, *, fingerprint: float | None = None) -> None:
         if mode is not None and mode not in get_args(Mode):
@@ -106,7 +118,7 @@ class Wrapped:
 
     _owner: type  # the class that defines the method
     _name: str
-    _callbacks_of: Callable[[Any], Iterable[Any]]  # returns all callbacks of a trainer, other libraries' too
+    _callbacks_of: CallbacksOf
     _original: Any = None
     _wrapper: Any = None
     _alive: int = 0

@@ -6,15 +6,12 @@ and ``pages`` holds its documentation. Nothing here imports other rooms of this 
 
 from ._about import PACKAGE, VERSION
 from ._cached import write_cached
-from ._cells import cell_name, notebook_of, shown_name
+from ._cells import cell_name, shown_name
 from ._errors import InplaceError, SilentWriteWarning, UnclobberError
 from ._finding import Confidence, Edit, Finding, Fix, SpanEdit
-from ._need import Need
-from ._ranks import ProcessEnd, RankEnd
-from ._report import CheckedSources, Outcome, Report, Totals
+from ._report import CheckedSources, Outcome, ProcessEnd, RankEnd, Report, Suppressed, SuppressedBy, Totals
 from ._save import Save
-from ._site import Extent, Frame, Site
-from ._suppressed import Suppressed, SuppressedBy
+from ._site import Extent, Frame, Need, Site
 from ._torch import require_installed_torch
 from ._write import PastCounter, Reached, Write
 from .codes import CODES, Code, Interpretation, Severity, Stage, Subject, Variant
@@ -26,6 +23,6 @@ __all__ = [
     "Fix", "Frame", "Help", "InplaceError", "Interpretation", "Need", "Outcome", "PastCounter",
     "ProcessEnd", "RankEnd", "Reached", "Report", "Save", "Severity", "SilentWriteWarning", "Site",
     "SpanEdit", "Stage", "Subject", "Suppressed", "SuppressedBy", "Totals", "UnclobberError", "Variant",
-    "Write", "cell_name", "internal_error_in", "notebook_of", "or_default", "pages",
+    "Write", "cell_name", "internal_error_in", "or_default", "pages",
     "require_installed_torch", "shown_name", "text", "write_cached",
 ]  # fmt: skip

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import linecache
 import os
 import sys
 
@@ -33,18 +31,3 @@ def shown_name(path: str) -> str:
         'train.py'
     """
     return cell_name(path) or os.path.basename(path)
-
-
-def notebook_of(path: str) -> str:
-    if cell_name(path) is None:
-        return ""
-    cells = ["".join(linecache.getlines(name)) for name in list(linecache.cache) if cell_name(name)]
-    return "\n".join(filter(_is_python, cells))
-
-
-def _is_python(code: str) -> bool:
-    try:
-        ast.parse(code)
-    except (SyntaxError, ValueError):
-        return False
-    return True

@@ -6,9 +6,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ._need import Need
 from ._save import Save
-from ._site import Site
+from ._site import Need, Site
 from ._write import Write
 from .codes import CODES, Code, Severity, Variant
 

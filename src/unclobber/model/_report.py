@@ -8,12 +8,56 @@ from typing import Literal
 
 from ._cells import shown_name
 from ._finding import Finding
-from ._ranks import ProcessEnd, RankEnd
-from ._suppressed import Suppressed
 from .text import plural, size
 
 Outcome = Literal["refused", "silent", "clean", "script-error", "suspected"]
 """``suspected``: nothing was run, and the sources have findings."""
+
+
+SuppressedBy = Literal["comment", "settings", "baseline"]
+"""``comment``: ``# unclobber: ignore`` on the line of the write; ``settings``: ``select``, ``ignore`` or
+``per-file-ignores``, of pyproject.toml or the command line; ``baseline``: a file of known findings."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """A finding that is counted, but not reported, and that fails no run."""
+
+    finding: Finding
+    by: SuppressedBy
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnd:
+    """The state of one rank of a distributed run, at the moment of the report."""
+
+    rank: int
+    state: Literal["ended", "failed", "terminated", "running", "died", "absent"]
+    """``failed``: for reasons of its own. ``terminated``: by SIGTERM, at any line. ``died``: its process is
+    gone without a report, but its findings until then are kept. ``absent``: it has left no record, because it
+    was not watched or had not started."""
+    exit_code: int | None = None
+    """None if it has not ended."""
+    outcome: Outcome | None = None
+    """None if nothing is known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessEnd:
+    """The state of one watched process that the program started with ``multiprocessing``, at the moment of
+    the report."""
+
+    name: str
+    """The name that ``multiprocessing`` gives it, such as ``SpawnProcess-1``."""
+    pid: int
+    state: Literal["ended", "failed", "running", "died"]
+    """As in ``RankEnd``."""
+    exit_code: int | None = None
+    """None if it has not ended by itself."""
+    outcome: Outcome | None = None
+    """None if nothing is known yet."""
+    daemon: bool = False
+    """Whether the program's end (or a pool's) ends the process, even while it works."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,3 +61,15 @@ class Site:
     """The whole stack as it was recorded, innermost first."""
     statement_column: int | None = None
     """1-based, in characters; None if the statement starts its line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A call of ``backward()`` or ``autograd.grad``, or the line that reads a stale value."""
+
+    site: Site | None
+    """The user's call; None if it is not known."""
+    nth: int = 1
+    """Number of the backward call since watching began, 1-based."""
+    node: str | None = None
+    """torch's name of the backward node that unpacked the tensor: ``MmBackward0``."""

@@ -84,24 +84,18 @@ class Code:
 
     name: str
     stage: Stage
-    gist: str
-    """So short that a list of all codes fits 80 columns."""
-    meaning: str
-    """In one sentence."""
-    advice: str
-    """Advice in one sentence."""
-    bare_fact: str
-    """The certain fact if no explanation can be made; no full stop."""
+    gist: str  # so short that a list of all codes fits 80 columns
+    meaning: str  # in one sentence
+    advice: str  # advice in one sentence
+    bare_fact: str  # the certain fact if no explanation can be made; no full stop
     summary: str
     """The lines and their roles, with places in braces; a part in brackets is left out if its place is not
     known."""
     summaries: Mapping[Variant | Literal["harmless"], str] = field(default_factory=dict)
     """Summaries for variants that the usual one doesn't fit, and for writes that changed no needed value."""
     severity: Severity = "error"
-    refusals: tuple[Refusal, ...] = ()
-    """torch's own sentences, if it refuses."""
-    label: str | None = None
-    """The refused tensor, in a few words."""
+    refusals: tuple[Refusal, ...] = ()  # torch's own sentences, if it refuses
+    label: str | None = None  # the refused tensor, in a few words
     used: str | None = None
     """The kind of view that torch refuses only at a later use, once its memory was written."""
     interpretation: Interpretation | None = None

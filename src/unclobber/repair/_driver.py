@@ -37,14 +37,14 @@ def main(argv: list[str]) -> int:
             return 2  # the process that started this one reports it
 
         threads = _threads()  # NumPy's BLAS starts some, and ends them before each fork
-        _warm_up()
+        _prepare()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
         job = _decode(line.strip())
         if "optim" in _head(job):
             _make_optimizer()
-        _enter_session()  # again, because the last child's imports may have registered operators of torch's
+        _prepare()  # again, because the last child's imports may have registered operators of torch's
         gc.freeze()  # the driver's objects aren't the program's, so a child's collector need not visit them
         for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
             finalizer.atexit = False  # torch's unregister kernels: 0.04 s in each child, which ends anyway
@@ -72,23 +72,11 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, usual)
 
 
-def _warm_up() -> None:
-    from ..derivatives import table
+def _prepare() -> None:
+    from ..session import Session
     from . import _run  # noqa: F401
 
-    table()
-    _enter_session()
-
-
-def _enter_session() -> None:
-    """Enter a session, which registers the kernels of all operators that have none yet."""
-    import torch
-
-    from ..session import Session
-
-    if not torch.cuda.is_available():  # a CUDA context does not survive a fork
-        with Session("guard", warn=False):
-            pass
+    Session.prepare()
 
 
 def _head(job: Job) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..torch_internals import compat
-from ..torch_internals.agreement import difference, rounding
+from ..torch_internals.agreement import compared
 from ..torch_internals.engine import EngineCall
 from ._job import Comparison, Why
 
@@ -316,11 +316,10 @@ def _agree(first: torch.Tensor | None, other: torch.Tensor | None, total: Compar
     """Return whether two tensors agree up to rounding; record the largest difference in ``total``."""
     if first is None or other is None:
         return first is other
-    relative = difference(first, other)
-    if relative > rounding(first):
-        return False
-    total.largest_difference = max(total.largest_difference, relative)
-    return True
+    difference = compared(first, other)
+    if difference.is_rounding:
+        total.largest_difference = max(total.largest_difference, difference.relative)
+    return difference.is_rounding
 
 
 def _by_key(record: BackwardRecord) -> dict[Key, list[torch.Tensor | None]]:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..torch_internals import compat
-from ..torch_internals.agreement import difference, rounding
+from ..torch_internals.agreement import compared
 from ._job import Different
 
 _MOST_ROWS = 300_000
@@ -337,4 +337,4 @@ class _StateComparison:
 
 
 def _agree(first: torch.Tensor, other: torch.Tensor) -> bool:
-    return difference(first, other) <= rounding(first)
+    return compared(first, other).is_rounding

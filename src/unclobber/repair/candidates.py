@@ -7,13 +7,14 @@ fixer has no doubts about it, and if the files still hold the text that ran.
 from __future__ import annotations
 
 import io
+import linecache
 import os
 import shlex
 import tokenize
 from dataclasses import replace
 
-from ..model import Edit, Finding, Fix, Report, Site, notebook_of, or_default, shown_name
-from ..syntax import text_of
+from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
+from ..syntax import parse, text_of
 from . import _plan
 from ._candidate import Candidate
 from .fixers._sites import sites
@@ -50,7 +51,7 @@ def _candidate(finding: Finding, script: str | None) -> Fix | bool:
     own = [site.path for site in places if not site.library]
     if not own:
         return False
-    project = Project(root_of(script or own[0]), _cells(own), notebook=notebook_of(own[0]))
+    project = Project(root_of(script or own[0]), _cells(own), notebook=_notebook(own[0]))
     if any(len(project.text(path) or "") > LONGEST for path in dict.fromkeys(own)):
         return False
     # The file may have changed since it ran (test_candidates.py, test_a_file_that_has_changed).
@@ -73,6 +74,21 @@ def _cells(paths: list[str]) -> dict[str, str]:  # of a notebook's cells, or of 
         for path, text in texts.items()
         if text is not None and text.modified is None
     }
+
+
+def _notebook(path: str) -> str:
+    """Return the notebook of a cell, as one text; empty for a file."""
+    # IPython keeps the text of each cell there, under a name of the cell's own.
+    cells = [name for name in list(linecache.cache) if cell_name(name)] if cell_name(path) else []
+    return "\n".join(filter(_is_python, ("".join(linecache.getlines(name)) for name in cells)))
+
+
+def _is_python(text: str) -> bool:
+    try:
+        parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return True
 
 
 def _length(path: str) -> int:

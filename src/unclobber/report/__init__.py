@@ -15,10 +15,9 @@ from ._github import to_github
 from ._guarded import guard_lines
 from ._html import to_html
 from ._json import to_json, to_json_text
-from ._options import RenderOptions
+from ._ranks import notice_lines
 from ._sarif import to_sarif_text
-from ._suppressed import notice_lines
-from ._terminal import options_for
+from ._terminal import RenderOptions, options_for
 from ._text import report_to_text
 
 __all__ = [

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..model import Finding, InplaceError, Need, Report, internal_error_in, or_default
 from ._ahead import ahead_to_text
-from ._options import RenderOptions
 from ._summary import summary_line
+from ._terminal import RenderOptions
 from ._text import to_text
 
 _NOT_SHOWN = "the story could not be shown"

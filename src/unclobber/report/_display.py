@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model import Report
 from ._html import to_html_fragment
-from ._options import RenderOptions
+from ._terminal import RenderOptions
 from ._text import report_to_text
 
 

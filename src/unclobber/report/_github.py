@@ -13,9 +13,9 @@ from . import _repository
 from . import _words as words
 from ._cells import clean, clean_line
 from ._notes import helps, notes
-from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import Sources
+from ._terminal import RenderOptions
 from .story import FindingPlace, in_stable_order, offending_place, places, shown_writes
 
 

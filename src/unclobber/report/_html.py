@@ -17,9 +17,9 @@ from . import _words as words
 from ._cells import clean, clean_line, clean_source
 from ._excerpt import Excerpt, excerpts
 from ._notes import helps, notes
-from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import Sources
+from ._terminal import RenderOptions
 from ._timeline import Timeline, timeline
 from .story import places, shown_writes
 

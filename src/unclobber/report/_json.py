@@ -12,8 +12,8 @@ from typing import Any
 
 from ..model import VERSION, Finding, Fix, Frame, Need, Report, Save, Site, Write
 from ..syntax import file_and_cell
-from ._options import RenderOptions
 from ._past_counter import through
+from ._terminal import RenderOptions
 
 SCHEMA = 1
 

@@ -9,46 +9,45 @@ from ..model import Finding, Need, Save, Write
 from . import _words as words
 
 
-def override(finding: Finding, place: str) -> str | None:
-    return dict(finding.labels).get(place)
-
-
-def tensor_name(save: Save) -> str | None:
-    if save.name:
-        return words.tick(save.name)
-    # The whole underlined expression is no name: the label would repeat the line above it.
-    if save.expression and (save.site is None or save.expression != save.site.source):
-        return words.tick(save.expression)
-    return None
-
-
-def saved_label(finding: Finding, save: Save) -> str:
-    """Return ``matmul saved `d` (1x1 float32) here: grad of `w2` is dᵀ @ grad``."""
-    if (text := override(finding, "saved")) is not None:
+def label(finding: Finding, kind: str, fact: Save | Write | Need, *, again: bool = False) -> str:
+    """Return the label of a place, by its kind in ``story.Kind``; ``again`` for all writes but the first."""
+    text = dict(finding.labels).get(kind)
+    if isinstance(fact, Write):
+        if text is None:
+            return _of_write(finding, fact, again)
+        return f"and here ({fact.operation})" if again else text
+    if text is not None:
         return text
+    if isinstance(fact, Save):
+        return "it was made here" if kind == "made" else _of_save(finding, fact)
+    by = f"by the {words.ordinal(fact.nth)} backward"
+    if kind == "freed":
+        return f"freed here, {by}"
+    if finding.entry.stage == "graph":
+        return f"needed again here, {by}"
+    return "needed here" if fact.nth == 1 else f"needed here, {by}"
+
+
+def _of_save(finding: Finding, save: Save) -> str:
+    """Return ``matmul saved `d` (1x1 float32) here: grad of `w2` is dᵀ @ grad``."""
+    named = save.name or save.expression
     # torch refuses such a write itself, before backward: the place is where the leaf or the view was made.
     if finding.entry.stage == "write":
         made = finding.entry.label
-        expression = words.tick(save.expression) if save.expression else None
-        subject = (words.tick(save.name) if save.name else expression) or "the tensor"
-        return f"{subject} was made here" + (f": {made}" if made else "")
+        return f"{words.tick(named) if named else 'the tensor'} was made here" + (f": {made}" if made else "")
     what = words.solid(f"({words.tensor(save.shape, save.dtype)})")
-    name = tensor_name(save)
+    # The whole underlined expression is no name: the label would repeat the line above it.
+    whole = not save.name and save.site is not None and save.expression == save.site.source
+    name = words.tick(named) if named and not whole else None
     if save.role == "result":
         what = f"its result {name} {what}" if name else f"its result {what}"
-    elif name:
-        what = f"{name} {what}"
     else:
-        what = f"a tensor {what}"
+        what = f"{name or 'a tensor'} {what}"
     text = f"{save.called} saved {what} here" if save.called else f"{what} was saved here"
     if save.of > 1:
         text += ", " + words.solid(f"the {words.ordinal(save.nth)} save by this line")
     why = save.why_words or save.why
     return f"{text}: {words.solid(why)}" if why else text
-
-
-def made_label(finding: Finding) -> str:
-    return override(finding, "made") or "it was made here"
 
 
 _UNNEEDED = {
@@ -60,10 +59,8 @@ _UNNEEDED = {
 """Phrases on how a write missed every needed element, by the memory that it reached."""
 
 
-def write_label(finding: Finding, write: Write, *, again: bool = False) -> str:
-    """Return ``overwritten here (fill_, version 0 -> 1)``; ``again`` for all writes but the first."""
-    if (text := override(finding, "write")) is not None:
-        return f"and here ({write.operation})" if again else text
+def _of_write(finding: Finding, write: Write, again: bool) -> str:
+    """Return ``overwritten here (fill_, version 0 -> 1)``."""
     if finding.entry.stage == "write":
         return f"written in place here ({write.operation})"
     if write.shape_only and not write.overlaps_needed:
@@ -94,17 +91,3 @@ def _version(write: Write) -> str:
     if write.version_before is None or write.version_after is None:
         return ""
     return f"version {write.version_before} -> {write.version_after}"
-
-
-def needed_label(finding: Finding, need: Need) -> str:
-    if (text := override(finding, "needed")) is not None:
-        return text
-    if finding.entry.stage == "graph":
-        return f"needed again here, by the {words.ordinal(need.nth)} backward"
-    return "needed here" if need.nth == 1 else f"needed here, by the {words.ordinal(need.nth)} backward"
-
-
-def freed_label(finding: Finding, need: Need) -> str:
-    if (text := override(finding, "freed")) is not None:
-        return text
-    return f"freed here, by the {words.ordinal(need.nth)} backward"

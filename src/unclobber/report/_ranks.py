@@ -1,12 +1,13 @@
-"""The ends of a distributed run's ranks and of a program's processes, in words."""
+"""Remarks on a run as a whole: the ends of its ranks and processes, and what is suppressed."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from ..model import ProcessEnd, RankEnd, Report
+from ..model import ProcessEnd, RankEnd, Report, SuppressedBy
 from . import _words as words
-from ._suppressed import suppressed_line
+from ._cells import indented
 
 
 def on_ranks(ranks: Sequence[int]) -> str:
@@ -51,7 +52,7 @@ OWN_PROCESS = "MainProcess"  # `multiprocessing`'s name of the program's own pro
 def remarks(report: Report) -> list[str]:
     stopped = [end.rank for end in report.ranks if _is_stopped(end)]
     said = [_remark(end, stopped) for end in report.ranks] + [_of_process(end) for end in report.processes]
-    return [*report.notices, *filter(None, [*said, suppressed_line(report)])]
+    return [*report.notices, *filter(None, [*said, _suppressed_line(report)])]
 
 
 def _of_process(end: ProcessEnd) -> str:
@@ -85,3 +86,32 @@ def _remark(end: RankEnd, stopped: Sequence[int]) -> str:
             return f"rank {end.rank} failed (exit code {end.exit_code}), {why}"
         return f"rank {end.rank} failed for reasons of its own (exit code {end.exit_code})"
     return ""
+
+
+_HOW: dict[SuppressedBy, str] = {
+    "comment": "by comment",
+    "settings": "by the settings",
+    "baseline": "in the baseline",
+}
+
+
+def _suppressed_line(report: Report) -> str:
+    """Return a sentence that counts the suppressed findings; empty if there are none.
+
+    Example:
+        >>> from unclobber.model import Finding, Suppressed
+        >>> one = Suppressed(Finding("UC102", "`d` was overwritten"), "comment")
+        >>> _suppressed_line(Report("clean", suppressed=(one, one)))
+        '2 findings are suppressed: 2 by comment'
+    """
+    counts = Counter(suppressed.by for suppressed in report.suppressed)
+    count = len(report.suppressed)
+    if not count:
+        return ""
+    each = ", ".join(f"{counts[by]} {how}" for by, how in _HOW.items() if counts[by])
+    return f"{words.plural(count, 'finding')} {'is' if count == 1 else 'are'} suppressed: {each}"
+
+
+def notice_lines(report: Report, columns: int) -> list[str]:
+    said = (*report.notices, _suppressed_line(report))
+    return [indented(f"unclobber: {notice}", columns, 4) for notice in said if notice]

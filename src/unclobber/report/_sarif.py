@@ -18,9 +18,9 @@ from . import _repository
 from . import _words as words
 from ._cells import clean_line
 from ._notes import helps, notes
-from ._options import RenderOptions
 from ._ranks import remarks
 from ._sources import SourceRange, Sources
+from ._terminal import RenderOptions
 from .story import FindingPlace, Kind, in_stable_order, offending_place, places, shown_writes
 
 Object = dict[str, Any]

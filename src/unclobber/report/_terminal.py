@@ -1,11 +1,22 @@
-"""The abilities of a stream."""
+"""The options of a rendered report, and the abilities of a stream."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TextIO
 
-from ._options import RenderOptions
+
+@dataclass(frozen=True, slots=True)
+class RenderOptions:
+    """Facts about the terminal, which the caller knows and a report doesn't."""
+
+    width: int = 80  # width of a text line, in cells
+    colour: bool = False  # whether to add ANSI colours
+    links: bool = False  # whether to make paths links, if there is colour
+    encoding: str | None = None
+    """Encoding of the stream, in which missing characters are shown as escapes; None if it has every
+    character."""
 
 
 def options_for(stream: TextIO | None) -> RenderOptions:

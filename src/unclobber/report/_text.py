@@ -3,23 +3,24 @@ the fix."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
 
 from ..model import CheckedSources, Finding, Report
 from . import _words as words
 from ._ahead import ahead_to_text
-from ._cells import NARROWEST, clip, indented, shown_in, wrap
+from ._cells import NARROWEST, clean, clip, indented, shown_in, wrap
 from ._cells import width as cells
 from ._notes import helps, notes
-from ._options import RenderOptions
 from ._ranks import remarks
 from ._rows import Row, to_string
 from ._snippet import gutter_width, snippet
 from ._sources import Sources
 from ._summary import summary_line
-from ._table import to_table
-from .story import marks, shown_writes
+from ._terminal import RenderOptions
+from .story import marks, offending, place, shown_writes
 
 _MOST_STORIES = 5
 _MOST_CHECKED = 40
@@ -79,7 +80,7 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     whole = own_findings if len(own_findings) <= most else own_findings[: max(_FIRST_STORIES, most - 2)]
     stories = [to_text(finding, **asdict(options)) for finding in whole]
     if left := own_findings[len(whole) :]:
-        stories.append(to_table(left))
+        stories.append(_to_table(left))
     # A refusal further on in the same backward takes one line here; its explanation is in the other formats
     # (test_what_backward_would_refuse_next in tests/unit/report/test_report_text.py).
     if others := [finding for finding in report.findings if finding not in own_findings]:
@@ -91,6 +92,26 @@ def _report_to_text(report: Report, options: RenderOptions) -> str:
     if said:
         stories.append("\n".join(said))
     return "\n\n".join([*stories, first])
+
+
+def _to_table(findings: Sequence[Finding]) -> str:
+    """Return one line for each code at each place, with its number of occurrences; no newline at the end.
+
+    Example:
+        >>> from unclobber.model import Finding
+        >>> print(_to_table([Finding("UC102", "a", times=3), Finding("UC102", "b")]))
+        2 more findings:
+          code   name                        times  line
+          UC102  saved-overwritten-silently      4  an unknown line
+    """
+    times: Counter[tuple[str, str, str]] = Counter()
+    for finding in findings:
+        times[finding.code, finding.name, clean(place(offending(finding)))] += finding.times
+    widest = max(cells(name) for _, name, _ in times)
+    lines = [f"{words.plural(len(findings), 'more finding')}:", f"  code   {'name':{widest}}  times  line"]
+    for (code, name, where), count in times.most_common():
+        lines.append(f"  {code}  {name:{widest}}  {count:5}  {where}")
+    return "\n".join(lines)
 
 
 def _clean_sentence(checked: CheckedSources) -> str:  # that it proves nothing stands in the help and the docs

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from ..model import Finding, Need, Save, Site, Write
+from ..model import Finding, Save, Site, Write
 from . import _labels as labels
 from . import _words as words
+from . import story
 from ._cells import clean, clip
 from ._past_counter import through
-from .story import Kind, refused_at, shown_writes
+from .story import Fact, Kind, refused_at
 
 State = Literal["intact", "overwritten", "freed"]
 
@@ -34,7 +35,7 @@ class Event:
 
     number: int
     kind: Kind
-    fact: Save | Write | Need
+    fact: Fact
     at: float  # position in percent from the left
     title: str
     where: str  # file name and line, short enough for a label
@@ -66,7 +67,8 @@ class Timeline:
 
 def timeline(finding: Finding) -> Timeline:
     """Return the timeline with all events of a finding, even those whose line is not known."""
-    facts = _facts(finding)
+    # The page has room for as many events as MOST_EVENTS; the notes count the other writes.
+    facts = story.events(finding)
     step = 100.0 / max(len(facts) - 1, 1)
     events = tuple(
         _event(finding, number, kind, fact, step * number if len(facts) > 1 else 50.0)
@@ -78,23 +80,6 @@ def timeline(finding: Finding) -> Timeline:
         state = _state(finding, event, state)
         spans.append(StateSpan(event.at, after.at - event.at, state, _STATES[state]))
     return Timeline(events, tuple(spans), _kept(finding, spans), _caption(finding), _main(finding, events))
-
-
-def _facts(finding: Finding) -> list[tuple[Kind, Save | Write | Need]]:
-    """Return the facts of a finding in the order of events."""
-    facts: list[tuple[Kind, Save | Write | Need]] = []
-    if finding.made:
-        facts.append(("made", finding.made))
-    if finding.saved:
-        facts.append(("saved", finding.saved))
-    # The page has room for as many events as MOST_EVENTS; the notes count the other writes.
-    hidden = {id(write) for write in shown_writes(finding)[1]}
-    facts += [("write", write) for write in finding.writes if id(write) not in hidden]
-    if finding.freed:
-        facts.append(("freed", finding.freed))
-    if finding.needed:
-        facts.append(("needed", finding.needed))
-    return facts
 
 
 def _state(finding: Finding, event: Event, before: State) -> State:
@@ -138,12 +123,12 @@ def _main(finding: Finding, events: tuple[Event, ...]) -> int:
     return next(iter([*overlapping, *(event.number for event in writes), *freed, *refused]), 0)
 
 
-def _is_refused(finding: Finding, fact: Save | Write | Need) -> bool:
+def _is_refused(finding: Finding, fact: Fact) -> bool:
     """Return whether this is the place at which torch refused an operation that saves or needs a gradient."""
     return fact.site is not None and fact.site is refused_at(finding)
 
 
-def _event(finding: Finding, number: int, kind: Kind, fact: Save | Write | Need, at: float) -> Event:
+def _event(finding: Finding, number: int, kind: Kind, fact: Fact, at: float) -> Event:
     """Build one event; its title depends on the stage of the finding."""
     site = fact.site
     title = {"made": "made", "saved": "saved", "write": "written", "freed": "freed", "needed": "needed"}[kind]
@@ -182,7 +167,7 @@ def _stack(site: Site | None) -> tuple[str, ...]:  # library frames only if ther
     return tuple(clean(f"{words.path(f.path)}:{f.line} in {f.function}") for f in frames)
 
 
-def _details(finding: Finding, fact: Save | Write | Need) -> list[Detail]:
+def _details(finding: Finding, fact: Fact) -> list[Detail]:
     """Return the non-empty details of one event."""
     if isinstance(fact, Save):
         details = _of_save(finding, fact)
@@ -199,7 +184,7 @@ def _of_save(finding: Finding, save: Save) -> list[tuple[str, str | None, bool]]
     """Return a save's details as (name, value, whether it is code); its label only if no line shows it."""
     role = f"{save.node}, as {save.role}" if save.node and save.role else save.node or save.role
     return [
-        ("tensor", None if save.site else labels.saved_label(finding, save), False),
+        ("tensor", None if save.site else labels.label(finding, "saved", save), False),
         ("version", None if save.dtype == "unknown" else str(save.version), False),
         ("kept by", role, True),
         ("derivative", None if save.why_words else save.why, True),
@@ -217,7 +202,7 @@ def _of_write(finding: Finding, write: Write) -> list[tuple[str, str | None, boo
     refused = finding.entry.stage == "write"
     touches = "needed elements" if write.overlaps_needed else _missed(write)
     return [
-        ("write", None if write.site else labels.write_label(finding, write), False),
+        ("write", None if write.site else labels.label(finding, "write", write), False),
         ("written", write.expression, True),
         ("touches", None if refused else touches, False),
         ("parameters", words.listing(write.parameters), True),

@@ -14,6 +14,7 @@ from ._sources import SourceRange, Sources
 _MOST_WRITES = 3
 
 Kind = Literal["made", "saved", "write", "freed", "needed"]
+Fact = Save | Write | Need
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class FindingPlace:
     """A place of an explanation with a known line, for any format: text, a page, an editor."""
 
     kind: Kind
-    fact: Save | Write | Need
+    fact: Fact
     site: Site
     span: SourceRange  # the range to underline; often narrower or wider than the site
     label: str
@@ -70,36 +71,34 @@ def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
     return [w for w in known if id(w) in shown], [w for w in known if id(w) not in shown]
 
 
+def events(finding: Finding) -> list[tuple[Kind, Fact]]:
+    """Return the facts of a finding in the order of events, without the writes that are only counted."""
+    hidden = {id(write) for write in shown_writes(finding)[1]}
+    facts: list[tuple[Kind, Fact | None]] = [("made", finding.made), ("saved", finding.saved)]
+    facts += [("write", write) for write in finding.writes if id(write) not in hidden]
+    facts += [("freed", finding.freed), ("needed", finding.needed)]
+    return [(kind, fact) for kind, fact in facts if fact is not None]
+
+
 def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
-    """Return the places in the order of events: made, saved, written, freed, needed."""
+    """Return the places with known lines, in the order of events."""
     shown: list[FindingPlace] = []
-    if (made := finding.made) and made.site:
-        shown.append(
-            FindingPlace("made", made, made.site, sources.locate(made.site), labels.made_label(finding))
-        )
-    if (saved := finding.saved) and saved.site:
-        span = sources.locate(saved.site, saved.extent)
-        primary = refused_at(finding) is saved.site
-        shown.append(
-            FindingPlace("saved", saved, saved.site, span, labels.saved_label(finding, saved), primary)
-        )
-    main = offending_write(finding)
-    for i, write in enumerate(shown_writes(finding)[0]):
-        assert write.site is not None
-        span = sources.locate(write.site, statement=True)
-        label = labels.write_label(finding, write, again=i > 0)
-        # If no write hit a needed element, the first is underlined as the offending one.
-        primary = write.overlaps_needed or write is main
-        shown.append(FindingPlace("write", write, write.site, span, label, primary))
-    if (freed := finding.freed) and freed.site:
-        span = sources.locate(freed.site)
-        shown.append(FindingPlace("freed", freed, freed.site, span, labels.freed_label(finding, freed)))
-    if (needed := finding.needed) and needed.site:
-        # in all other cases a write is the offending place, even if its line is not known
-        primary = finding.entry.stage == "graph" or refused_at(finding) is needed.site
-        span = sources.locate(needed.site)
-        label = labels.needed_label(finding, needed)
-        shown.append(FindingPlace("needed", needed, needed.site, span, label, primary))
+    main, refused = offending_write(finding), refused_at(finding)
+    for kind, fact in events(finding):
+        if (site := fact.site) is None:
+            continue
+        part = fact.extent if isinstance(fact, Save) and kind == "saved" else None
+        if isinstance(fact, Write):
+            # If no write hit a needed element, the first is underlined as the offending one.
+            primary = fact.overlaps_needed or fact is main
+        else:
+            # in all other cases a write is the offending place, even if its line is not known
+            of_graph = kind == "needed" and finding.entry.stage == "graph"
+            primary = of_graph or (kind in ("saved", "needed") and refused is site)
+        again = any(place.kind == "write" for place in shown)
+        span = sources.locate(site, part, statement=kind == "write")
+        said = labels.label(finding, kind, fact, again=again)
+        shown.append(FindingPlace(kind, fact, site, span, said, primary))
     return shown
 
 

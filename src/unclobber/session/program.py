@@ -9,7 +9,6 @@ from functools import lru_cache
 from traceback import walk_stack
 
 from ..settings import ProjectSettings
-from ..settings.pyproject import settings_for
 from ..source import is_library, of_program, starts_program, user_frame
 
 
@@ -27,17 +26,17 @@ def settings_here() -> ProjectSettings:
     if not path.startswith(os.sep):
         path = os.path.abspath(path)  # before the cache, because the program may change its directory
     of_file = _settings_of(path, int(time.monotonic()))
-    return settings_for(os.getcwd()) if of_file is None else of_file
+    return ProjectSettings.of(os.getcwd()) if of_file is None else of_file
 
 
 @lru_cache(maxsize=64)
 def _settings_of(path: str, second: int) -> ProjectSettings | None:
     # `second` is part of the cache's key: a context may be entered in each step, and searching for
     # pyproject.toml each time would cost more than the entry.
-    return settings_for(os.path.dirname(os.path.abspath(path))) if os.path.isfile(path) else None
+    return ProjectSettings.of(os.path.dirname(os.path.abspath(path))) if os.path.isfile(path) else None
 
 
-def is_watched_by_a_command() -> bool:  # which watches it already
+def is_in_command() -> bool:  # which watches the program already
     return any(starts_program(frame.f_code) for frame, _ in walk_stack(sys._getframe(1)))
 
 

@@ -14,13 +14,13 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeVar
 
 import torch
 
-from ..explain import Occurrence, Verdict, bare_finding, is_unpacking, notices, of_refusal, refused_too
+from ..explain import Occurrence, Verdict, bare_finding, is_unpacking, notices, of_refusal, prepare
 from ..model import (
     Finding,
     InplaceError,
@@ -40,11 +40,12 @@ from ..observe.native import core
 from ..observe.record import SavedTensor, SaveState
 from ..report import error_of
 from ..settings import ProjectSettings, Suppression
-from ..source import is_own
+from ..source import counted_as_program, is_own
 from ..torch_internals import compat, versions
 from ..torch_internals.engine import engine
 from ._unseen import Unseen
 from ._warning import warn
+from .program import is_in_command, settings_here
 
 _UNSURE = "whether a tensor that backward needs was overwritten is not known"
 """Message of a refusal if an internal error leaves no more to be said."""
@@ -76,6 +77,7 @@ class Session:
         command: The command line that is being run, for the report.
         warn: Whether silent writes warn at the user's line; the command collects them instead.
         suppression: The author's comments, settings and baseline; None if nothing is suppressed.
+        program: Installed files, and folders with a trailing separator, that count as the program's own.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class Session:
         command: tuple[str, ...] = (),
         warn: bool = True,
         suppression: Suppression | None = None,
+        program: Iterable[str] = (),
     ) -> None:
         """Prepare a session with a ledger of its own; nothing is installed before it is entered."""
         self.policy = policy
@@ -101,10 +104,8 @@ class Session:
         self.on_finding: Callable[[Finding], None] | None = None
         """Called with each new finding, unless suppression lets it pass."""
         self.conflicts = 0
-        self._seen: dict[Any, int] = {}
-        """Positions of findings by the key of their conflict."""
-        self._times: Counter[int] = Counter()
-        """Numbers of repeated occurrences, by the finding's position."""
+        self._seen: dict[Any, int] = {}  # positions of findings by the key of their conflict
+        self._times: Counter[int] = Counter()  # numbers of repeated occurrences, by the finding's position
         self._tensors: dict[int, dict[Any, Save | None]] = {}
         """The spoilt tensors of each finding, by the finding's position and then by the tensor's key."""
         self._internal_errors: dict[str, None] = {}
@@ -112,6 +113,7 @@ class Session:
         self._warned: set[int] = set()
         """Identities of the findings that have warned. All are kept, so no identity is reused."""
         self._suppression = suppression
+        self._program = counted_as_program(program)
         self._raised: dict[int, Finding] = {}
         """Findings that were raised although torch is silent, by identity; they are reported in any case."""
         self.active = False
@@ -124,15 +126,14 @@ class Session:
         )
         self.ledger.unrecorded = self._unrecorded
         self._started_at = time.time_ns()
-        self.backwards_before = 0
-        """Number of backward calls in the process before this session."""
+        self.backwards_before = 0  # number of backward calls in the process before this session
         self._counted_before = (0, 0)
         """Numbers of saves and writes that the parent process made before it forked this one."""
 
     @classmethod
     def by_settings(
         cls,
-        settings: ProjectSettings,
+        settings: ProjectSettings | str | None,
         *,
         guard: bool | None = None,
         strict: bool | None = None,
@@ -143,11 +144,16 @@ class Session:
         """Return a session that is not entered yet; the project's settings decide what is None.
 
         Args:
+            settings: Those of the project, or a folder of it; None for the running program's.
             suppression: The suppression; by default that of the settings alone.
         """
+        if not isinstance(settings, ProjectSettings):
+            settings = settings_here() if settings is None else ProjectSettings.of(settings)
+        guard = settings.guard if guard is None else guard
         return cls(
-            "guard" if (settings.guard if guard is None else guard) else "watch",
-            strict=settings.strict if strict is None else strict,
+            "guard" if guard else "watch",
+            # Of both in the settings, guard precedes: it repairs what strict would stop at.
+            strict=not guard and (settings.strict if strict is None else strict),
             fingerprint=settings.fingerprint if fingerprint is None else fingerprint,
             suppression=suppression or Suppression(settings),
             **options,
@@ -168,11 +174,12 @@ class Session:
         self.backwards_before = backward_calls.written
         self._started_at = time.time_ns()
         try:
+            self._program.__enter__()
             self._hooks = _saves.SavedTensorHooks(self._need, self)
             self._hooks.enter()
         # Not `Exception` alone: Ctrl-C here would leave the kernels installed without a session.
         except BaseException:
-            installation.release(self.ledger)
+            self._release()
             raise
         self.active = True
         if self.policy == "guard" and installation.off():
@@ -201,7 +208,11 @@ class Session:
                     self._hooks.leave()
             finally:
                 self.ledger.seal()
-                installation.release(self.ledger)
+                self._release()
+
+    def _release(self) -> None:
+        installation.release(self.ledger)
+        self._program.__exit__(None, None, None)
 
     def reset_in_child(self) -> None:
         """Forget findings and counts in a forked child, because they are the parent's. Keep the saves."""
@@ -219,9 +230,24 @@ class Session:
         self.ledger.replay = None
         self._started_at = time.time_ns()
 
+    @property
+    def mode(self) -> str:
+        return "strict" if self.strict else self.policy
+
     @staticmethod
     def depth() -> int:
         return len(_saves.active())
+
+    is_in_command = staticmethod(is_in_command)
+
+    @staticmethod
+    def prepare() -> None:
+        """Load what a finding reads, and register the kernels of all operators that have none yet, in a
+        process that is going to fork."""
+        prepare()
+        if not torch.cuda.is_available():  # a CUDA context does not survive a fork
+            with Session("guard", warn=False):
+                pass
 
     @staticmethod
     def put_back() -> None:
@@ -306,10 +332,8 @@ class Session:
         if self.policy != "watch":
             return ()
         refused: dict[int, Finding] = {}
-        for saved, node in refused_too(state.saved, self.ledger):
-            finding = self.keep(
-                Occurrence.of_unpack(self.ledger.state_of(saved), self, repaired=False, node=node)
-            )
+        for occurrence in Occurrence.of_refused_next(state, self):
+            finding = self.keep(occurrence)
             if finding is not None and finding.ahead:
                 refused[id(finding)] = finding
             if len(refused) >= _MOST_AHEAD:

@@ -8,8 +8,8 @@ from ._added import add_comments
 from ._paths import shown_path
 from ._project import ProjectSettings
 from .baseline import Baseline
+from .codes import SettingsError
 from .comments import comments_in
-from .errors import SettingsError
 from .suppression import Suppression
 
 __all__ = [

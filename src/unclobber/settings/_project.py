@@ -5,44 +5,59 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from typing import Literal
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
 
-from .codes import covers
+from .codes import SettingsError, covers
+from .pyproject import SETTINGS
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectSettings:
     """The settings of one project; the default is that of a project without settings."""
 
-    select: tuple[str, ...] | None = None
-    """Codes, or beginnings of codes, that are reported; None for all."""
+    select: tuple[str, ...] | None = None  # codes, or beginnings of codes, that are reported; None for all
     ignore: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     """Globs, each with the codes that are ignored in matching files."""
     strict: bool = False
     fingerprint: float = 0.0
     guard: bool = False
-    folder: str = ""
-    """The folder of the settings file, where the globs start."""
-    exclude: tuple[str, ...] = ()
-    """Globs of files and folders that ``check`` leaves out."""
+    folder: str = ""  # the folder of the settings file, where the globs start
+    exclude: tuple[str, ...] = ()  # globs of files and folders that ``check`` leaves out
     confidence: Literal["high", "medium"] = "medium"
     """The least confidence of a finding that ``check`` reports."""
-    baseline: str | None = None
-    """The path of the file of findings that ``check`` knows; None for none."""
+    baseline: str | None = None  # the path of the file of findings that ``check`` knows; None for none
     cache_dir: str | None = None
     """The path of the folder of ``check``'s cache; None for one of its own name next to the settings file."""
-    given: tuple[str, ...] = ()
-    """The keys that the settings file has."""
+    given: tuple[str, ...] = ()  # the keys that the settings file has
+
+    @staticmethod
+    def of(folder: str) -> ProjectSettings:
+        """Return the settings of the project that a folder belongs to.
+
+        As in ruff, only the first pyproject.toml upward with a table ``[tool.unclobber]`` counts. Without
+        one, the defaults apply.
+
+        Raises:
+            SettingsError: The file has a wrong key or value, or it is no TOML.
+        """
+        for path in _upward(os.path.abspath(folder)):
+            try:
+                status = os.stat(path)
+            except OSError:
+                continue
+            settings = _read(path, status.st_mtime_ns, status.st_size)
+            if settings is not None:
+                return settings
+        return ProjectSettings()
 
     @property
     def file(self) -> str:
         return os.path.join(self.folder, "pyproject.toml")
-
-    @property
-    def mode(self) -> Literal["watch", "guard", "strict"]:
-        return "guard" if self.guard else "strict" if self.strict else "watch"
 
     def leaves_out(self, code: str, path: str | None) -> bool:
         """Return whether findings of a code are left out, everywhere or in this file.
@@ -79,6 +94,61 @@ class ProjectSettings:
         if kept is not None:
             kept = tuple(code for code in kept if not covers(ignore, code))
         return replace(self, select=kept, ignore=(*self.ignore, *ignore))
+
+
+@lru_cache(maxsize=64)
+def _upward(folder: str) -> tuple[str, ...]:  # cached, because each context needs them when it is entered
+    here = Path(folder)
+    return tuple(str(parent / "pyproject.toml") for parent in (here, *here.parents))
+
+
+@lru_cache(maxsize=64)
+def _read(path: str, modified: int, size: int) -> ProjectSettings | None:
+    """Return the settings in a file; None if it has no table for unclobber.
+
+    Cached by time and size, so that a changed file is read again.
+    """
+    try:
+        with open(path, "rb") as stream:
+            text = stream.read()
+    except OSError as error:
+        raise SettingsError(f"can't read {path}: {(error.strerror or str(error)).lower()}.") from None
+    if b"unclobber" not in text:
+        return None  # other mistakes in a file that doesn't mention unclobber are not its business
+    import tomllib  # late, so that a run without settings does not load it
+
+    try:
+        document = tomllib.loads(text.decode("utf-8"))
+    except ValueError as error:  # covers errors of both TOML and UTF-8
+        raise SettingsError(f"{path} is no valid TOML: {error}.") from None
+    tool = document.get("tool")
+    table = tool.get("unclobber") if isinstance(tool, dict) else None
+    if table is None:
+        return None
+    if not isinstance(table, dict):
+        raise SettingsError(f"tool.unclobber in {path} is {table!r}: it is a table, `[tool.unclobber]`.")
+    return _settings(table, path)
+
+
+def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
+    """Check and convert the values of the table."""
+    for key in table:
+        if key not in SETTINGS:
+            close = get_close_matches(key.lower().replace("_", "-"), SETTINGS, 1)
+            meant = f": did you mean `{close[0]}`?" if close else "."
+            raise SettingsError(
+                f"there is no key `{key}` in [tool.unclobber] of {path}{meant} "
+                f"The keys are {', '.join(SETTINGS)}."
+            )
+    values = {
+        key.replace("-", "_"): SETTINGS[key].read(value, f"`{key}` in [tool.unclobber] of {path}")
+        for key, value in table.items()
+    }
+    # The file's folder, because globs start there even if the run starts in a folder below.
+    folder = os.path.dirname(path)
+    # A command may run in any folder.
+    values |= {key: os.path.join(folder, values[key]) for key in ("baseline", "cache_dir") if key in values}
+    return ProjectSettings(**values, folder=folder, given=tuple(table))
 
 
 def _longest(prefixes: Sequence[str], code: str) -> int:

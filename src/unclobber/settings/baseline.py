@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ..model import VERSION, Finding, Site
 from ..syntax import file_and_cell
-from .errors import SettingsError
+from .codes import SettingsError
 
 SCHEMA = 1
 _INSTALLED = ("site-packages/", "dist-packages/")
@@ -28,10 +28,8 @@ class Key(NamedTuple):
     """Relative to the baseline's folder, with slashes; an installed file's is relative to the folder of
     packages."""
     function: str
-    write: str
-    """The statement that overwrote, on one line; if there is none, the one that needs the value."""
-    saved: str
-    """The statement that saved; empty if it is not known."""
+    write: str  # the statement that overwrote, on one line; if there is none, the one that needs the value
+    saved: str  # the statement that saved; empty if it is not known
 
 
 class Baseline:

@@ -1,4 +1,4 @@
-"""Codes as people write them: whole, or the beginning of several."""
+"""Codes as people write them: whole, or the beginning of several; and the error of a wrong setting."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from ..model import CODES
-from .errors import SettingsError
+from ..model import CODES, UnclobberError
+
+
+class SettingsError(UnclobberError):
+    """A wrong setting; the message is one paragraph that names it and says what to write."""
 
 
 def prefix_of(given: str) -> str | None:

@@ -1,95 +1,13 @@
-"""``[tool.unclobber]`` of the nearest pyproject.toml."""
+"""The keys of ``[tool.unclobber]`` in pyproject.toml."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
-from difflib import get_close_matches
-from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..model import CODES
-from ._project import ProjectSettings
-from .codes import checked
-from .errors import SettingsError
-
-
-def settings_for(folder: str) -> ProjectSettings:
-    """Return the settings of the project that a folder belongs to.
-
-    As in ruff, only the first pyproject.toml upward from ``folder`` with a table ``[tool.unclobber]`` counts.
-    Without one, the defaults apply.
-
-    Raises:
-        SettingsError: The file has a wrong key, a value of a wrong type or an unknown code, or it is no TOML.
-    """
-    for path in _upward(os.path.abspath(folder)):
-        try:
-            status = os.stat(path)
-        except OSError:
-            continue
-        settings = _read(path, status.st_mtime_ns, status.st_size)
-        if settings is not None:
-            return settings
-    return ProjectSettings()
-
-
-@lru_cache(maxsize=64)
-def _upward(folder: str) -> tuple[str, ...]:  # cached, because each context needs them when it is entered
-    here = Path(folder)
-    return tuple(str(parent / "pyproject.toml") for parent in (here, *here.parents))
-
-
-@lru_cache(maxsize=64)
-def _read(path: str, modified: int, size: int) -> ProjectSettings | None:
-    """Return the settings in a file; None if it has no table for unclobber.
-
-    Cached by time and size, so that a changed file is read again.
-    """
-    try:
-        with open(path, "rb") as stream:
-            text = stream.read()
-    except OSError as error:
-        raise SettingsError(f"can't read {path}: {(error.strerror or str(error)).lower()}.") from None
-    if b"unclobber" not in text:
-        return None  # other mistakes in a file that doesn't mention unclobber are not its business
-    import tomllib  # late, so that a run without settings does not load it
-
-    try:
-        document = tomllib.loads(text.decode("utf-8"))
-    except ValueError as error:  # covers errors of both TOML and UTF-8
-        raise SettingsError(f"{path} is no valid TOML: {error}.") from None
-    tool = document.get("tool")
-    table = tool.get("unclobber") if isinstance(tool, dict) else None
-    if table is None:
-        return None
-    if not isinstance(table, dict):
-        raise SettingsError(f"tool.unclobber in {path} is {table!r}: it is a table, `[tool.unclobber]`.")
-    return _settings(table, path)
-
-
-def _settings(table: dict[str, Any], path: str) -> ProjectSettings:
-    """Check and convert the values of the table."""
-    for key in table:
-        if key not in SETTINGS:
-            close = get_close_matches(key.lower().replace("_", "-"), SETTINGS, 1)
-            meant = f": did you mean `{close[0]}`?" if close else "."
-            raise SettingsError(
-                f"there is no key `{key}` in [tool.unclobber] of {path}{meant} "
-                f"The keys are {', '.join(SETTINGS)}."
-            )
-    values = {
-        key.replace("-", "_"): SETTINGS[key].read(value, f"`{key}` in [tool.unclobber] of {path}")
-        for key, value in table.items()
-    }
-    # The file's folder, because globs start there even if the run starts in a folder below.
-    folder = os.path.dirname(path)
-    # A command may run in any folder.
-    values |= {key: os.path.join(folder, values[key]) for key in ("baseline", "cache_dir") if key in values}
-    return ProjectSettings(**values, folder=folder, given=tuple(table))
-
+from .codes import SettingsError, checked
 
 Reader = Callable[[Any, str], Any]  # checks and converts a value; its second argument says where that stands
 

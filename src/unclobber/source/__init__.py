@@ -16,19 +16,18 @@ from .sites import (
     is_library,
     is_own,
     is_plumbing,
-    path_of,
     resolve,
     starts_program,
     user_frame,
     user_stack,
 )
-from .syntax import Instruction, Located, ParsedSource, first_line, source_of, tree_of
+from .syntax import Instruction, Located, ParsedSource
 from .values import UNKNOWN, contents, function_of, is_a, value_of
 
 __all__ = [
     "UNKNOWN", "Instruction", "Located", "ParsedSource", "ProgramNames", "Stack", "code_of", "contents",
     "counted_as_program",
-    "first_line", "frames", "function_of", "is_a", "is_library", "is_own",
-    "is_plumbing", "of_program", "path_of", "resolve", "source_of", "starts_program", "statement_between",
-    "tree_of", "user_frame", "user_stack", "value_of",
+    "frames", "function_of", "is_a", "is_library", "is_own",
+    "is_plumbing", "of_program", "resolve", "starts_program", "statement_between",
+    "user_frame", "user_stack", "value_of",
 ]  # fmt: skip

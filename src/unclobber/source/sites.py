@@ -59,8 +59,7 @@ examined (`vetting`).
 """
 
 _known: dict[str, bool] = {}
-_examined: list[str] = []
-"""Paths of installed code that counts as the program's for now."""
+_examined: list[str] = []  # paths of installed code that counts as the program's for now
 
 
 def is_library(code: CodeType | str) -> bool:
@@ -83,7 +82,10 @@ def is_library(code: CodeType | str) -> bool:
 @contextlib.contextmanager
 def counted_as_program(paths: Iterable[str]) -> Iterator[None]:
     """Count installed files, and folders with a trailing separator, as the program's own in the block."""
-    before = len(_examined)
+    paths, before = tuple(paths), len(_examined)
+    if not paths:
+        yield
+        return
     _examined.extend(map(os.path.normcase, paths))
     _known.clear()
     try:
@@ -255,24 +257,10 @@ def _programs(frames: list[Instruction]) -> list[Instruction]:
     return [frame for frame in frames[:command] if not is_own(frame.code)]
 
 
-def path_of(code: CodeType) -> str:
-    """Return the absolute path of the code's file without detours (``a/../b``), or the interpreter's name for
-    it, such as ``<stdin>``."""
-    name = code.co_filename
-    absolute = name if name.startswith("<") else os.path.abspath(name)
-    if absolute == name:
-        return name
-    try:  # `abspath` resolves `link/..` wrongly: tests/unit/source/test_sites.py
-        same = os.path.samefile(absolute, name)
-    except OSError:
-        same = False
-    return absolute if same else name
-
-
 def _frame(at: Instruction) -> Frame:
     code, line = at.code, at.line
     compiled = compat.compilers.is_compiled_code(code)
-    return Frame(path_of(code), line, code.co_qualname, _line_text(at).strip(), is_library(code), compiled)
+    return Frame(at.path, line, code.co_qualname, _line_text(at).strip(), is_library(code), compiled)
 
 
 def _line_text(at: Instruction) -> str:
@@ -300,5 +288,5 @@ def _site(at: Instruction, located: Located | None, span: Span | None) -> Site:
             place, text = span.extent(source.lines), span.text(source.lines)
     assert place is not None, "the span was located in these lines"
     code = at.code
-    where = path_of(code), *place, code.co_qualname, text
+    where = at.path, *place, code.co_qualname, text
     return Site(*where, first, last, statement, statement_column=start)

@@ -8,6 +8,7 @@ under old line numbers.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import sys
 import time
@@ -39,6 +40,27 @@ class ParsedSource:
     """Whether the text can't have changed under the program: a notebook cell, a doctest, an old file."""
     codes: dict[tuple[str, int], list[CodeType]] = field(default_factory=dict)
     """Code objects of this text by name and first line, to recognise the one that ran."""
+
+    @staticmethod
+    def of(code: CodeType) -> ParsedSource | None:
+        """Return the parsed text that ``code`` was compiled from; None if it is gone, changed or not
+        Python."""
+        source = ParsedSource.in_file(code.co_filename)
+        if source is None or source.fixed:
+            return source
+        # Several lambdas of one line share the key.
+        return source if code in source.codes.get((code.co_name, code.co_firstlineno), ()) else None
+
+    @staticmethod
+    def in_file(filename: str, word: str = "") -> ParsedSource | None:
+        """Return a file's parsed text; None if it lacks the word, can't be read or isn't Python."""
+        entry = _entry(filename)
+        if entry is None or (word and not any(word in line for line in entry[0])):
+            return None
+        try:
+            return _parsed(filename, *entry)
+        except NotParsedError:
+            return None
 
     def text(self, node: ast.AST) -> str:
         text = Span.of(node).text(self.lines)
@@ -118,6 +140,20 @@ class Instruction(NamedTuple):
         return self.code.co_filename, self.code, self.lasti
 
     @property
+    def path(self) -> str:
+        """The absolute path of the code's file without detours (``a/../b``), or the interpreter's name for
+        it, such as ``<stdin>``."""
+        name = self.code.co_filename
+        absolute = name if name.startswith("<") else os.path.abspath(name)
+        if absolute == name:
+            return name
+        try:  # `abspath` resolves `link/..` wrongly: tests/unit/source/test_sites.py
+            same = os.path.samefile(absolute, name)
+        except OSError:
+            same = False
+        return absolute if same else name
+
+    @property
     def line(self) -> int:  # the function's first line if the instruction has none
         position = self._position()
         return self.code.co_firstlineno if position is None or position[0] is None else position[0]
@@ -144,13 +180,13 @@ class Instruction(NamedTuple):
         # magic.
         if fixed:
             return lines
-        source = source_of(self.code)
+        source = ParsedSource.of(self.code)
         return () if source is None else source.lines
 
     def located(self) -> Located | None:
         """Return the expression or statement that the instruction belongs to; None if it isn't certain."""
         span = self.span
-        source = source_of(self.code) if span is not None else None
+        source = ParsedSource.of(self.code) if span is not None else None
         if span is None or source is None:
             return None
         best: ast.expr | ast.stmt | None = None
@@ -167,7 +203,7 @@ class Instruction(NamedTuple):
 
         Used for instructions without columns, whose node isn't known.
         """
-        source = source_of(self.code)
+        source = ParsedSource.of(self.code)
         if source is None:
             return None
         line = self.line
@@ -181,28 +217,6 @@ class Instruction(NamedTuple):
 
     def _position(self) -> tuple[int | None, int | None, int | None, int | None] | None:
         return None if self.lasti < 0 else next(islice(self.code.co_positions(), self.lasti // 2, None), None)
-
-
-def source_of(code: CodeType) -> ParsedSource | None:
-    """Return the parsed text that ``code`` was compiled from; None if it is gone, changed or not Python."""
-    entry = _entry(code.co_filename)
-    if entry is None:
-        return None
-    source = _parse(code.co_filename, *entry)
-    if source is None:
-        return None
-    # Several lambdas of one line share the key.
-    alike = source.codes.get((code.co_name, code.co_firstlineno), ())
-    return source if source.fixed or code in alike else None
-
-
-def tree_of(filename: str, word: str) -> ast.Module | None:
-    """Return a file's syntax tree; None if it lacks the word, can't be read or isn't Python."""
-    entry = _entry(filename)
-    if entry is None or not any(word in line for line in entry[0]):
-        return None
-    source = _parse(filename, *entry)
-    return None if source is None else source.tree
 
 
 def header(statement: ast.stmt) -> tuple[int, int]:
@@ -237,13 +251,6 @@ def _entry(filename: str) -> tuple[tuple[str, ...], bool] | None:
     if text is None:
         return None
     return text.lines, text.modified is None or text.modified <= _STARTED
-
-
-def _parse(filename: str, lines: tuple[str, ...], fixed: bool) -> ParsedSource | None:
-    try:
-        return _parsed(filename, lines, fixed)
-    except NotParsedError:
-        return None
 
 
 @lru_cache(maxsize=256)

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, lru_cache
 
-from ..syntax import NotParsedError, dotted, imported_by, last_name, parse, parts_of
+from ..syntax import NotParsedError, SourcePart, dotted, imported_by, last_name, parse
 from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -150,7 +150,7 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
             importer.sources[path] = None
             if os.path.isfile(path):
                 try:
-                    text = parts_of(path)[0].python
+                    text = SourcePart.all_of(path)[0].python
                     if "torch" in text or path.endswith("__init__.py"):
                         importer.sources[path] = index_of(text, path)
                 except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):

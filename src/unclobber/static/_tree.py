@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from ..syntax import NotParsedError, parse, parts_of
+from ..syntax import NotParsedError, SourcePart, parse
 from ._engine import FileRun
 from ._pasted import PastedFrame
 from ._program import followed
@@ -40,7 +40,7 @@ class SourceTree:
         self._texts: dict[str, str] = {}
         for path in paths:
             try:
-                text = "\n".join(part.python for part in parts_of(path))
+                text = "\n".join(part.python for part in SourcePart.all_of(path))
                 self.lines += text.count("\n")
                 with deep():
                     tree = parse(text)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ..model import Finding
-from ..syntax import NotParsedError, SourcePart, parse, parts_of
+from ..syntax import NotParsedError, SourcePart, parse
 from ._cache import CheckCache, CleanFile
 from ._index import index_of
 from ._program import suspicions
@@ -80,7 +80,7 @@ def check_file(
     parts: Sequence[SourcePart] = ()
     lines = 0
     try:
-        parts = parts_of(path) if text is None else [SourcePart(path, text, text)]
+        parts = SourcePart.all_of(path) if text is None else [SourcePart(path, text, text)]
         lines = sum(part.python.count("\n") + (not part.python.endswith("\n")) for part in parts)
         findings_here, read = _check(parts, path, all_rules)
         for part in parts if is_named else ():

@@ -28,29 +28,29 @@ class SourcePart(NamedTuple):
     text: str
     python: str  # the text without IPython's own lines; all lines keep their numbers
 
+    @staticmethod
+    def all_of(path: str) -> list[SourcePart]:
+        """Return a file's one part, or the code cells of a notebook.
 
-def parts_of(path: str) -> list[SourcePart]:
-    """Return a file's one part, or the code cells of a notebook.
-
-    Raises:
-        OSError: It can't be read; ``SyntaxError`` if a Python file has a wrong encoding.
-        ValueError: It is no notebook, or no text.
-    """
-    # Not `open`, because a Python file may declare another encoding than UTF-8.
-    if not path.endswith(".ipynb"):
-        with tokenize.open(path) as stream:
-            text = stream.read()
-        return [SourcePart(path, text, text)]
-    with open(path, encoding="utf-8") as stream:
-        document = json.load(stream)
-    try:
-        # Before version 4 of the format, cells stood in worksheets and their text was their `input`.
-        cells = document["cells"] if "cells" in document else document["worksheets"][0]["cells"]
-        code = [cell.get("source", cell.get("input")) for cell in cells if cell["cell_type"] == "code"]
-        texts = ["".join(source) for source in code]
-    except (AttributeError, IndexError, KeyError, TypeError):
-        raise ValueError("it has no cells of a notebook") from None
-    return [SourcePart(f"{path}:cell[{at}]", text, _python(text)) for at, text in enumerate(texts, 1)]
+        Raises:
+            OSError: It can't be read; ``SyntaxError`` if a Python file has a wrong encoding.
+            ValueError: It is no notebook, or no text.
+        """
+        # Not `open`, because a Python file may declare another encoding than UTF-8.
+        if not path.endswith(".ipynb"):
+            with tokenize.open(path) as stream:
+                text = stream.read()
+            return [SourcePart(path, text, text)]
+        with open(path, encoding="utf-8") as stream:
+            document = json.load(stream)
+        try:
+            # Before version 4 of the format, cells stood in worksheets and their text was their `input`.
+            cells = document["cells"] if "cells" in document else document["worksheets"][0]["cells"]
+            code = [cell.get("source", cell.get("input")) for cell in cells if cell["cell_type"] == "code"]
+            texts = ["".join(source) for source in code]
+        except (AttributeError, IndexError, KeyError, TypeError):
+            raise ValueError("it has no cells of a notebook") from None
+        return [SourcePart(f"{path}:cell[{at}]", text, _python(text)) for at, text in enumerate(texts, 1)]
 
 
 def file_and_cell(path: str) -> tuple[str, int | None]:
@@ -73,7 +73,7 @@ def cell_lines(path: str) -> list[str]:
     if number is None:
         return []
     try:
-        lines = parts_of(file)[number - 1].text.splitlines(keepends=True)
+        lines = SourcePart.all_of(file)[number - 1].text.splitlines(keepends=True)
     except (IndexError, OSError, ValueError):
         return []
     linecache.cache[path] = (sum(map(len, lines)), None, lines, path)

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 ROUNDING = 32
 """Machine epsilons of the largest element by which two tensors may differ and still count as equal: sums are
 taken in another order, and a fused formula rounds at other places than its parts."""
+
+
+class Difference(NamedTuple):
+    """A comparison of two tensors."""
+
+    relative: float  # as `difference` returns it
+    allowed: float  # the most that rounding explains; 0.0 for integers and bools
+
+    @property
+    def is_rounding(self) -> bool:
+        return self.relative <= self.allowed
+
+
+def compared(first: torch.Tensor, second: torch.Tensor) -> Difference:
+    rounded = first.is_floating_point() or first.is_complex()
+    allowed = ROUNDING * torch.finfo(first.dtype).eps if rounded else 0.0
+    return Difference(difference(first, second), allowed)
 
 
 def difference(first: torch.Tensor, second: torch.Tensor) -> float:
@@ -36,9 +55,3 @@ def difference(first: torch.Tensor, second: torch.Tensor) -> float:
     scale = float(torch.maximum(first.abs().max(), second.abs().max()))
     # What differs is never 0, even where the quotient is too small for a float.
     return float((first - second).abs().max()) / scale or 1e-300
-
-
-def rounding(tensor: torch.Tensor) -> float:
-    """Return how large a `difference` of this tensor's dtype may be; 0.0 for integers and bools."""
-    rounded = tensor.is_floating_point() or tensor.is_complex()
-    return ROUNDING * torch.finfo(tensor.dtype).eps if rounded else 0.0

@@ -18,18 +18,14 @@ class EngineCall:
 
     def __init__(self, roots: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Describe a call that is about to start."""
-        self.roots = roots
-        """The tensors (or gradient edges) that backward starts from."""
-        self.args = args
-        """Further positional arguments of torch's call."""
+        self.roots = roots  # the tensors (or gradient edges) that backward starts from
+        self.args = args  # further positional arguments of torch's call
         self.kwargs = kwargs
         self.is_internal = compat.graph.is_internal_backward(roots)
         """Whether torch makes the call by itself: in a transform of ``torch.func``, or
         while ``torch.compile`` traces."""
-        self.done = False
-        """Whether the engine has returned without raising."""
-        self.answer: Any = None
-        """The engine's result; None before it has returned."""
+        self.done = False  # whether the engine has returned without raising
+        self.answer: Any = None  # the engine's result; None before it has returned
 
     @property
     def gradients(self) -> tuple[Any, ...]:
@@ -89,8 +85,7 @@ class Engine:
         # A tuple, so that a subscription during a call leaves the running iteration whole.
         self._subscribers: tuple[Subscriber, ...] = ()
         self._patches = Patches()
-        self._stays = 0
-        """Number of installations that keep torch's function wrapped without a subscriber."""
+        self._stays = 0  # number of installations that keep torch's function wrapped without a subscriber
         self.on_unwatched: Callable[[], None] | None = None
         """Called before each engine call without a subscriber."""
         self._lock = threading.RLock()

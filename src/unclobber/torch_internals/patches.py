@@ -190,8 +190,7 @@ class Patches:
         """The newest replacement of each place: the home's ``__dict__``, the name, and the wrapper."""
         self._begins: list[Callable[[], Callable[[], None]]] = []
         self._deactivations: list[Callable[[], None]] = []
-        self.active = False
-        """Whether any client is notified now."""
+        self.active = False  # whether any client is notified now
 
     def replace(self, home: Any, name: str, wrapper: Any) -> None:
         """Replace ``home.name`` by ``wrapper`` until ``undo``.

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from ..model import Finding
-from ..session import Session, settings_here
-from ..source import counted_as_program
+from ..session import Session
 from ._case import Case, Gradients, NotApplicableError, differing, in_short, seeded
 from ._results import WayResult
 from ._ways import WAYS, Train
@@ -36,11 +35,10 @@ class _Trained:
 def judge(name: str, case: Case) -> WayResult:
     """Return the verdict on one way of training a module; the case itself stays as it is."""
     started = time.perf_counter()
-    with counted_as_program(_code_of(case.module)):
-        try:
-            result = _judged(name, WAYS[name], case)
-        except NotApplicableError as error:
-            result = WayResult(name, "not applicable", str(error))
+    try:
+        result = _judged(name, WAYS[name], case)
+    except NotApplicableError as error:
+        result = WayResult(name, "not applicable", str(error))
     return replace(result, seconds=time.perf_counter() - started)
 
 
@@ -80,7 +78,9 @@ def _run(train: Train, case: Case, policy: str | None) -> _Trained:
     if policy is None:
         session = None
     else:
-        session = Session.by_settings(settings_here(), guard=policy == "guard", strict=False, warn=False)
+        session = Session.by_settings(
+            None, guard=policy == "guard", strict=False, warn=False, program=_code_of(case.module)
+        )
     run = _Trained({})
     with seeded(), warnings.catch_warnings(), session or contextlib.nullcontext():
         warnings.simplefilter("ignore")

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from unclobber.cli import main
-from unclobber.settings.pyproject import SETTINGS, settings_for
+from unclobber.settings import ProjectSettings
+from unclobber.settings.pyproject import SETTINGS
 
 
 @pytest.fixture
@@ -79,9 +80,9 @@ def test_the_settings_in_comments_are_right(here, capsys):
     """Without their comment signs they are read."""
     assert main(["init"]) == 0
     text = (here / "pyproject.toml").read_text()
-    assert settings_for(str(here)).given == ()
+    assert ProjectSettings.of(str(here)).given == ()
     (here / "pyproject.toml").write_text(re.sub(r"^# (?=[\w-]+ = )", "", text, flags=re.M))
-    assert settings_for(str(here)).given == tuple(SETTINGS)
+    assert ProjectSettings.of(str(here)).given == tuple(SETTINGS)
 
 
 def test_what_can_not_be_added_to_is_left_alone(here, capsys):

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch.nn import functional
 
-from unclobber.derivatives import by_node, by_operation, table, why
+from unclobber.derivatives import Reasons, by_node, by_operation
 from unclobber.derivatives import torch_table as derivatives
+from unclobber.derivatives.torch_table import table
 
 
 def kept_roles(result: torch.Tensor) -> dict[str, object]:
@@ -107,7 +108,7 @@ def test_an_unreadable_table_is_empty(monkeypatch):
     monkeypatch.setattr(derivatives, "_read", broken)
     assert table() == ()
     assert by_node("MmBackward0") is None
-    assert why("MmBackward0", "self") is None
+    assert Reasons("MmBackward0", "self").in_torch_names() is None
 
 
 @pytest.mark.usefixtures("_not_read_yet")

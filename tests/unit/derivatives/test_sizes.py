@@ -8,7 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 
 import unclobber
 from oracles import unchecked
-from unclobber.derivatives import reads_shape_alone, why, why_words
+from unclobber.derivatives import Reasons
 from unclobber.syntax import torch_table
 
 ORDER = torch.tensor([0, 2, 1, 3])
@@ -119,6 +119,8 @@ def test_what_is_read_is_not_harmless(name):
 
 def test_what_is_said_of_it():
     """Neither sentence claims that a gradient is computed from it."""
-    assert why("GatherBackward0", "self") == "backward reads its shape alone"
-    assert why_words("GatherBackward0", "self", {"self": "q"}) == "backward reads the shape of `q` alone"
-    assert not reads_shape_alone("ScatterReduceBackward0", "src", "prod")
+    assert Reasons("GatherBackward0", "self").in_torch_names() == "backward reads its shape alone"
+    assert (
+        Reasons("GatherBackward0", "self").in_names({"self": "q"}) == "backward reads the shape of `q` alone"
+    )
+    assert not torch_table().needs_shape_alone("ScatterReduceBackward0", "src", "prod")

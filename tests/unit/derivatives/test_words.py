@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from unclobber.derivatives import read_for, table, why, why_words
+from unclobber.derivatives import Reasons
+from unclobber.derivatives.torch_table import table
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ from unclobber.derivatives import read_for, table, why, why_words
 )
 def test_why(node, role, needed, text):
     """One reason per gradient that is computed."""
-    assert why(node, role, needed) == text
+    assert Reasons(node, role, needed).in_torch_names() == text
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ def test_why(node, role, needed, text):
 )
 def test_why_words(node, role, names, text):
     """The user's expressions stand where torch's names stood."""
-    assert why_words(node, role, names) == text
+    assert Reasons(node, role).in_names(names) == text
 
 
 @pytest.mark.parametrize(
@@ -85,8 +86,9 @@ def test_why_words(node, role, names, text):
 )
 def test_what_no_computed_gradient_reads(needed, text, of):
     """A convolution keeps its weight always, and only the gradient of its input is made from it."""
-    assert why_words("ConvolutionBackward0", "weight", {"weight": "w", "input": "x"}, needed) == text
-    assert read_for("ConvolutionBackward0", "weight", needed) == of
+    reasons = Reasons("ConvolutionBackward0", "weight", needed)
+    assert reasons.in_names({"weight": "w", "input": "x"}) == text
+    assert reasons.read_for == of
 
 
 def test_every_rule_has_a_reason():
@@ -94,5 +96,6 @@ def test_every_rule_has_a_reason():
     for rule in table():
         for kept in rule.kept:
             if rule.node is not None and rule.key == "Default":
-                assert why(rule.node, kept.role)
-                assert why_words(rule.node, kept.role, {kept.role: "t"})
+                reasons = Reasons(rule.node, kept.role)
+                assert reasons.in_torch_names()
+                assert reasons.in_names({kept.role: "t"})

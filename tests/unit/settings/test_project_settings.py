@@ -12,7 +12,7 @@ import pytest
 
 from unclobber.cli.settings import json_schema
 from unclobber.settings import ProjectSettings, SettingsError
-from unclobber.settings.pyproject import SETTINGS, settings_for
+from unclobber.settings.pyproject import SETTINGS
 
 
 def project(folder, text):
@@ -25,18 +25,18 @@ def test_the_nearest_file_with_our_table_counts(tmp_path):
     """A pyproject.toml without ``[tool.unclobber]`` is passed by, whatever else is in it."""
     project(tmp_path, '[tool.unclobber]\nignore = ["UC1"]\n')
     project(tmp_path / "inner", "[project\nthis is no TOML")
-    assert settings_for(str(tmp_path / "inner" / "deep")).ignore == ("UC1",)
+    assert ProjectSettings.of(str(tmp_path / "inner" / "deep")).ignore == ("UC1",)
     project(tmp_path / "inner", '[tool.unclobber]\nselect = ["uc301"]\nstrict = true\n')
-    found = settings_for(str(tmp_path / "inner" / "deep"))
+    found = ProjectSettings.of(str(tmp_path / "inner" / "deep"))
     assert (found.select, found.ignore, found.strict) == (("UC301",), (), True)
 
 
 def test_a_changed_file_is_read_again(tmp_path):
     """A notebook lives longer than its settings."""
     project(tmp_path, "[tool.unclobber]\nguard = true\n")
-    assert settings_for(str(tmp_path)).mode == "guard"
+    assert ProjectSettings.of(str(tmp_path)).guard
     project(tmp_path, "[tool.unclobber]\nguard = false\n")
-    assert settings_for(str(tmp_path)).mode == "watch"
+    assert not ProjectSettings.of(str(tmp_path)).guard
 
 
 def test_every_key(tmp_path):
@@ -54,7 +54,7 @@ def test_every_key(tmp_path):
         baseline = "known.json"
         cache-dir = "kept"
     """
-    assert settings_for(str(project(tmp_path, text))) == ProjectSettings(
+    assert ProjectSettings.of(str(project(tmp_path, text))) == ProjectSettings(
         ("UC1", "UC2"),
         ("UC104",),
         (("tests/*", ("UC102",)),),
@@ -90,7 +90,7 @@ def test_editors_take_the_same_values(tmp_path):
         assert jsonschema.Draft7Validator(json_schema()).is_valid(table) == is_right, text
         folder = str(project(tmp_path / str(abs(hash(text))), f"[tool.unclobber]\n{text}\n"))
         with contextlib.nullcontext() if is_right else pytest.raises(SettingsError):
-            settings_for(folder)
+            ProjectSettings.of(folder)
     jsonschema.Draft7Validator.check_schema(json_schema())
 
 
@@ -136,7 +136,7 @@ def test_what_is_wrong_is_named(tmp_path, line, parts):
     """One paragraph: the key, the file, what it holds and what it may hold."""
     project(tmp_path, f"[tool.unclobber]\n{line}\n")
     with pytest.raises(SettingsError) as caught:
-        settings_for(str(tmp_path))
+        ProjectSettings.of(str(tmp_path))
     text = str(caught.value)
     assert [part for part in [*parts, str(tmp_path / "pyproject.toml")] if part not in text] == []
     assert "\n" not in text.rstrip()
@@ -147,7 +147,7 @@ def test_what_is_wrong_is_named(tmp_path, line, parts):
 def test_a_table_that_is_none(tmp_path):
     project(tmp_path, "[tool]\nunclobber = 3\n")
     with pytest.raises(SettingsError, match=r"is 3: it is a table, `\[tool.unclobber\]`"):
-        settings_for(str(tmp_path))
+        ProjectSettings.of(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -205,6 +205,6 @@ def test_the_documented_table_is_one(tmp_path):
     """The page's example is read as it stands there, and shows every key."""
     page = (Path(__file__).parents[3] / "docs" / "settings.md").read_text(encoding="utf-8")
     (text,) = re.findall(r"^```toml\n(.*?)^```$", page, re.M | re.S)
-    found = settings_for(str(project(tmp_path, text)))
+    found = ProjectSettings.of(str(project(tmp_path, text)))
     assert found.per_file_ignores == (("tests/*", ("UC102",)),)
     assert [key for key in SETTINGS if key not in text] == []

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from run_and_recorded import define, run, stack_here
+from unclobber.source import Instruction
 from unclobber.source import sites as _sites
 from unclobber.source.sites import is_library, resolve
 
@@ -180,7 +181,7 @@ def test_a_path_without_detours(tmp_path):
         file.write_text("pass")
 
     def shown(path):
-        return _sites.path_of(compile("pass", str(path), "exec"))
+        return Instruction(compile("pass", str(path), "exec"), 0).path
 
     assert shown(tmp_path / "package" / ".." / "main.py") == str(tmp_path / "main.py")
     assert shown(tmp_path / "link" / ".." / "main.py") == str(tmp_path / "link" / ".." / "main.py")

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from unclobber.torch_internals.agreement import difference, rounding
+from unclobber.torch_internals.agreement import compared, difference
 
 INF, NAN = math.inf, math.nan
 
@@ -16,10 +16,10 @@ INF, NAN = math.inf, math.nan
 def test_difference_is_relative_to_the_largest_element(by):
     """Equal, rounded and changed numbers are told apart."""
     a = torch.tensor([1.0, 1e3], dtype=torch.float64)
-    found = difference(a, a + torch.tensor([by, 0.0], dtype=torch.float64))
-    assert found == pytest.approx(by / 1e3, rel=0.3)
-    assert (found > 0) == (by > 0)
-    assert (found > rounding(a)) == (by > 1e-11)
+    found = compared(a, a + torch.tensor([by, 0.0], dtype=torch.float64))
+    assert found.relative == pytest.approx(by / 1e3, rel=0.3)
+    assert (found.relative > 0) == (by > 0)
+    assert found.is_rounding == (by <= 1e-11)
 
 
 @pytest.mark.parametrize("value", [NAN, INF, -INF])
@@ -57,8 +57,10 @@ def test_numbers_beside_nan_are_compared():
 def test_one_epsilon_is_rounding(dtype):
     """The last digit may differ in each dtype, a tenth of the number in none that has so many digits."""
     a = torch.ones(3, dtype=dtype)
-    assert 0 < difference(a, a * (1 + torch.finfo(dtype).eps)) <= rounding(a)
-    assert difference(a, a * 2) > rounding(a)
+    found = compared(a, a * (1 + torch.finfo(dtype).eps))
+    assert found.relative > 0
+    assert found.is_rounding
+    assert not compared(a, a * 2).is_rounding
 
 
 def test_sparse_gradients_are_compared():

@@ -11,10 +11,8 @@ if TYPE_CHECKING:
 class Settings(NamedTuple):
     """Settings of a child's session. Plain values, because they are sent to it as source text."""
 
-    folder: str
-    """The run's directory; the first child with a record creates it."""
-    root: int
-    """The id of the process that reports."""
+    folder: str  # the run's directory; the first child with a record creates it
+    root: int  # the id of the process that reports
     policy: str
     strict: bool
     fingerprint: float
@@ -23,8 +21,7 @@ class Settings(NamedTuple):
     """Whether the report is text among the program's messages on stderr, so that a child's finding needs
     no traceback.
     """
-    suppression: tuple[Any, ...] = ()
-    """The values of a ``RunSuppression``."""
+    suppression: tuple[Any, ...] = ()  # the values of a ``RunSuppression``
 
 
 class Following:

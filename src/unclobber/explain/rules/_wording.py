@@ -30,8 +30,7 @@ class Wording(NamedTuple):
     """By place (``saved``, ``write``, ``needed``, ``freed``); left out if the place is None."""
     notes: tuple[str, ...] = ()
     """Left out if backward got the right value, because they say what happens otherwise."""
-    helps: tuple[Help, ...] = ()
-    """Most useful first."""
+    helps: tuple[Help, ...] = ()  # most useful first
     variant: Variant | None = None
 
     def finding(

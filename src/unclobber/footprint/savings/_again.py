@@ -77,14 +77,12 @@ class KeepLess(SitesMode):
         self._again, self._same = frozenset(again), frozenset(same)
         super().__init__(self._again | self._same, recorder)
         self._dropped = frozenset(dropped)
-        self._made: dict[int, _Made] = {}
-        """Calls that made a live storage, by its key."""
+        self._made: dict[int, _Made] = {}  # calls that made a live storage, by its key
         self._arguments: dict[int, tuple[Any, weakref.ref[Any]]] = {}
         """Function and arguments of a call whose result may be there twice, by the storage of that result."""
         self._running: Any = None
         """Function and arguments of a running call whose result may be there twice, or None."""
-        self._saves = 0
-        """The number of its results that it has saved."""
+        self._saves = 0  # the number of its results that it has saved
         self._first: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
         """The kept save of the first call with these arguments, by function, arguments and position in the
         result."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from ...torch_internals.agreement import difference, rounding
+from ...torch_internals.agreement import compared
 from ...torch_internals.engine import EngineCall, engine
 from .._facts import InPlaceCandidate, Tried, TriedInPlace
 from .._names import ModuleNames
@@ -90,17 +90,16 @@ class Attempts:
         before = self.before
         pairs = list(zip(before.results, after.results, strict=True))
         losses, gradients = pairs[: before.roots], pairs[before.roots :]
-        differences = [difference(a, b) for a, b in gradients]
-        rounded = sum(0 < d <= rounding(a) for d, (a, _) in zip(differences, gradients, strict=True))
+        differences = [compared(a, b) for a, b in gradients]
         return {
             "peak_before": self.peak_before,
             "peak_after": max(after.bytes.step),
             # In the dtype of the changed run, because a change may leave a conversion to float64 out.
-            "equal_loss": all(difference(a.to(b.dtype), b) <= rounding(b) for a, b in losses),
+            "equal_loss": all(compared(a.to(b.dtype), b).is_rounding for a, b in losses),
             "gradients": len(gradients),
-            "rounded_gradients": rounded,
-            "changed_gradients": sum(difference > 0 for difference in differences) - rounded,
-            "largest_difference": max(differences, default=0.0),
+            "rounded_gradients": sum(d.relative > 0 and d.is_rounding for d in differences),
+            "changed_gradients": sum(not d.is_rounding for d in differences),
+            "largest_difference": max((d.relative for d in differences), default=0.0),
             "changed_buffers": _changed(before.buffers, after.buffers),
         }
 
@@ -161,7 +160,7 @@ def _changed(before: Sequence[Tensor], after: Sequence[Tensor]) -> int:
     # Buffers of other modules can't be paired.
     if len(before) != len(after):
         return abs(len(before) - len(after))
-    return sum(difference(a, b) > rounding(a) for a, b in zip(before, after, strict=True))
+    return sum(not compared(a, b).is_rounding for a, b in zip(before, after, strict=True))
 
 
 class StepClock:

@@ -26,10 +26,8 @@ class Formula:
     """Origin of each input of the new call: index of the site at which it comes in, and of the tensor
     there."""
     new: Callable[..., Tensor]
-    call: str
-    """Source text of the new call; ``{0}``, ``{1}`` stand for its inputs."""
-    parts: tuple[Section, ...]
-    """The recorded operations, once for each run."""
+    call: str  # source text of the new call; ``{0}``, ``{1}`` stand for its inputs
+    parts: tuple[Section, ...]  # the recorded operations, once for each run
 
     @property
     def sites(self) -> tuple[Site, ...]:

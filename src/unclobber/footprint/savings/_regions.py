@@ -35,14 +35,10 @@ class Section:
 
     operations: tuple[Operation, ...]
     """Operations in the order in which they ran; the last one gives the result."""
-    activations: tuple[Operand, ...]
-    """Inputs that the program computed."""
-    others: tuple[Operand, ...]
-    """Other inputs: parameters, masks."""
-    calls: tuple[FunctionCall, ...]
-    """The torch functions that the program called, in order."""
-    sites: tuple[Site, ...]
-    """The places at which it called them."""
+    activations: tuple[Operand, ...]  # inputs that the program computed
+    others: tuple[Operand, ...]  # other inputs: parameters, masks
+    calls: tuple[FunctionCall, ...]  # the torch functions that the program called, in order
+    sites: tuple[Site, ...]  # the places at which it called them
 
     @property
     def result(self) -> Operand:

@@ -35,8 +35,7 @@ class FormulaMode(SitesMode):
         super().__init__(self._steps, recorder)
         self._inputs: dict[int, dict[int, Tensor]] = {}
         """Inputs of each formula that have come in so far, by its identity."""
-        self._busy = False
-        """Whether it runs a replaced call: entered twice, it must not see that."""
+        self._busy = False  # whether it runs a replaced call: entered twice, it must not see that
 
     def called(self, site: Site | None, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call, replaced if it belongs to a formula."""

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
-from ...source import source_of
+from ...source import ParsedSource
 
 _MOST_VARIANTS = 64  # variants that are kept of a kernel, by the numbers that decide its branches
 _Parameters = frozenset[str]
@@ -34,7 +34,7 @@ class KernelSource:
 
     def __init__(self, function: FunctionType) -> None:
         """Find the definition of ``function`` in its file; LookupError if its text is not there."""
-        source, first = source_of(function.__code__), function.__code__.co_firstlineno
+        source, first = ParsedSource.of(function.__code__), function.__code__.co_firstlineno
         for node in () if source is None else ast.walk(source.tree):
             # The interpreter's function begins behind the decorators.
             if isinstance(node, ast.FunctionDef) and first in (_first_line(node), node.lineno):

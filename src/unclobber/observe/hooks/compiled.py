@@ -147,6 +147,13 @@ class RefusedGraph(NamedTuple):
     writes: list[TracedName]
     caller: Stack  # the call of the compiled code
 
+    @staticmethod
+    def of(error: BaseException) -> RefusedGraph | None:
+        try:
+            return _refused.get(error)
+        except TypeError:  # one of Python's own, of which there are no weak references
+            return None
+
 
 _refused: weakref.WeakKeyDictionary[BaseException, RefusedGraph] = weakref.WeakKeyDictionary()
 
@@ -159,13 +166,6 @@ def _stacks(graph: Any) -> dict[str, Stack]:  # by the name that AOTAutograd not
     names = Counter(map(compat.tracing.noted_name, graph.nodes))
     known = ((name, node) for node in graph.nodes if names[name := compat.tracing.noted_name(node)] == 1)
     return {name: stack for name, node in known if (stack := _stack_of(node))}
-
-
-def refusal_of(error: BaseException) -> RefusedGraph | None:
-    try:
-        return _refused.get(error)
-    except TypeError:  # one of Python's own, of which there are no weak references
-        return None
 
 
 def _note_refusal(error: Exception, module: Any) -> None:

@@ -13,7 +13,7 @@ from ._write_event import KernelName, TracedName, WriteEvent
 from .content import differing, each_once, same_bits
 from .fingerprints import Fingerprints
 from .ledger import METADATA_ONLY, FingerprintedLedger, Ledger, SaveState
-from .saved import History, RegisteredHooks, SavedTensor, UncheckedSave, leave_to, life_of, same_memory
+from .saved import History, RegisteredHooks, SavedTensor, UncheckedSave, leave_to, same_memory
 from .saved_bytes import SavedBytes
 from .self_overlap import LARGEST_COPY
 
@@ -21,6 +21,6 @@ __all__ = [
     "LARGEST_COPY", "METADATA_ONLY", "Fingerprint", "FingerprintedLedger", "Fingerprints", "History",
     "KernelName", "Ledger", "ProgramPoint", "PythonQueue", "Region", "RegisteredHooks", "SaveQueue",
     "SaveState", "SavedBytes", "SavedTensor", "TracedName", "UncheckedSave", "ViewWrites", "WriteEvent",
-    "differing", "each_once", "leave_to", "life_of", "open_memory", "overlap", "region_of", "same_bits",
+    "differing", "each_once", "leave_to", "open_memory", "overlap", "region_of", "same_bits",
     "same_memory",
 ]  # fmt: skip

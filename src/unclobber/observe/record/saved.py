@@ -160,7 +160,7 @@ class Life(dict[Any, Any]):
 _lives: weakref.WeakValueDictionary[tuple[int, int], Life] = weakref.WeakValueDictionary()
 
 
-def life_of(node: Any) -> Life | None:
+def _life_of(node: Any) -> Life | None:
     return _lives.get(compat.graph.node_key(node))
 
 
@@ -172,11 +172,15 @@ class History(NamedTuple):
 
     @staticmethod
     def of(node: Any, output: int) -> History:
-        life = life_of(node)
+        life = _life_of(node)
         if life is None:
             life = _lives[compat.graph.node_key(node)] = Life()
             compat.graph.live_with(node, life)
         return History(weakref.ref(life), output)
+
+    def is_of(self, node: Any) -> bool:
+        life = self.life()
+        return life is not None and life is _life_of(node)
 
 
 def note_original(saved: SavedTensor, entry: LogEntry, target: torch.Tensor | None = None) -> None:

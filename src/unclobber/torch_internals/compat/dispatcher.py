@@ -222,8 +222,7 @@ class OperatorHandle(NamedTuple):
     which the program may be about to define more (test_more_overloads_may_be_defined_later).
     """
 
-    name: str
-    """The full name: ``aten::add_.Tensor``."""
+    name: str  # the full name: ``aten::add_.Tensor``
     schema: Any
     redispatch: Callable[..., Any]
     """``call(keyset, *args, **kwargs)``, which runs the operation with just the keys of ``keyset``.
