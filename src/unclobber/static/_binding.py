@@ -22,6 +22,7 @@ from ._values import (
     Grad,
     Leaf,
     Value,
+    ViewOrigin,
     any_of,
     join,
     leaf_of,
@@ -186,9 +187,11 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
             leaf = replace(leaf, grad=Grad.MAYBE, leaf=Leaf.NO)
         return leaf if value.data == "parameters" else sequence((PLAIN, leaf), "tuple")
     if value.kind == "tensor":
-        value = _apart(run, value)
-        origin = None if state.mode else value.origin
-        return replace(value, origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
+        origin = None
+        if run.statement is not None and state.is_sure(value) and value.data != "network" and not state.mode:
+            origin = ViewOrigin("several", run.span(run.statement))  # a loop over a tensor is its `unbind`
+        leaf = Leaf(min(value.leaf, Leaf.VIEW))
+        return replace(_apart(run, value), origin=origin, leaf=leaf, name="")
     if value.kind == "plain":
         return PLAIN
     made = Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)

@@ -255,6 +255,8 @@ class Suspicion:
     def is_elsewhere(self) -> bool:
         """Return whether it is a matter of other files alone, or of one call in another file."""
         write, saved = self.write, self.saved
+        if self.rule is CheckRule.STEP:
+            return False  # the networks and optimizers are the caller's
         within = write and saved and write.inner and saved.inner and write[:4] == saved[:4]
         spans = (write, saved, self.needed, self.freed)
         return bool(within) or all(span is None or span.inner for span in spans)

@@ -40,6 +40,7 @@ class ParameterUpdate(NamedTuple):
     span: SourceSpan
     rule: CheckRule  # `CheckRule.STEP` or `CheckRule.DATA`
     confidence: int
+    guards: Guards
 
 
 class Held(NamedTuple):

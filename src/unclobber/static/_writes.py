@@ -273,7 +273,8 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
     # Backward reaches the last computation first: torch names that one, too.
     for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
-            if use.clock < step.clock and concerns(use.owner, step.owners):
+            apart = any((text, not holds) in use.guards for text, holds in step.guards)
+            if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
                 suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, needed)
                 run.suspect(state, replace(suspicion, name=use.owner))
 
@@ -285,7 +286,8 @@ def updated(
     write to ``.data``."""
     if rule is CheckRule.STEP and "" not in state.reached:
         owners = frozenset(o for o in owners if any(concerns(known, {o}) for known in state.reached))
-    state.steps += (ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence),)
+    made = ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence, state.guards)
+    state.steps += (made,)
 
 
 def hold(
