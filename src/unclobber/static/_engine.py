@@ -122,6 +122,10 @@ class FileRun:
     def root(self) -> str:  # the function that is followed by itself, for any caller
         return self.stack[0].name if self.stack else ""
 
+    @property
+    def is_trained(self) -> bool:
+        return self.root == "forward" or "loss" in self.root
+
     def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
 

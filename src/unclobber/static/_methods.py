@@ -88,6 +88,11 @@ def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
     return Value(sure=sure, grad=Grad.NO, owners=frozenset([receiver.name]), data=call.name)
 
 
+@transfers("object", "modules children")
+def _modules(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return Value(places=run.new_place(), grad=Grad.NO, data="modules")
+
+
 @transfers("any", "buffers named_buffers")
 def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return a list of the registered buffers; None if the receiver can't be named."""

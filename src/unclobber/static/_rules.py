@@ -30,6 +30,8 @@ class RuleFacts:
     """Label of the line to blame."""
     reported_from: int = MEDIUM
     """The lowest confidence that is reported without a request."""
+    told_from: int = MEDIUM
+    """The lowest confidence that is reported on request."""
     is_measured_high: bool = True
     """Whether 98 of 100 of its surest flags were right (realworld/CHECK.md); else these are medium, too."""
     is_high_with_backward: bool = False
@@ -138,7 +140,7 @@ class CheckRule(Enum):
         "{how} writes to {name}, one of several views of one tensor",
         "write out of place, or take the part with narrow or an index",
         saved="the views are made here",
-        reported_from=HIGH, needs_graph=True,
+        reported_from=HIGH, told_from=1, needs_graph=True,
     )
     NO_GRAD_VIEW = RuleFacts(
         "UC204",
@@ -233,7 +235,7 @@ class Suspicion:
     """An event that goes wrong if the line runs with gradients on."""
 
     rule: CheckRule
-    confidence: int  # `HIGH`, `MEDIUM`, or 1, which is never reported
+    confidence: int  # `HIGH`, `MEDIUM`, or 1, which is mostly not reported
     write: SourceSpan | None = None
     saved: SourceSpan | None = None
     needed: SourceSpan | None = None
@@ -262,4 +264,5 @@ class Suspicion:
         return bool(within) or all(span is None or span.inner for span in spans)
 
     def is_reported(self, *, all_rules: bool) -> bool:
-        return self.confidence >= (MEDIUM if all_rules else self.rule.value.reported_from)
+        rule = self.rule.value
+        return self.confidence >= (rule.told_from if all_rules else rule.reported_from)

@@ -94,7 +94,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     # A buffer that is given a graph would carry it into the next call: streaming, which isn't trained
     # (`realtime_forward` of ddsp_pytorch).
     streams = value.data == "buffer" and made.source is not None and made.source.grad > Grad.NO
-    _over_kept(state, value, blamed, sure=sure and not streams)
+    _over_kept(state, value, blamed, sure=sure and not streams, trained=run.is_trained)
     _held_elsewhere(run, state, value, blamed, target, sure=sure)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
@@ -110,8 +110,9 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     return made.after(state)
 
 
-def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool) -> None:
-    """Record the write as pending for each saved tensor that may share the memory."""
+def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool, trained: bool) -> None:
+    """Record the write as pending for each saved tensor that may share the memory; in a function that is
+    trained, an argument mostly needs a gradient."""
     assert blamed.write is not None
     alone = all(place in state.kept for place in value.places)
     name = blamed.name.partition("[")[0]
@@ -124,7 +125,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
             bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
             if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
                 continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
-            confidence = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
+            confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed.write)), HIGH)
+            confidence -= (not sure) + 2 * (not alone)
             key = (blamed.write, kept.span, kept.operation)
             # The second round of a loop makes new nodes at the same lines. A backward through either round
             # needs the tensor.
@@ -135,6 +137,12 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
                 operation=kept.operation, role=kept.role,
             )  # fmt: skip
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
+
+
+def _is_next(kept: Kept, write: SourceSpan) -> bool:
+    """Return whether a write follows a save almost at once: ``norm = x.norm()``, then ``x /= norm``."""
+    between = write.statement_line - kept.span.statement_end_line
+    return between in (0, 1, 2) and kept.span.function == write.function and not (kept.span.inner or write.inner)
 
 
 def _held_elsewhere(
@@ -226,7 +234,7 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
     for attribute in state.attributes.values():
         bits |= attribute.may
     confirm(run, state, bits, less=int(run.root != "forward" and run.root in run.own.called))
-    if run.root == "forward" and not value.places & run.losses:
+    if run.is_trained and not value.places & run.losses:
         for element in value.nested():
             _stale(run, state, element, None, 1)  # a loss for backward, or for a log (IntroVAE)
 
