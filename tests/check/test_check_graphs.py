@@ -262,9 +262,12 @@ def test_a_flag_that_is_set_after_construction():
     """
     assert found_in(body.format("", "True")) != []
     assert found_in(body.format(", inplace=True", "False")) == []
-    every = body.replace("self.drop.inplace = {}", """for m in self.modules():
+    every = body.replace(
+        "self.drop.inplace = {}",
+        """for m in self.modules():
                 if isinstance(m, nn.{}):
-                    m.inplace = True""")
+                    m.inplace = True""",
+    )
     assert found_in(every.format("", "Dropout")) != []
     assert found_in(every.format("", "ReLU")) == []
 

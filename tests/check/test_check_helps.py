@@ -155,9 +155,6 @@ ADVISED = [
             ("grad.mul_(2)\n        return grad => return grad.mul(2)",), meant="grad.mul_(2) => grad = grad * 2"),
     Advised(CheckRule.SELF_OVERLAP, W + "h = w.view(2, 2) * 1\nh -= h[:, :1]\n(h * h).sum().backward()\n",
             ("h[:, :1] => h[:, :1].clone()",), meant="h[:, :1] => h[:, :1] * 1"),
-    Advised(CheckRule.HELD, W + "h = torch.zeros(4)\nseen = []\nfor number in range(3):\n    h.add_(1)\n    seen.append(h)\n"
-            "(torch.stack(seen) * w).sum().backward()\n",
-            ("append(h) => append(h.clone())",), meant="append(h) => append(h * 1)"),
     Advised(CheckRule.OPERAND, H + "y = h + h.mul_(2)\ny.square().sum().backward()\n",
             ("h.mul_(2) => h.mul(2)",), meant="h.mul_(2) => h * 2"),
 ]  # fmt: skip

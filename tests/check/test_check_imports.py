@@ -225,11 +225,14 @@ def in_train(tmp_path, body):
 @pytest.mark.parametrize(("trained", "lines"), [("e.parameters()", [33]), ("h.parameters()", [])])
 def test_a_step_in_a_function_of_another_file(tmp_path, trained, lines):
     """It is told at the call, which brings the networks and optimizers: Unlearning_for_MRI_harmonisation."""
-    found = in_train(tmp_path, f"""
+    found = in_train(
+        tmp_path,
+        f"""
     e, h = nn.Linear(4, 4), nn.Linear(4, 1)
     one, other = torch.optim.Adam({trained}), torch.optim.Adam(h.parameters())
     tools.train([e, h], [one, other], loader)
-    """)
+    """,
+    )
     first = TOOLS.split("\n").index("        optimizer.step()") + 1
     assert [one.writes[0].site.below[0].line for one in found] == [first] * len(lines)
 
@@ -252,7 +255,9 @@ def test_a_method_of_a_network_that_is_not_followed(tmp_path):
 @pytest.mark.parametrize(("act", "expected"), [("", 1), ("'gelu'", 0), ("'none'", 0)])
 def test_a_module_that_an_argument_chooses(tmp_path, act, expected):
     """As for the layers of NWPU-MOC's pyramid, whose sums overwrite what ReLU keeps."""
-    found = in_train(tmp_path, f"""
+    found = in_train(
+        tmp_path,
+        f"""
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
@@ -261,5 +266,6 @@ def test_a_module_that_an_argument_chooses(tmp_path, act, expected):
             y = self.layer(x)
             y += x
             return y
-    """)
+    """,
+    )
     assert len(found) == expected

@@ -210,15 +210,6 @@ class CheckRule(Enum):
         write="overwritten and read here",
         variant="self-overlap", needs_graph=True, is_silent=True,
     )
-    HELD = RuleFacts(
-        "UC102",
-        "{name} is rewritten after the list {more} was given the tensor itself: all its entries become "
-        "the last",
-        "append a clone",
-        saved="the list is given it here",
-        write="rewritten here ({how})",
-        variant="aliased", is_silent=True,
-    )
     OPERAND = RuleFacts(
         "UC102",
         "{name} is rewritten by the right side of this operation before the operation reads it",

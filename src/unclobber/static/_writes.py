@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState, Held, Kept, ParameterUpdate, Pending
+from ._state import FlowState, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value, only_graph
 
 
@@ -25,6 +25,7 @@ class SaveEffect(NamedTuple):
     node: int  # the bit of the operation's node
     grad: Grad  # whether the node exists
     operand: SourceSpan | None = None  # the expression of the saved tensor, if it is a part of its own
+    own: bool = True  # whether it is kept for its own gradient, and not for that of another argument
 
 
 class WriteEffect(NamedTuple):
@@ -77,7 +78,9 @@ def save(state: FlowState, saved: SaveEffect) -> None:
     if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
         return
     certain = saved.grad if len(value.places) == 1 else Grad(min(saved.grad, Grad.MAYBE))
-    kept = Kept(saved.node, saved.span, saved.operation, saved.role, certain, saved.operand, state.guards)
+    kept = Kept(
+        saved.node, saved.span, saved.operation, saved.role, certain, saved.operand, state.guards, saved.own
+    )  # fmt: skip
     for place in value.places:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
@@ -95,7 +98,6 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     # (`realtime_forward` of ddsp_pytorch).
     streams = value.data == "buffer" and made.source is not None and made.source.grad > Grad.NO
     _over_kept(state, value, blamed, sure=sure and not streams, trained=run.is_trained)
-    _held_elsewhere(run, state, value, blamed, target, sure=sure)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
     expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
@@ -142,27 +144,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
 def _is_next(kept: Kept, write: SourceSpan) -> bool:
     """Return whether a write follows a save almost at once: ``norm = x.norm()``, then ``x /= norm``."""
     between = write.statement_line - kept.span.statement_end_line
-    return between in (0, 1, 2) and kept.span.function == write.function and not (kept.span.inner or write.inner)
-
-
-def _held_elsewhere(
-    run: FileRun, state: FlowState, value: Value, blamed: Suspicion, target: ast.expr | None, *, sure: bool
-) -> None:
-    """Suspect a write to a tensor that a list holds itself, so that all its entries show the new value."""
-    assert blamed.write is not None
-    for place in value.places if target is not None else ():
-        for held in sorted(state.held.get(place, ())):
-            if held.span.line == blamed.write.line or held.element != _base(target):
-                continue
-            if _is_put_together(run, held.list):
-                confidence = HIGH if sure and len(value.places) == 1 else 1
-                suspicion = replace(blamed, rule=CheckRule.HELD, confidence=confidence, saved=held.span)
-                run.suspect(state, replace(suspicion, name=held.element, more=held.list))
-
-
-def _is_put_together(run: FileRun, name: str) -> bool:
-    pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
-    return re.search(pattern, ast.unparse(run.stack[-1] if run.stack else run.index.tree)) is not None
+    is_here = kept.span.function == write.function and not (kept.span.inner or write.inner)
+    return kept.own and is_here and between in (0, 1, 2)
 
 
 def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
@@ -296,23 +279,6 @@ def updated(
         owners = frozenset(o for o in owners if any(concerns(known, {o}) for known in state.reached))
     made = ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence, state.guards)
     state.steps += (made,)
-
-
-def hold(
-    run: FileRun, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
-) -> None:
-    """Record that a list holds a tensor itself."""
-    if value.kind != "tensor" or value.integer or not isinstance(element, ast.Name):
-        return
-    held = Held(dotted(target), element.id, run.span(node))
-    for place in value.places:
-        state.held[place] = state.held.get(place, frozenset()) | {held}
-
-
-def _base(node: ast.expr | None) -> str:
-    while isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def concerns(owner: str, owners: Collection[str]) -> bool:  # or the other way round
