@@ -122,8 +122,6 @@ ADVISED = [
             meant="h.sum().backward() => h.sum().backward()\n    h = h.clone().detach()"),
     Advised(CheckRule.LEAF, W + "w.mul_(2)\n(w * w).sum().backward()\n",
             (f"w.mul_(2) => {BY_GRAD}w.mul_(2)", ".requires_grad_()\nw.mul_(2) => \nw.mul_(2)\nw.requires_grad_()")),
-    Advised(CheckRule.PARAMETER_LIKE, NET + X + "def scale(layer):\n    layer.weight.mul_(2)\nscale(net[0])\nnet(x).sum().backward()\n",
-            ("layer.weight.mul_(2) => with torch.no_grad():\n        layer.weight.mul_(2)",)),
     Advised(CheckRule.EMBEDDED, EMBEDDINGS,
             ("inputs_embeds[:, 0] => inputs_embeds = inputs_embeds.clone()\n        inputs_embeds[:, 0]",),
             meant="self.words(ids) => self.words(ids) * 1"),

@@ -93,7 +93,7 @@ def _class_constant(run: FileRun, cls: ast.ClassDef, name: str, state: FlowState
 
 
 def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
-    """Return the weight of a torch module; a possible one of an unknown named value; None for others."""
+    """Return the weight of a torch module, or of another that the file makes a parameter; None for others."""
     key = f"{value.name}.{name}"
     if value.kind == "module" and isinstance(value.data, ModuleData):
         facts = torch_table().modules.get(value.data.kind)
@@ -113,8 +113,6 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
         return made
     if value.kind == "unknown" and ast.unparse(node) in run.index.parametrized:
         return leaf_of(run.tensor(), Leaf.LEAF, run.span(node))
-    if value.kind == "unknown" and value.name:
-        return Value("tensor", run.new_place(), False, name=key)
     return None
 
 

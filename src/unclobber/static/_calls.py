@@ -87,14 +87,9 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
         inline(run, init, trial, call.values, call.keywords, made)
     for key, value in trial.attributes.items():
         owner, _, name = key.rpartition(".")
-        once = home_of(init).assigned_attributes[name] == _stores(init, name)
+        once = home_of(init).assigned_attributes[name] == ast.unparse(init).count(f".{name} = ")
         if owner == made.name and once and isinstance(value.data, (Constant, ModuleData)):
             constants[name] = value
-
-
-def _stores(init: FunctionNode, name: str) -> int:
-    nodes = (node for node in ast.walk(init) if isinstance(node, ast.Attribute))
-    return sum(node.attr == name and not isinstance(node.ctx, ast.Load) for node in nodes)
 
 
 # --- Python's own functions --------------------------------------------------------------------------

@@ -116,12 +116,6 @@ class CheckRule(Enum):
         saved="the leaf is made here",
         reported_from=HIGH, needs_training=False,
     )
-    PARAMETER_LIKE = RuleFacts(
-        "UC201",
-        "{how} writes to {name}, which looks like a parameter",
-        "write under torch.no_grad()",
-        reported_from=ON_REQUEST,
-    )
     EMBEDDED = RuleFacts(
         "UC201",
         "{how} writes to {name}, an embedding's result, which is a leaf after enable_input_require_grads()",

@@ -167,12 +167,6 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
         suspect(CheckRule.EMBEDDED, HIGH - 1, value.made)
     elif leaf == Leaf.VIEW:
         suspect(CheckRule.LEAF_VIEW, HIGH - less, value.made)
-    elif (
-        value.name.endswith((".weight", ".bias"))
-        and value.kind == "tensor"
-        and not (value.sure or value.grad == Grad.NO)  # through `.data` it may be written
-    ):
-        suspect(CheckRule.PARAMETER_LIKE, HIGH - 1, None)
     if origin is None or origin.kind == "expanded":
         return
     grad = max(value.grad, source.grad if source is not None and source.may_be_tensor else Grad.NO)
