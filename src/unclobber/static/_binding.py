@@ -199,8 +199,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
         origin = None
         if run.statement is not None and state.is_sure(value) and value.data != "network" and not state.mode:
             origin = ViewOrigin("several", run.span(run.statement))  # a loop over a tensor is its `unbind`
-        leaf = Leaf(min(value.leaf, Leaf.VIEW))
-        return replace(_apart(run, value), origin=origin, leaf=leaf, name="")
+        return replace(_apart(run, value), origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
     if value.kind == "plain":
         return PLAIN
     made = Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)
