@@ -30,7 +30,7 @@ class RuleFacts:
     """Label of the line to blame."""
     reported_from: int = MEDIUM
     """The lowest confidence that is reported without a request."""
-    told_from: int = MEDIUM
+    requested_from: int = MEDIUM
     """The lowest confidence that is reported on request."""
     is_measured_high: bool = True
     """Whether 98 of 100 of its surest flags were right (realworld/CHECK.md); else these are medium, too."""
@@ -134,7 +134,7 @@ class CheckRule(Enum):
         "{how} writes to {name}, one of several views of one tensor",
         "write out of place, or take the part with narrow or an index",
         saved="the views are made here",
-        reported_from=HIGH, told_from=1, needs_graph=True,
+        reported_from=HIGH, requested_from=1, needs_graph=True,
     )
     NO_GRAD_VIEW = RuleFacts(
         "UC204",
@@ -250,4 +250,4 @@ class Suspicion:
 
     def is_reported(self, *, all_rules: bool) -> bool:
         rule = self.rule.value
-        return self.confidence >= (rule.told_from if all_rules else rule.reported_from)
+        return self.confidence >= (rule.requested_from if all_rules else rule.reported_from)
