@@ -122,8 +122,6 @@ ADVISED = [
             meant="h.sum().backward() => h.sum().backward()\n    h = h.clone().detach()"),
     Advised(CheckRule.LEAF, W + "w.mul_(2)\n(w * w).sum().backward()\n",
             (f"w.mul_(2) => {BY_GRAD}w.mul_(2)", ".requires_grad_()\nw.mul_(2) => \nw.mul_(2)\nw.requires_grad_()")),
-    Advised(CheckRule.PARAMETER_LIKE, NET + X + "def scale(layer):\n    layer.weight.mul_(2)\nscale(net[0])\nnet(x).sum().backward()\n",
-            ("layer.weight.mul_(2) => with torch.no_grad():\n        layer.weight.mul_(2)",)),
     Advised(CheckRule.EMBEDDED, EMBEDDINGS,
             ("inputs_embeds[:, 0] => inputs_embeds = inputs_embeds.clone()\n        inputs_embeds[:, 0]",),
             meant="self.words(ids) => self.words(ids) * 1"),
@@ -155,9 +153,6 @@ ADVISED = [
             ("grad.mul_(2)\n        return grad => return grad.mul(2)",), meant="grad.mul_(2) => grad = grad * 2"),
     Advised(CheckRule.SELF_OVERLAP, W + "h = w.view(2, 2) * 1\nh -= h[:, :1]\n(h * h).sum().backward()\n",
             ("h[:, :1] => h[:, :1].clone()",), meant="h[:, :1] => h[:, :1] * 1"),
-    Advised(CheckRule.HELD, W + "h = torch.zeros(4)\nseen = []\nfor number in range(3):\n    h.add_(1)\n    seen.append(h)\n"
-            "(torch.stack(seen) * w).sum().backward()\n",
-            ("append(h) => append(h.clone())",), meant="append(h) => append(h * 1)"),
     Advised(CheckRule.OPERAND, H + "y = h + h.mul_(2)\ny.square().sum().backward()\n",
             ("h.mul_(2) => h.mul(2)",), meant="h.mul_(2) => h * 2"),
 ]  # fmt: skip

@@ -172,3 +172,100 @@ def test_a_changed_file_is_read_again(tmp_path):
     assert found_in(tmp_path, "beside", body, "Gate") != []
     (tmp_path / "nets.py").write_text(dedent(NETS).replace("torch.sigmoid(self.fc(x))", "self.fc(x)"))
     assert check_text(f"import torch\nfrom nets import Gate\n{body}", str(tmp_path / "train.py")) == []
+
+
+WIDE = "\n".join(f"        h{i} = self.a(h{i}) + self.b(h{i}) * {i}" for i in range(40))
+TOOLS = f"""
+import torch
+from torch import nn
+
+class Wide(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward_a(self, x):
+        {"; ".join(f"h{i} = x" for i in range(40))}
+{WIDE}
+        return h1 + h2
+
+class Layer(nn.Module):
+    def __init__(self, act="relu"):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+        if act == "relu":
+            self.act = nn.ReLU()
+        elif act == "gelu":
+            self.act = nn.GELU()
+        else:
+            self.act = None
+    def forward(self, x):
+        x = self.fc(x)
+        if self.act is not None:
+            x = self.act(x)
+        return x
+
+def train(nets, optimizers, loader):
+    [encoder, head] = nets
+    [optimizer, other] = optimizers
+    for x in loader:
+        features = encoder(x)
+        head(features).mean().backward(retain_graph=True)
+        optimizer.step()
+        features.pow(2).mean().backward()
+        other.step()
+"""
+
+
+def in_train(tmp_path, body):
+    (tmp_path / "tools.py").write_text(TOOLS)
+    text = f"import torch\nfrom torch import nn\nimport tools\n{dedent(body)}"
+    return check_text(text, str(tmp_path / "train.py"))
+
+
+@pytest.mark.parametrize(("trained", "lines"), [("e.parameters()", [33]), ("h.parameters()", [])])
+def test_a_step_in_a_function_of_another_file(tmp_path, trained, lines):
+    """It is told at the call, which brings the networks and optimizers: Unlearning_for_MRI_harmonisation."""
+    found = in_train(
+        tmp_path,
+        f"""
+    e, h = nn.Linear(4, 4), nn.Linear(4, 1)
+    one, other = torch.optim.Adam({trained}), torch.optim.Adam(h.parameters())
+    tools.train([e, h], [one, other], loader)
+    """,
+    )
+    first = TOOLS.split("\n").index("        optimizer.step()") + 1
+    assert [one.writes[0].site.below[0].line for one in found] == [first] * len(lines)
+
+
+def test_a_method_of_a_network_that_is_not_followed(tmp_path):
+    """It computes with the network's parts: `forward_a` of DCDA."""
+    body = """
+    net = tools.Wide()
+    opt = torch.optim.Adam(net.parameters())
+    for x in loader:
+        y = net.forward_a(x){}
+        y.mean().backward(retain_graph=True)
+        opt.step()
+        y.sum().backward()
+    """
+    assert [one.code for one in in_train(tmp_path, body.format(""))] == ["UC101"]
+    assert in_train(tmp_path, body.format(".detach().requires_grad_()")) == []
+
+
+@pytest.mark.parametrize(("act", "expected"), [("", 1), ("'gelu'", 0), ("'none'", 0)])
+def test_a_module_that_an_argument_chooses(tmp_path, act, expected):
+    """As for the layers of NWPU-MOC's pyramid, whose sums overwrite what ReLU keeps."""
+    found = in_train(
+        tmp_path,
+        f"""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = tools.Layer({act})
+        def forward(self, x):
+            y = self.layer(x)
+            y += x
+            return y
+    """,
+    )
+    assert len(found) == expected

@@ -12,7 +12,7 @@ from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
 from ._state import FlowState
-from ._values import PLAIN, Grad, Leaf, ModuleData, Use, Value, leaf_of
+from ._values import PLAIN, Grad, Leaf, ModuleData, Use, Value, leaf_of, named
 
 _PLAIN = """
 shape dtype device ndim requires_grad is_cuda training config nelement layout is_leaf __class__ __name__
@@ -67,7 +67,7 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
     if key in state.attributes:
         return state.attributes[key]
     if value.made is not None and name in run.constructed.get(value.made, ()):
-        return run.constructed[value.made][name]
+        return named(run.constructed[value.made][name], key)
     cls: ast.ClassDef = value.data
     if value.kind == "object" and (known := class_attributes(run, cls).get(name)) is not None:
         known = _renamed(known, value.name)
@@ -93,7 +93,7 @@ def _class_constant(run: FileRun, cls: ast.ClassDef, name: str, state: FlowState
 
 
 def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: ast.expr) -> Value | None:
-    """Return the weight of a torch module; a possible one of an unknown named value; None for others."""
+    """Return the weight of a torch module, or of another that the file makes a parameter; None for others."""
     key = f"{value.name}.{name}"
     if value.kind == "module" and isinstance(value.data, ModuleData):
         facts = torch_table().modules.get(value.data.kind)
@@ -101,7 +101,7 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
             return None
         uses = frozenset[Use]()
         if value.name and not state.mode:
-            uses = frozenset([Use(value.name, run.tick(), run.span(node))])
+            uses = frozenset([Use(value.name, run.tick(), run.span(node), state.guards)])
         if value.name and key in state.attributes:
             return replace(state.attributes[key], uses=uses)
         grad = Grad.NO if value.name in run.frozen else Grad.YES
@@ -113,8 +113,6 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
         return made
     if value.kind == "unknown" and ast.unparse(node) in run.index.parametrized:
         return leaf_of(run.tensor(), Leaf.LEAF, run.span(node))
-    if value.kind == "unknown" and value.name:
-        return Value("tensor", run.new_place(), False, name=key)
     return None
 
 

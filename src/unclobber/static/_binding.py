@@ -22,6 +22,7 @@ from ._values import (
     Grad,
     Leaf,
     Value,
+    ViewOrigin,
     any_of,
     join,
     leaf_of,
@@ -101,15 +102,24 @@ def _set_attribute(run: FileRun, target: ast.Attribute, value: Value, state: Flo
         elif wanted is False:
             bind(run, target.value, replace(base, grad=Grad.NO, leaf=Leaf.NO), state)
             run.frozen |= base.owners
-    elif target.attr == "inplace" and base.kind == "module":
-        inplace = value.data == Constant(True)
-        bind(run, target.value, replace(base, data=base.data._replace(inplace=inplace)), state)
+    elif target.attr == "inplace":
+        _set_inplace(run, target.value, base, state, inplace=value.data == Constant(True))
     elif base.name or base.kind == "object":
         key = f"{base.name}.{target.attr}"
         forget(target.attr, state)
         if value.kind == "unknown" and (value.owners or dotted(target) in run.index.trained):
             value = replace(value, name=key)
         state.attributes[key] = named(value, key)
+
+
+def _set_inplace(run: FileRun, holder: ast.expr, base: Value, state: FlowState, *, inplace: bool) -> None:
+    """Set the flag of a module, or of all whose class a condition names: ``for m in self.modules()``."""
+    if base.kind == "module":
+        bind(run, holder, replace(base, data=base.data._replace(inplace=inplace)), state)
+    chosen = " ".join(text for text, holds in state.guards if holds) if base.data == "modules" else ""
+    for key, part in state.attributes.items():
+        if part.kind == "module" and re.search(rf"\b{part.data.kind}\b", chosen):
+            state.attributes[key] = replace(part, data=part.data._replace(inplace=inplace))
 
 
 def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowState) -> None:
@@ -186,13 +196,14 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
             leaf = replace(leaf, grad=Grad.MAYBE, leaf=Leaf.NO)
         return leaf if value.data == "parameters" else sequence((PLAIN, leaf), "tuple")
     if value.kind == "tensor":
-        value = _apart(run, value)
-        origin = None if state.mode else value.origin
-        return replace(value, origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
+        origin = None
+        if run.statement is not None and state.is_sure(value) and value.data != "network" and not state.mode:
+            origin = ViewOrigin("several", run.span(run.statement))  # a loop over a tensor is its `unbind`
+        return replace(_apart(run, value), origin=origin, leaf=Leaf(min(value.leaf, Leaf.VIEW)), name="")
     if value.kind == "plain":
         return PLAIN
     made = Value(places=run.new_place(), may=value.may | value.nodes, uses=value.uses)
-    return replace(made, data=sole_graph([value]))
+    return replace(made, data=value.data if value.data == "modules" else sole_graph([value]))
 
 
 def _with_item(base: Value, index: ast.expr, value: Value) -> Value:

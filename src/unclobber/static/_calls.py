@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 
 from ._binding import elements
 from ._call import FollowedCall
 from ._engine import FileRun
-from ._index import FunctionNode, has_decorator, method_of
+from ._index import FunctionNode, has_decorator, home_of, method_of
 from ._inlining import inline
-from ._modules import apply
+from ._modules import apply, is_network_method, network_result
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._transfers import transferred, transfers
-from ._values import PLAIN, Constant, Grad, Leaf, Use, Value, join, sequence
+from ._values import PLAIN, Constant, Grad, Leaf, ModuleData, Use, Value, join, sequence
 
 
 def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState) -> Value:
@@ -28,7 +29,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
     if is_network and not state.mode:
         bit = run.new_node()
-        use = Use(callee.name, run.tick(), run.span(call.node))
+        use = Use(callee.name, run.tick(), run.span(call.node), state.guards)
         return replace(result, nodes=result.nodes | bit, may=result.may | bit, uses=result.uses | {use})
     return result
 
@@ -47,6 +48,8 @@ def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     callee = call.receiver.data
     if isinstance(callee, tuple):
         method, owner = callee
+        if is_network_method(run, method, owner):
+            return network_result(run, state, owner, call.every, call.node)
         owner = None if has_decorator(method, "staticmethod") else owner
         return inline(run, method, state, call.values, call.keywords, owner)
     if isinstance(callee, FunctionNode):
@@ -72,7 +75,8 @@ def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: FollowedCall) -> None:
-    """Record attributes that only ``__init__`` sets, to constants (``self.causal = causal``)."""
+    """Record attributes that only ``__init__`` sets: to constants (``self.causal = causal``), or to the one
+    of several modules that the arguments choose."""
     assert made.made is not None
     if made.made in run.constructed:
         return
@@ -83,8 +87,8 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
         inline(run, init, trial, call.values, call.keywords, made)
     for key, value in trial.attributes.items():
         owner, _, name = key.rpartition(".")
-        once = run.index.assigned_attributes[name] == 1
-        if owner == made.name and once and isinstance(value.data, Constant):
+        once = home_of(init).assigned_attributes[name] == ast.unparse(init).count(f".{name} = ")
+        if owner == made.name and once and isinstance(value.data, (Constant, ModuleData)):
             constants[name] = value
 
 

@@ -17,7 +17,7 @@ from ._tree import FramePlace, SourceTree
 
 UPDATES = frozenset({"step", "load", "broadcast"})
 _REFUSED = {
-    "leaf": {CheckRule.LEAF, CheckRule.PARAMETER_LIKE, CheckRule.EMBEDDED},
+    "leaf": {CheckRule.LEAF, CheckRule.EMBEDDED},
     "leaf_view": {CheckRule.LEAF_VIEW, CheckRule.LEAF},
     "multi_view": {CheckRule.SEVERAL, CheckRule.FUNCTION_VIEW, CheckRule.NO_GRAD_VIEW},
 }

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from ._index import FileIndex, FunctionNode, home_of, is_short
 from ._rules import Suspicion
-from ._state import FlowState, both
+from ._state import FlowState, Guards, both
 from ._values import Grad, SourceSpan, Value
 
 NOT_TRAINED = re.compile(
@@ -56,6 +56,8 @@ class FileRun:
         self.continues: list[FlowState] = []
         self.round = (0, 0)
         """The clock and the last node before the innermost loop's present round; zeros outside."""
+        self.callers: Guards = frozenset()
+        """The conditions that held where the function was called."""
         self.frozen: set[str] = set()
         """Modules whose parameters were set not to require grad."""
         self.globals: dict[str, Value] = {}
@@ -119,6 +121,10 @@ class FileRun:
     @property
     def root(self) -> str:  # the function that is followed by itself, for any caller
         return self.stack[0].name if self.stack else ""
+
+    @property
+    def is_trained(self) -> bool:
+        return self.root == "forward" or "loss" in self.root
 
     def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)

@@ -14,7 +14,7 @@ from ._names import optimized
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
-_LONGEST = 150  # syntax nodes of a function of another file that is followed
+_LONGEST = 300  # syntax nodes of a function of another file that is followed
 
 
 class FileIndex:

@@ -105,8 +105,9 @@ def inline(
     inner.mode = state.mode if decorated is None else decorated
     returned: list[tuple[Value, FlowState]] = []
     name, stack = _qualified(run, function, owner), [*run.stack, function]
-    depth, call = run.depth + 1, run.call  # the calls in the body belong to the function's own file
-    with run.within(function=name, stack=stack, returned=returned, depth=depth, call=call, **inside):
+    inside |= {"depth": run.depth + 1, "callers": inner.guards}
+    # The calls in the body belong to the function's own file.
+    with run.within(function=name, stack=stack, returned=returned, call=run.call, **inside):
         _bind_arguments(run, function, inner, owner, values, keywords)
         brought = {value.name for value in inner.names.values()}
         end = run.execute(function.body, inner)

@@ -30,7 +30,7 @@ from ._values import (
     sequence,
     shared,
 )
-from ._writes import WriteEffect, backward, concerns, hold, updated, write
+from ._writes import WriteEffect, backward, concerns, updated, write
 
 _KEEPS_MODULE = "to cuda cpu train eval requires_grad_ double float half type"
 _FILLS_FROM_LAST = frozenset(
@@ -88,6 +88,11 @@ def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
     return Value(sure=sure, grad=Grad.NO, owners=frozenset([receiver.name]), data=call.name)
 
 
+@transfers("object", "modules children")
+def _modules(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    return Value(places=run.new_place(), grad=Grad.NO, data="modules")
+
+
 @transfers("any", "buffers named_buffers")
 def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return a list of the registered buffers; None if the receiver can't be named."""
@@ -122,8 +127,6 @@ def _append(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if not call.values:
         return PLAIN
     receiver, value = call.receiver, call.values[-1]
-    if call.name == "append" and receiver.kind in ("sequence", "unknown") and call.node.args:
-        hold(run, state, call.holder, call.node.args[0], value, call.node)
     if receiver.kind == "sequence" and receiver.data in ("list", "tuple"):
         more = value.parts if call.name == "extend" else (value,)
         items = receiver.items + more if len(receiver.items) < 12 else (*receiver.items[:11], *more)[:12]

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..syntax import ModuleFacts, torch_table
+from ..syntax import ModuleFacts, last_name, torch_table
 from ._engine import FileRun
-from ._index import home_of, is_a, method_of
-from ._inlining import DEEPEST, inline
+from ._index import FunctionNode, home_of, is_a, method_of
+from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
@@ -77,7 +77,7 @@ def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast
     is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode
     if not module.name or has_part or is_cut:
         return value
-    return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node))})
+    return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node), state.guards)})
 
 
 def _apply_object(
@@ -100,9 +100,26 @@ def _apply_object(
         return _used(run, state, result, module, node) if name == "forward" else result
     if home_of(cls) is not run.own and (method is None or "detach" in ast.unparse(method)):
         return unknown_result(run, state, values)  # of which arguments it cuts, nothing is known
+    return network_result(run, state, module, values, node)
+
+
+def network_result(
+    run: FileRun, state: FlowState, module: Value, values: Sequence[Value], node: ast.expr
+) -> Value:
+    """Return the result of a network that isn't followed: it keeps what it computes with."""
     grad = Grad.NO if state.mode else Grad.YES
     # It may return a list as well: each item has memory of its own (`Yolo_loss` of pytorch-YOLOv4).
     return replace(_result(run, state, module, values, node, grad, run.new_node()), data="network")
+
+
+def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
+    """Return whether a method that isn't followed computes with its network's parts: `forward_a` of DCDA."""
+    if owner.kind != "object" or run.follows(method) or not is_a(owner.data, _MODULE):
+        return False
+    parts = class_attributes(run, owner.data)
+    called = {last_name(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
+    is_cut = any(word in ast.unparse(method) for word in ("detach", "no_grad", "numpy"))
+    return not is_cut and any(v.kind in ("module", "object") for n, v in parts.items() if n in called)
 
 
 def _effect(
@@ -162,7 +179,7 @@ def _result(
         return run.tensor(Grad.NO)
     nodes, may, uses = history(part for value in values for part in value.parts)
     if module.name:
-        uses |= {Use(module.name, run.tick(), run.span(node))}
+        uses |= {Use(module.name, run.tick(), run.span(node), state.guards)}
     return replace(run.tensor(grad, nodes | bit, may | bit), uses=uses)
 
 

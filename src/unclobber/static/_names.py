@@ -41,11 +41,11 @@ def optimized(name: str) -> str:
     """Return the name of the network to which an optimizer's name belongs; empty if it is no such name.
 
     Example:
-        >>> optimized("self.critic_optim"), optimized("optimizer"), optimized("self.critic")
-        ('self.critic', '', '')
+        >>> optimized("self.critic_optim"), optimized("self.optimizer_D"), optimized("optimizer")
+        ('self.critic', 'self.D', '')
     """
-    match = re.fullmatch(r"(.*[a-z0-9])_opt(im(izer)?)?", name, re.I)
-    return match[1] if match else ""
+    match = re.fullmatch(r"(.*[a-z0-9])_opt(im(izer)?)?|(.*\.)?opt(im(izer)?)?_(\w+)", name, re.I)
+    return (match[1] or f"{match[4] or ''}{match[7]}") if match else ""
 
 
 _SHARED = (

@@ -158,7 +158,8 @@ class _Applied:
                 if not sure or not all(role in other.saves for other in self.overloads):
                     grad = Grad(min(grad, Grad.MAYBE))
                 for value in given[role].parts:
-                    yield self._save(value, role, grad, expressions.get(role))
+                    made = self._save(value, role, grad, expressions.get(role))
+                    yield made._replace(own=not only_if)
 
     def _needed_grad(self, readers: list[Value]) -> Grad:
         grad = max((reader.grad for reader in readers if reader.may_be_tensor), default=Grad.NO)

@@ -30,6 +30,8 @@ class RuleFacts:
     """Label of the line to blame."""
     reported_from: int = MEDIUM
     """The lowest confidence that is reported without a request."""
+    requested_from: int = MEDIUM
+    """The lowest confidence that is reported on request."""
     is_measured_high: bool = True
     """Whether 98 of 100 of its surest flags were right (realworld/CHECK.md); else these are medium, too."""
     is_high_with_backward: bool = False
@@ -114,12 +116,6 @@ class CheckRule(Enum):
         saved="the leaf is made here",
         reported_from=HIGH, needs_training=False,
     )
-    PARAMETER_LIKE = RuleFacts(
-        "UC201",
-        "{how} writes to {name}, which looks like a parameter",
-        "write under torch.no_grad()",
-        reported_from=ON_REQUEST,
-    )
     EMBEDDED = RuleFacts(
         "UC201",
         "{how} writes to {name}, an embedding's result, which is a leaf after enable_input_require_grads()",
@@ -138,7 +134,7 @@ class CheckRule(Enum):
         "{how} writes to {name}, one of several views of one tensor",
         "write out of place, or take the part with narrow or an index",
         saved="the views are made here",
-        reported_from=HIGH, needs_graph=True,
+        reported_from=HIGH, requested_from=1, needs_graph=True,
     )
     NO_GRAD_VIEW = RuleFacts(
         "UC204",
@@ -208,15 +204,6 @@ class CheckRule(Enum):
         write="overwritten and read here",
         variant="self-overlap", needs_graph=True, is_silent=True,
     )
-    HELD = RuleFacts(
-        "UC102",
-        "{name} is rewritten after the list {more} was given the tensor itself: all its entries become "
-        "the last",
-        "append a clone",
-        saved="the list is given it here",
-        write="rewritten here ({how})",
-        variant="aliased", is_silent=True,
-    )
     OPERAND = RuleFacts(
         "UC102",
         "{name} is rewritten by the right side of this operation before the operation reads it",
@@ -233,7 +220,7 @@ class Suspicion:
     """An event that goes wrong if the line runs with gradients on."""
 
     rule: CheckRule
-    confidence: int  # `HIGH`, `MEDIUM`, or 1, which is never reported
+    confidence: int  # `HIGH`, `MEDIUM`, or 1, which is mostly not reported
     write: SourceSpan | None = None
     saved: SourceSpan | None = None
     needed: SourceSpan | None = None
@@ -255,9 +242,12 @@ class Suspicion:
     def is_elsewhere(self) -> bool:
         """Return whether it is a matter of other files alone, or of one call in another file."""
         write, saved = self.write, self.saved
+        if self.rule is CheckRule.STEP:
+            return False  # the networks and optimizers are the caller's
         within = write and saved and write.inner and saved.inner and write[:4] == saved[:4]
         spans = (write, saved, self.needed, self.freed)
         return bool(within) or all(span is None or span.inner for span in spans)
 
     def is_reported(self, *, all_rules: bool) -> bool:
-        return self.confidence >= (MEDIUM if all_rules else self.rule.value.reported_from)
+        rule = self.rule.value
+        return self.confidence >= (rule.requested_from if all_rules else rule.reported_from)

@@ -21,6 +21,7 @@ class Kept(NamedTuple):
     grad: Grad  # whether the node exists
     operand: SourceSpan | None  # the expression of the saved tensor, if it is a part of its own
     guards: Guards
+    own: bool  # whether it is kept for its own gradient
 
 
 class Pending(NamedTuple):
@@ -40,14 +41,7 @@ class ParameterUpdate(NamedTuple):
     span: SourceSpan
     rule: CheckRule  # `CheckRule.STEP` or `CheckRule.DATA`
     confidence: int
-
-
-class Held(NamedTuple):
-    """A tensor that was put into a list itself, not as a copy."""
-
-    list: str
-    element: str
-    span: SourceSpan
+    guards: Guards
 
 
 Mode = int  # 0: gradients are recorded; 1: no_grad; 2: inference mode
@@ -66,7 +60,6 @@ class FlowState:
     """The owners of parameters that a backward has reached since their gradients were cleared; "" if it is
     not known which."""
     freed: dict[int, SourceSpan] = field(default_factory=dict)
-    held: dict[int, frozenset[Held]] = field(default_factory=dict)
     written: dict[int, int] = field(default_factory=dict)
     grown: dict[int, Value] = field(default_factory=dict)
     """The history that writes gave to a storage, for all values that share it."""
@@ -134,7 +127,6 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
             if known is not value:
                 mine[key] = value if known is None else join(known, value)
     _unite(merged.kept, b.kept)
-    _unite(merged.held, b.held)
     for place, value in b.grown.items():
         known = merged.grown.get(place)
         if known is not value:

@@ -263,7 +263,7 @@ def _rounds(
             bind(run, node.target, each, state)
         run.continues = []
         # A condition that held before the loop, or in its last round, need not hold in the next round.
-        state.guards = frozenset()
+        state.guards &= run.callers
         with run.within(round=(run.clock, run.last_node)):
             state = run.execute(node.body, state.copy())
         for continued in run.continues:

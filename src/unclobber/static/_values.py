@@ -57,6 +57,7 @@ class Use(NamedTuple):
     owner: str
     clock: int
     span: SourceSpan
+    guards: frozenset[tuple[str, bool]] = frozenset()  # conditions that hold there, in their source text
 
 
 class ViewOrigin(NamedTuple):

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState, Held, Kept, ParameterUpdate, Pending
+from ._state import FlowState, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value, only_graph
 
 
@@ -25,6 +25,7 @@ class SaveEffect(NamedTuple):
     node: int  # the bit of the operation's node
     grad: Grad  # whether the node exists
     operand: SourceSpan | None = None  # the expression of the saved tensor, if it is a part of its own
+    own: bool = True  # whether it is kept for its own gradient, and not for that of another argument
 
 
 class WriteEffect(NamedTuple):
@@ -77,7 +78,9 @@ def save(state: FlowState, saved: SaveEffect) -> None:
     if state.mode or saved.grad == Grad.NO or not value.may_be_tensor:
         return
     certain = saved.grad if len(value.places) == 1 else Grad(min(saved.grad, Grad.MAYBE))
-    kept = Kept(saved.node, saved.span, saved.operation, saved.role, certain, saved.operand, state.guards)
+    kept = Kept(
+        saved.node, saved.span, saved.operation, saved.role, certain, saved.operand, state.guards, saved.own
+    )  # fmt: skip
     for place in value.places:
         state.kept[place] = state.kept.get(place, frozenset()) | {kept}
 
@@ -94,8 +97,7 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     # A buffer that is given a graph would carry it into the next call: streaming, which isn't trained
     # (`realtime_forward` of ddsp_pytorch).
     streams = value.data == "buffer" and made.source is not None and made.source.grad > Grad.NO
-    _over_kept(state, value, blamed, sure=sure and not streams)
-    _held_elsewhere(run, state, value, blamed, target, sure=sure)
+    _over_kept(state, value, blamed, sure=sure and not streams, trained=run.is_trained)
     if not state.mode and not value.integer:
         _refused(run, state, made, blamed)
     expanded = value.origin if value.origin is not None and value.origin.kind == "expanded" else None
@@ -110,8 +112,9 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
     return made.after(state)
 
 
-def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool) -> None:
-    """Record the write as pending for each saved tensor that may share the memory."""
+def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool, trained: bool) -> None:
+    """Record the write as pending for each saved tensor that may share the memory; in a function that is
+    trained, an argument mostly needs a gradient."""
     assert blamed.write is not None
     alone = all(place in state.kept for place in value.places)
     name = blamed.name.partition("[")[0]
@@ -124,7 +127,8 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
             bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
             if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
                 continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
-            confidence = min(kept.grad + 1, HIGH) - (not sure) - 2 * (not alone)
+            confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed.write)), HIGH)
+            confidence -= (not sure) + 2 * (not alone)
             key = (blamed.write, kept.span, kept.operation)
             # The second round of a loop makes new nodes at the same lines. A backward through either round
             # needs the tensor.
@@ -137,24 +141,11 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool)
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
 
 
-def _held_elsewhere(
-    run: FileRun, state: FlowState, value: Value, blamed: Suspicion, target: ast.expr | None, *, sure: bool
-) -> None:
-    """Suspect a write to a tensor that a list holds itself, so that all its entries show the new value."""
-    assert blamed.write is not None
-    for place in value.places if target is not None else ():
-        for held in sorted(state.held.get(place, ())):
-            if held.span.line == blamed.write.line or held.element != _base(target):
-                continue
-            if _is_put_together(run, held.list):
-                confidence = HIGH if sure and len(value.places) == 1 else 1
-                suspicion = replace(blamed, rule=CheckRule.HELD, confidence=confidence, saved=held.span)
-                run.suspect(state, replace(suspicion, name=held.element, more=held.list))
-
-
-def _is_put_together(run: FileRun, name: str) -> bool:
-    pattern = r"(stack|cat|concat)\(\s*{0}\b|return {0}\b".format(re.escape(name))
-    return re.search(pattern, ast.unparse(run.stack[-1] if run.stack else run.index.tree)) is not None
+def _is_next(kept: Kept, write: SourceSpan) -> bool:
+    """Return whether a write follows a save almost at once: ``norm = x.norm()``, then ``x /= norm``."""
+    between = write.statement_line - kept.span.statement_end_line
+    is_here = kept.span.function == write.function and not (kept.span.inner or write.inner)
+    return kept.own and is_here and between in (0, 1, 2)
 
 
 def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
@@ -176,12 +167,6 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
         suspect(CheckRule.EMBEDDED, HIGH - 1, value.made)
     elif leaf == Leaf.VIEW:
         suspect(CheckRule.LEAF_VIEW, HIGH - less, value.made)
-    elif (
-        value.name.endswith((".weight", ".bias"))
-        and value.kind == "tensor"
-        and not (value.sure or value.grad == Grad.NO)  # through `.data` it may be written
-    ):
-        suspect(CheckRule.PARAMETER_LIKE, HIGH - 1, None)
     if origin is None or origin.kind == "expanded":
         return
     grad = max(value.grad, source.grad if source is not None and source.may_be_tensor else Grad.NO)
@@ -226,7 +211,7 @@ def leaves(run: FileRun, state: FlowState, value: Value) -> None:
     for attribute in state.attributes.values():
         bits |= attribute.may
     confirm(run, state, bits, less=int(run.root != "forward" and run.root in run.own.called))
-    if run.root == "forward" and not value.places & run.losses:
+    if run.is_trained and not value.places & run.losses:
         for element in value.nested():
             _stale(run, state, element, None, 1)  # a loss for backward, or for a log (IntroVAE)
 
@@ -273,7 +258,8 @@ def _stale(run: FileRun, state: FlowState, value: Value, needed: SourceSpan | No
     # Backward reaches the last computation first: torch names that one, too.
     for use in sorted(only_graph(value), key=lambda use: (-use.clock, -len(use.owner), use)):
         for step in state.steps:
-            if use.clock < step.clock and concerns(use.owner, step.owners):
+            apart = any((text, not holds) in use.guards for text, holds in step.guards)
+            if use.clock < step.clock and concerns(use.owner, step.owners) and not apart:
                 suspicion = Suspicion(step.rule, step.confidence - less, step.span, use.span, needed)
                 run.suspect(state, replace(suspicion, name=use.owner))
 
@@ -285,24 +271,8 @@ def updated(
     write to ``.data``."""
     if rule is CheckRule.STEP and "" not in state.reached:
         owners = frozenset(o for o in owners if any(concerns(known, {o}) for known in state.reached))
-    state.steps += (ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence),)
-
-
-def hold(
-    run: FileRun, state: FlowState, target: ast.expr, element: ast.expr, value: Value, node: ast.expr
-) -> None:
-    """Record that a list holds a tensor itself."""
-    if value.kind != "tensor" or value.integer or not isinstance(element, ast.Name):
-        return
-    held = Held(dotted(target), element.id, run.span(node))
-    for place in value.places:
-        state.held[place] = state.held.get(place, frozenset()) | {held}
-
-
-def _base(node: ast.expr | None) -> str:
-    while isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    made = ParameterUpdate(run.tick(), owners, run.span(node), rule, confidence, state.guards)
+    state.steps += (made,)
 
 
 def concerns(owner: str, owners: Collection[str]) -> bool:  # or the other way round
