@@ -113,6 +113,8 @@ class Search:
     """The holders of the tensors that the first finding's statements write, in the program as it is."""
     _proposed_first: list[Candidate] = field(default_factory=list)
     """The candidates for the first finding."""
+    _cuts: bool = False
+    """Whether the user may detach a state instead, see ``detach_state``."""
     _rejected: list[str] = field(default_factory=list)
     """Candidates with the right gradients and another end state, each in words."""
 
@@ -145,8 +147,10 @@ class Search:
         if problem:
             return Unproved(finding, problem)
         self._proposed_first = proposed.result()
-        proved, unproved, stopped = self._explore(start, finding, began)
         offered = self._offered(start)
+        # Copies of all weights would keep the graphs of all turns, which a detached state does not.
+        self._cuts = any(fixer.startswith("detach-") for repair in offered for fixer in repair.fixers)
+        proved, unproved, stopped = self._explore(start, finding, began)
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
@@ -210,7 +214,8 @@ class Search:
         seen_findings = state.seen_findings or (_finding_key(finding),)
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
-        candidates = [p for p in proposed if not p.offered]
+        left_out = self._cuts and "clone-parameters"
+        candidates = [p for p in proposed if not p.offered and p.fixer != left_out]
         held = self._held_in(state, finding) if candidates else {}
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)

@@ -30,8 +30,7 @@ from .._syntax import (
 from .._text import Splice
 from ..project import Project
 from ._sites import callers
-from .detach_state import NOTE, cuts, detached, form, is_operand
-from .keep_graph import two_losses
+from .detach_state import NOTE, cuts, detached, form, is_operand, of_another_turn
 
 _MOST = 40  # candidates for classes, of all files together
 
@@ -42,9 +41,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     The source doesn't show which of them ties one graph to the next, so each is tried: first those in the
     files where it ran.
     """
-    # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
-    if two_losses(finding, project):
-        return
+    yield from of_another_turn(_proposals, finding, project)
+
+
+def _proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
     near = [path for fact in (finding.needed, finding.saved) for path, _, _ in callers(fact, project)]
     names: dict[str, HiddenState] = {}
     # First, because this fills `names`, which the edits after a backward need.

@@ -8,11 +8,24 @@ has a backward of its own. States that objects keep are for ``detach_hidden``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
+from .._syntax import (
+    For,
+    Loop,
+    Source,
+    calls,
+    flat,
+    is_constant,
+    method_call,
+    names_in,
+    root_name,
+    targets_of,
+    walk,
+)
 from ..project import Project
 from ._blocks import assigned_to
 from ._inplace import without
@@ -28,22 +41,39 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
     The source doesn't show which of them ties one graph to the next, so each is tried.
     """
+    yield from of_another_turn(_proposals, finding, project)
+
+
+def of_another_turn(
+    proposals: Callable[[Finding, Project], Iterator[Candidate]], finding: Finding, project: Project
+) -> Iterator[Candidate]:
+    """Yield a fixer's proposals, unless the finding's two losses belong to one turn of a loop.
+
+    If torch refuses a backward that keeps its graph, they are for the program in which it does not, and the
+    user must decide.
+    """
     # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
-    if two_losses(finding, project):
-        return
-    is_refused = finding.code == "UC101"
+    if finding.code == "UC301" and not two_losses(finding, project):
+        yield from proposals(finding, project)
+    for path, source, statement in callers(finding.needed, project) if finding.code == "UC101" else ():
+        for call in calls(statement, ("backward", "grad")):
+            for keyword in call.keywords:
+                if keyword.arg == "retain_graph" and is_constant(keyword.value, True):
+                    texts = {path: source.edited(without(call, keyword, source))}
+                    for candidate in proposals(finding, project.with_texts(texts)):
+                        new, title = (
+                            {**texts, **candidate.texts},
+                            f"{candidate.title}, without `retain_graph`",
+                        )
+                        yield replace(candidate, title=title, texts=new, offered=True)
+
+
+def _proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
     for path, source, statement in callers(finding.needed, project):
         for loop in source.all_above(statement):
-            if isinstance(loop, Loop) and (not is_refused or without_retaining(source, statement)):
-                for text, names in after(source, statement, loop):
-                    title = f"detach the carried state {names} after each backward"
-                    if is_refused:
-                        edited = project.with_texts({path: text}).source(path) or source
-                        text = without_retaining(edited, statement)
-                        title += ", without `retain_graph`"
-                    yield Candidate(title, {path: text}, note=NOTE, offered=is_refused)
-    if is_refused:
-        return
+            for text, names in after(source, statement, loop) if isinstance(loop, Loop) else ():
+                title = f"detach the carried state {names} after each backward"
+                yield Candidate(title, {path: text}, note=NOTE)
     loops: set[int] = set()
     for fact in (finding.needed, finding.saved):
         for path, source, statement in callers(fact, project):
@@ -53,15 +83,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 loops.add(id(nearest))
                 yield from _candidates(path, carried(source, nearest))
                 yield from _candidates(path, carried_on(source, nearest))
-
-
-def without_retaining(source: Source, backward: ast.AST) -> str:
-    for node in source.nodes:
-        if isinstance(node, ast.Call) and node.lineno == getattr(backward, "lineno", 0):
-            for keyword in node.keywords:
-                if keyword.arg == "retain_graph" and is_constant(keyword.value, True):
-                    return source.edited(without(node, keyword, source))
-    return ""
 
 
 def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candidate]:
