@@ -450,9 +450,9 @@ def test_a_terminal_shows_what_is_tried(tmp_path):
     os.close(terminal)
     assert process.returncode == 1
     words = " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", " ", said.decode()).split())
-    assert "hazard 1: running the script as it is" in words
-    assert re.search(r"hazard 1: candidate 1 of \d+: \w+", words)
-    assert re.search(r"hazard 1: candidate 2 of \d+, proved so far to backward 1: \w+", words)
+    assert "running the script as it is" in words
+    assert re.search(r"hazard 1 of 1, candidate 1 of \d+: \w+", words)
+    assert re.search(r"hazard 1 of 1, candidate 2 of \d+, proved so far to backward 1: \w+", words)
 
 
 def test_a_copy_that_protects_another_tensor_stays(fix):

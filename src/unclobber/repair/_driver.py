@@ -9,7 +9,6 @@ child writes its answer to a file, and the parent prints how the child ended.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import importlib
 import os
@@ -42,8 +41,6 @@ def main(argv: list[str]) -> int:
     os.dup2(2, 1)
     for line in sys.stdin:
         job = _decode(line.strip())
-        if "optim" in _head(job):
-            _make_optimizer()
         _enter_session()  # again, because the last child's imports may have registered operators of torch's
         gc.freeze()  # the driver's objects aren't the program's, so a child's collector need not visit them
         for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
@@ -73,10 +70,14 @@ def _interruptible() -> Iterator[None]:
 
 
 def _warm_up() -> None:
+    import torch
+
     from ..derivatives import table
     from . import _run  # noqa: F401
 
     table()
+    # The first optimizer imports a good part of torch: a second in each child, if it is not made here.
+    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
     _enter_session()
 
 
@@ -89,22 +90,6 @@ def _enter_session() -> None:
     if not torch.cuda.is_available():  # a CUDA context does not survive a fork
         with Session("guard", warn=False):
             pass
-
-
-def _head(job: Job) -> str:
-    path = os.path.join(job.at.folder, job.program.script)
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(100_000)
-    except OSError:
-        return ""
-
-
-@functools.cache
-def _make_optimizer() -> None:  # it imports a good part of torch: a second in each child
-    import torch
-
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
 
 
 def _may_fork() -> bool:  # a child would lack other threads and an accelerator's context

@@ -102,6 +102,10 @@ class Search:
     """Time limit of the whole search, in seconds."""
     progress: Callable[[str], None] = lambda _: None
     """Called with the title of each candidate before it runs."""
+    solved: int = 0
+    """Number of hazards that earlier searches have solved."""
+    _known: int = 1
+    """Number of hazards known to this one, because a solved one may lead to another."""
     _tried: int = 0
     _queue: list[tuple[tuple[bool, bool, bool, int, int, int], int, _SearchState]] = field(
         default_factory=list
@@ -190,8 +194,9 @@ class Search:
             self._tried += 1
             proof = proved[0][0].proof if proved else None
             so_far = f", proved so far to backward {proof.backward}" if proof else ""
+            hazard = f"hazard {self.solved + len(state.steps)} of {self.solved + self._known}"
             number = f"candidate {self._tried} of {self._tried + len(self._queue)}{so_far}"
-            self.progress(f"{number}: {state.steps[-1].title}")
+            self.progress(f"{hazard}, {number}: {state.steps[-1].title}")
             ran = self._watch(state)
             if ran.finding is not None and ran.failed_at <= self._trial.until + BEYOND:
                 # If another finding follows, the copy that was taken away may have been what kept it off.
@@ -212,6 +217,7 @@ class Search:
         if len(state.steps) >= DEEPEST:
             return
         seen_findings = state.seen_findings or (_finding_key(finding),)
+        self._known = max(self._known, len(seen_findings))
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
         left_out = self._cuts and "clone-parameters"

@@ -74,6 +74,8 @@ def _proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
             for text, names in after(source, statement, loop) if isinstance(loop, Loop) else ():
                 title = f"detach the carried state {names} after each backward"
                 yield Candidate(title, {path: text}, note=NOTE)
+    if finding.code == "UC101":
+        return
     loops: set[int] = set()
     for fact in (finding.needed, finding.saved):
         for path, source, statement in callers(fact, project):
