@@ -434,6 +434,38 @@ def test_a_form_feed_stays(fix):
     assert (done.code, done.text) == (0, BROKEN.replace("y += 1  # shifted", "\fy = y + 1").lstrip("\n"))
 
 
+CARRIED = """
+import torch
+
+class Cell(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.h = torch.nn.Linear(2, 2), torch.zeros(1, 2)
+
+    def forward(self, x):
+        self.h = self.net(x + self.h)
+        return self.h
+
+cell = Cell()
+opt = torch.optim.SGD(cell.parameters(), 0.1)
+for _ in range(3):
+    loss = cell(torch.ones(1, 2)).sum()
+    opt.zero_grad()
+    loss.backward(retain_graph=True)
+    opt.step()
+"""
+
+
+def test_a_state_that_an_object_carries_is_the_users_to_cut(fix):
+    """Copies of all weights would be proved, and keep the graph of each turn."""
+    done = fix(CARRIED, "--write")
+    assert (done.code, done.text) == (1, CARRIED.lstrip("\n"))
+    first = done.out[done.out.index("way 1, not proved, yours to decide: ") :]
+    assert "+    loss.backward()\n+    cell.h = cell.h.detach()\n" in first
+    assert "functional_call" not in done.out
+    assert "`unclobber fix --write --take N train.py` writes way N" in " ".join(done.out.split())
+
+
 def test_a_terminal_shows_what_is_tried(tmp_path):
     """The hazard, the candidate with the number of those that are known, and how far others are proved."""
     (tmp_path / "pyproject.toml").touch()
