@@ -31,11 +31,13 @@ def main(argv: list[str]) -> int:
         return 0
     with _interruptible():
         try:
-            import torch  # noqa: F401
+            import torch
         except (ImportError, OSError):
             return 2  # the process that started this one reports it
 
         threads = _threads()  # NumPy's BLAS starts some, and ends them before each fork
+        # The first optimizer imports a good part of torch: a second in each child, if it is not made here.
+        torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
         _warm_up()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -70,14 +72,10 @@ def _interruptible() -> Iterator[None]:
 
 
 def _warm_up() -> None:
-    import torch
-
     from ..derivatives import table
     from . import _run  # noqa: F401
 
     table()
-    # The first optimizer imports a good part of torch: a second in each child, if it is not made here.
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
     _enter_session()
 
 

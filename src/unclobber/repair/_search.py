@@ -104,8 +104,6 @@ class Search:
     """Called with the title of each candidate before it runs."""
     solved: int = 0
     """Number of hazards that earlier searches have solved."""
-    _known: int = 1
-    """Number of hazards known to this one, because a solved one may lead to another."""
     _tried: int = 0
     _queue: list[tuple[tuple[bool, bool, bool, int, int, int], int, _SearchState]] = field(
         default_factory=list
@@ -194,7 +192,8 @@ class Search:
             self._tried += 1
             proof = proved[0][0].proof if proved else None
             so_far = f", proved so far to backward {proof.backward}" if proof else ""
-            hazard = f"hazard {self.solved + len(state.steps)} of {self.solved + self._known}"
+            known = max(len(each.steps) for each in (state, *(entry[2] for entry in self._queue)))
+            hazard = f"hazard {self.solved + len(state.steps)} of {self.solved + known}"
             number = f"candidate {self._tried} of {self._tried + len(self._queue)}{so_far}"
             self.progress(f"{hazard}, {number}: {state.steps[-1].title}")
             ran = self._watch(state)
@@ -217,11 +216,10 @@ class Search:
         if len(state.steps) >= DEEPEST:
             return
         seen_findings = state.seen_findings or (_finding_key(finding),)
-        self._known = max(self._known, len(seen_findings))
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
-        left_out = self._cuts and "clone-parameters"
-        candidates = [p for p in proposed if not p.offered and p.fixer != left_out]
+        gone = self._cuts and "clone-parameters"
+        candidates = [p for p in proposed if not p.offered and p.fixer != gone]
         held = self._held_in(state, finding) if candidates else {}
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)

@@ -13,19 +13,7 @@ from dataclasses import replace
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import (
-    For,
-    Loop,
-    Source,
-    calls,
-    flat,
-    is_constant,
-    method_call,
-    names_in,
-    root_name,
-    targets_of,
-    walk,
-)
+from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
 from ..project import Project
 from ._blocks import assigned_to
 from ._inplace import without
@@ -56,16 +44,12 @@ def of_another_turn(
     if finding.code == "UC301" and not two_losses(finding, project):
         yield from proposals(finding, project)
     for path, source, statement in callers(finding.needed, project) if finding.code == "UC101" else ():
-        for call in calls(statement, ("backward", "grad")):
-            for keyword in call.keywords:
-                if keyword.arg == "retain_graph" and is_constant(keyword.value, True):
-                    texts = {path: source.edited(without(call, keyword, source))}
-                    for candidate in proposals(finding, project.with_texts(texts)):
-                        new, title = (
-                            {**texts, **candidate.texts},
-                            f"{candidate.title}, without `retain_graph`",
-                        )
-                        yield replace(candidate, title=title, texts=new, offered=True)
+        for node in walk(statement):
+            if isinstance(node, ast.keyword) and node.arg == "retain_graph" and is_constant(node.value, True):
+                texts = {path: source.edited(without(source.parents[node], node, source))}  # type: ignore[arg-type]
+                for candidate in proposals(finding, project.with_texts(texts)):
+                    title, new = f"{candidate.title}, without `retain_graph`", candidate.texts
+                    yield replace(candidate, title=title, texts={**texts, **new}, offered=True)
 
 
 def _proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
