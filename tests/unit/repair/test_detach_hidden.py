@@ -69,6 +69,16 @@ def test_a_refused_backward_keeps_its_graph_no_more(proposed):
     assert texts == proposed(detach_hidden, "UC301", CELL, saved=CALL, needed=freed)
 
 
+def test_only_objects_of_its_class_have_a_state(proposed):
+    """`x` and `net(x)` have none; without a class in the file either may have one."""
+    step = "net(x.exp()).sum().backward()"
+    text = _with("net(x).sum().backward()", step)
+    first = proposed(detach_hidden, "UC301", text, saved=CALL, needed=step)
+    assert not any("x.h = x.h.detach()" in new for new in first)
+    unknown = proposed(detach_hidden, "UC301", text.replace("R()", "f()"), saved=CALL, needed=step)
+    assert any("x.h = x.h.detach()" in new for new in unknown)
+
+
 def test_a_state_that_may_be_none(proposed):
     """There is nothing to detach before the first call."""
     text = plain(CELL).replace("zeros()", "None")
