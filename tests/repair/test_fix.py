@@ -458,6 +458,7 @@ for _ in range(3):
 
 def test_a_state_that_an_object_carries_is_the_users_to_cut(fix):
     """Copies of all weights would be proved, and keep the graph of each turn."""
+    assert (checked := fix(CARRIED, "--check")).code == 0, checked.out
     done = fix(CARRIED, "--write")
     assert (done.code, done.text) == (1, CARRIED.lstrip("\n"))
     first = done.out[done.out.index("way 1, not proved, yours to decide: ") :]

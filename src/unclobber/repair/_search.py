@@ -287,8 +287,9 @@ class Search:
     def _offered(self, start: _SearchState) -> tuple[Repair, ...]:
         """Return edits that change the result and run clean: only the user can choose them."""
         shown: list[Repair] = []
-        for candidate in () if self.first_only else self._proposed_first:
-            if candidate.offered and len(shown) < 3 and self._tried < MOST_RUNS:
+        for candidate in self._proposed_first:
+            wanted = candidate.offered and (not self.first_only or candidate.fixer.startswith("detach-"))
+            if wanted and len(shown) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
                 project = start.project.with_texts(candidate.texts)
                 lines = project.on_disk.lines_changed(project.overlay)

@@ -108,8 +108,7 @@ def fix(
         while len(outcomes) < MOST_ROUNDS:
             solved = sum(len(outcome.best.titles) for outcome in outcomes if isinstance(outcome, Proved))
             program = CommandLine(script, arguments, module)
-            search = Search(program, used, first_only, 10 * timeout, progress, solved)
-            outcome = search.outcome(project)
+            outcome = Search(program, used, first_only, 10 * timeout, progress, solved).outcome(project)
             outcomes.append(outcome)
             if not isinstance(outcome, Proved):
                 break
