@@ -37,16 +37,13 @@ from .detach_state import NOTE, cuts, detached, form, is_operand, of_another_tur
 _MOST = 40  # candidates for classes, of all files together
 
 
+@of_another_turn
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield detached states of the program's classes that set an attribute outside of ``__init__``.
 
     The source doesn't show which of them ties one graph to the next, so each is tried: first those in the
     files where it ran.
     """
-    yield from of_another_turn(_proposals, finding, project)
-
-
-def _proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
     near = [path for fact in (finding.needed, finding.saved) for path, _, _ in callers(fact, project)]
     names: dict[str, HiddenState] = {}
     # First, because this fills `names`, which the edits after a backward need.

@@ -21,38 +21,40 @@ from ._sites import callers
 from .keep_graph import two_losses
 
 NOTE = "each backward then reaches back to the start of its own step (truncated back-propagation)"
+_Propose = Callable[[Finding, Project], Iterator[Candidate]]
 
 
+def of_another_turn(propose: _Propose) -> _Propose:
+    """Return a fixer that proposes nothing if the finding's two losses belong to one turn of a loop.
+
+    If torch refuses a backward that keeps its graph, its candidates are for the program in which it does not,
+    and the user must decide.
+    """
+
+    def proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
+        """Yield the candidates of ``propose`` that fit."""
+        # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
+        if finding.code == "UC301" and not two_losses(finding, project):
+            yield from propose(finding, project)
+        for path, source, statement in callers(finding.needed, project) if finding.code == "UC101" else ():
+            for call in walk(statement):
+                flag = next((k for k in getattr(call, "keywords", ()) if k.arg == "retain_graph"), None)
+                if isinstance(call, ast.Call) and flag is not None and is_constant(flag.value, True):
+                    texts = {path: source.edited(without(call, flag, source))}
+                    for candidate in propose(finding, project.with_texts(texts)):
+                        title, new = f"{candidate.title}, without `retain_graph`", candidate.texts
+                        yield replace(candidate, title=title, texts={**texts, **new}, offered=True)
+
+    return proposals
+
+
+@of_another_turn
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield states that a loop carries from turn to turn, detached after the backward, then where they are
     read.
 
     The source doesn't show which of them ties one graph to the next, so each is tried.
     """
-    yield from of_another_turn(_proposals, finding, project)
-
-
-def of_another_turn(
-    proposals: Callable[[Finding, Project], Iterator[Candidate]], finding: Finding, project: Project
-) -> Iterator[Candidate]:
-    """Yield a fixer's proposals, unless the finding's two losses belong to one turn of a loop.
-
-    If torch refuses a backward that keeps its graph, they are for the program in which it does not, and the
-    user must decide.
-    """
-    # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
-    if finding.code == "UC301" and not two_losses(finding, project):
-        yield from proposals(finding, project)
-    for path, source, statement in callers(finding.needed, project) if finding.code == "UC101" else ():
-        for node in walk(statement):
-            if isinstance(node, ast.keyword) and node.arg == "retain_graph" and is_constant(node.value, True):
-                texts = {path: source.edited(without(source.parents[node], node, source))}  # type: ignore[arg-type]
-                for candidate in proposals(finding, project.with_texts(texts)):
-                    title, new = f"{candidate.title}, without `retain_graph`", candidate.texts
-                    yield replace(candidate, title=title, texts={**texts, **new}, offered=True)
-
-
-def _proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
     for path, source, statement in callers(finding.needed, project):
         for loop in source.all_above(statement):
             for text, names in after(source, statement, loop) if isinstance(loop, Loop) else ():
