@@ -434,6 +434,39 @@ def test_a_form_feed_stays(fix):
     assert (done.code, done.text) == (0, BROKEN.replace("y += 1  # shifted", "\fy = y + 1").lstrip("\n"))
 
 
+CARRIED = """
+import torch
+
+class Cell(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.h = torch.nn.Linear(2, 2), torch.zeros(1, 2)
+
+    def forward(self, x):
+        self.h = self.net(x + self.h)
+        return self.h
+
+cell = Cell()
+opt = torch.optim.SGD(cell.parameters(), 0.1)
+for _ in range(3):
+    loss = cell(torch.ones(1, 2)).sum()
+    opt.zero_grad()
+    loss.backward(retain_graph=True)
+    opt.step()
+"""
+
+
+def test_a_state_that_an_object_carries_is_the_users_to_cut(fix):
+    """Copies of all weights would be proved, and keep the graph of each turn."""
+    assert (checked := fix(CARRIED, "--check")).code == 0, checked.out
+    done = fix(CARRIED, "--write")
+    assert (done.code, done.text) == (1, CARRIED.lstrip("\n"))
+    first = done.out[done.out.index("way 1, not proved, yours to decide: ") :]
+    assert "+    loss.backward()\n+    cell.h = cell.h.detach()\n" in first
+    assert "functional_call" not in done.out
+    assert "`unclobber fix --write --take N train.py` writes way N" in " ".join(done.out.split())
+
+
 def test_a_terminal_shows_what_is_tried(tmp_path):
     """The hazard, the candidate with the number of those that are known, and how far others are proved."""
     (tmp_path / "pyproject.toml").touch()
@@ -450,9 +483,9 @@ def test_a_terminal_shows_what_is_tried(tmp_path):
     os.close(terminal)
     assert process.returncode == 1
     words = " ".join(re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", " ", said.decode()).split())
-    assert "hazard 1: running the script as it is" in words
-    assert re.search(r"hazard 1: candidate 1 of \d+: \w+", words)
-    assert re.search(r"hazard 1: candidate 2 of \d+, proved so far to backward 1: \w+", words)
+    assert "running the script as it is" in words
+    assert re.search(r"hazard 1 of 1, candidate 1 of \d+: \w+", words)
+    assert re.search(r"hazard 1 of 1, candidate 2 of \d+, proved so far to backward 1: \w+", words)
 
 
 def test_a_copy_that_protects_another_tensor_stays(fix):

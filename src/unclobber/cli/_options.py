@@ -116,7 +116,7 @@ def repeated(*more: str) -> str:
     """Return the running command with further options, as one line that can be pasted into a shell."""
     context = click.get_current_context()
     words = ["unclobber", context.info_name or "", *more]
-    for parameter in context.command.params:
+    for parameter in (option for option in context.command.params if option.opts[0] not in more):
         value = context.params[parameter.name or ""]
         if isinstance(parameter, click.Argument):
             words += value

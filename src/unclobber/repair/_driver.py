@@ -9,7 +9,6 @@ child writes its answer to a file, and the parent prints how the child ended.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import importlib
 import os
@@ -32,18 +31,18 @@ def main(argv: list[str]) -> int:
         return 0
     with _interruptible():
         try:
-            import torch  # noqa: F401
+            import torch
         except (ImportError, OSError):
             return 2  # the process that started this one reports it
 
         threads = _threads()  # NumPy's BLAS starts some, and ends them before each fork
+        # The first optimizer imports a good part of torch: a second in each child, if it is not made here.
+        torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
         _prepare()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for line in sys.stdin:
         job = _decode(line.strip())
-        if "optim" in _head(job):
-            _make_optimizer()
         _prepare()  # again, because the last child's imports may have registered operators of torch's
         gc.freeze()  # the driver's objects aren't the program's, so a child's collector need not visit them
         for finalizer in weakref.finalize._registry:  # type: ignore[attr-defined]
@@ -77,22 +76,6 @@ def _prepare() -> None:
     from . import _run  # noqa: F401
 
     Session.prepare()
-
-
-def _head(job: Job) -> str:
-    path = os.path.join(job.at.folder, job.program.script)
-    try:
-        with open(path, encoding="utf-8", errors="replace") as stream:
-            return stream.read(100_000)
-    except OSError:
-        return ""
-
-
-@functools.cache
-def _make_optimizer() -> None:  # it imports a good part of torch: a second in each child
-    import torch
-
-    torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
 
 
 def _may_fork() -> bool:  # a child would lack other threads and an accelerator's context

@@ -102,6 +102,8 @@ class Search:
     """Time limit of the whole search, in seconds."""
     progress: Callable[[str], None] = lambda _: None
     """Called with the title of each candidate before it runs."""
+    solved: int = 0
+    """Number of hazards that earlier searches have solved."""
     _tried: int = 0
     _queue: list[tuple[tuple[bool, bool, bool, int, int, int], int, _SearchState]] = field(
         default_factory=list
@@ -113,6 +115,8 @@ class Search:
     """The holders of the tensors that the first finding's statements write, in the program as it is."""
     _proposed_first: list[Candidate] = field(default_factory=list)
     """The candidates for the first finding."""
+    _cuts: bool = False
+    """Whether the user may detach a state instead, see ``detach_state``."""
     _rejected: list[str] = field(default_factory=list)
     """Candidates with the right gradients and another end state, each in words."""
 
@@ -145,8 +149,10 @@ class Search:
         if problem:
             return Unproved(finding, problem)
         self._proposed_first = proposed.result()
-        proved, unproved, stopped = self._explore(start, finding, began)
         offered = self._offered(start)
+        # Copies of all weights would keep the graphs of all turns, which a detached state does not.
+        self._cuts = any(fixer.startswith("detach-") for repair in offered for fixer in repair.fixers)
+        proved, unproved, stopped = self._explore(start, finding, began)
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
@@ -186,8 +192,10 @@ class Search:
             self._tried += 1
             proof = proved[0][0].proof if proved else None
             so_far = f", proved so far to backward {proof.backward}" if proof else ""
+            known = max(len(each.steps) for each in (state, *(entry[2] for entry in self._queue)))
+            hazard = f"hazard {self.solved + len(state.steps)} of {self.solved + known}"
             number = f"candidate {self._tried} of {self._tried + len(self._queue)}{so_far}"
-            self.progress(f"{number}: {state.steps[-1].title}")
+            self.progress(f"{hazard}, {number}: {state.steps[-1].title}")
             ran = self._watch(state)
             if ran.finding is not None and ran.failed_at <= self._trial.until + BEYOND:
                 # If another finding follows, the copy that was taken away may have been what kept it off.
@@ -210,7 +218,8 @@ class Search:
         seen_findings = state.seen_findings or (_finding_key(finding),)
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
-        candidates = [p for p in proposed if not p.offered]
+        gone = self._cuts and "clone-parameters"
+        candidates = [p for p in proposed if not p.offered and p.fixer != gone]
         held = self._held_in(state, finding) if candidates else {}
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)
@@ -278,8 +287,9 @@ class Search:
     def _offered(self, start: _SearchState) -> tuple[Repair, ...]:
         """Return edits that change the result and run clean: only the user can choose them."""
         shown: list[Repair] = []
-        for candidate in () if self.first_only else self._proposed_first:
-            if candidate.offered and len(shown) < 3 and self._tried < MOST_RUNS:
+        for candidate in self._proposed_first:
+            wanted = candidate.offered and (not self.first_only or candidate.fixer.startswith("detach-"))
+            if wanted and len(shown) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
                 project = start.project.with_texts(candidate.texts)
                 lines = project.on_disk.lines_changed(project.overlay)

@@ -106,12 +106,9 @@ def fix(
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
         runs, used.reads = used.runs, set()
         while len(outcomes) < MOST_ROUNDS:
-
-            def said(step: str, number: int = len(outcomes) + 1) -> None:
-                progress(f"hazard {number}: {step}")
-
-            search = Search(CommandLine(script, arguments, module), used, first_only, 10 * timeout, said)
-            outcome = search.outcome(project)
+            solved = sum(len(outcome.best.titles) for outcome in outcomes if isinstance(outcome, Proved))
+            program = CommandLine(script, arguments, module)
+            outcome = Search(program, used, first_only, 10 * timeout, progress, solved).outcome(project)
             outcomes.append(outcome)
             if not isinstance(outcome, Proved):
                 break

@@ -62,6 +62,23 @@ def test_a_list_stays_a_list(proposed):
     assert any("        self.h = [one.detach() for one in self.h]\n" in new for new in texts)
 
 
+def test_a_refused_backward_keeps_its_graph_no_more(proposed):
+    """The state is cut as if its graph had been freed, but the user must decide."""
+    kept, freed = "net(x).sum().backward(retain_graph=True)", "net(x).sum().backward()"
+    texts = proposed(detach_hidden, "UC101", _with(freed, kept), saved=CALL, needed=kept)
+    assert texts == proposed(detach_hidden, "UC301", CELL, saved=CALL, needed=freed)
+
+
+def test_only_objects_of_its_class_have_a_state(proposed):
+    """`x` and `net(x)` have none; without a class in the file either may have one."""
+    step = "net(x.exp()).sum().backward()"
+    text = _with("net(x).sum().backward()", step)
+    first = proposed(detach_hidden, "UC301", text, saved=CALL, needed=step)
+    assert not any("x.h = x.h.detach()" in new for new in first)
+    unknown = proposed(detach_hidden, "UC301", text.replace("R()", "f()"), saved=CALL, needed=step)
+    assert any("x.h = x.h.detach()" in new for new in unknown)
+
+
 def test_a_state_that_may_be_none(proposed):
     """There is nothing to detach before the first call."""
     text = plain(CELL).replace("zeros()", "None")

@@ -44,10 +44,12 @@ def test_nothing_to_do(statement):
     assert _lines(statement) == []
 
 
-def test_a_mask_of_rows():
-    """It has one dimension, so `masked_fill` needs the others."""
-    texts = [text for text, *_ in rewrites(*marked("h[first] = 0  # <-\nuse(h)\n"), 3)]
-    assert "h = h.masked_fill(first[:, None, None], 0)\nuse(h)\n" in texts
+@pytest.mark.parametrize("whole", [":, None, None", ":, :, None"])
+@pytest.mark.parametrize("number", ["0", 'float("-inf")', "-math.inf"])
+def test_a_mask_of_fewer_dimensions(whole, number):
+    """`masked_fill` needs the others."""
+    texts = [text for text, *_ in rewrites(*marked(f"h[pad] = {number}  # <-\nuse(h)\n"), 3)]
+    assert f"h = h.masked_fill(pad[{whole}], {number})\nuse(h)\n" in texts
 
 
 @pytest.mark.parametrize("statement", ["x[::2] = v", "x[..., 0] = v", "f()[i] = v", "x[:, 0] = y = v"])

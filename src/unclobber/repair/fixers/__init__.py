@@ -83,7 +83,7 @@ _FIXERS = (
     Fixer(inference_mode, "another gradient mode; the write stays in place", "UC204 UC206"),
     Fixer(keep_graph, "what the first backward saved is kept until the next one", "UC301"),
     Fixer(detach_state, "the loop cuts off what it carries", "UC101 UC301", in_doubt=True),
-    Fixer(detach_hidden, "the state is cut off where an object keeps it", "UC301", in_doubt=True),
+    Fixer(detach_hidden, "the state is cut off where an object keeps it", "UC101 UC301", in_doubt=True),
     Fixer(save_for_backward, "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
     Fixer(reorder, "another order of backward calls, or fewer gradients", "UC101 UC102", in_doubt=True),
     Fixer(clone_parameters, "a copy more of the module's parameters, until backward", "UC101 UC102"),

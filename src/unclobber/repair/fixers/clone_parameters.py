@@ -16,7 +16,7 @@ from .._syntax import Source, is_place, root_name, walk
 from ..project import Project
 from ._sites import callers, overwrites_parameters
 
-_NOTE = "this keeps the gradient of the parameters as the forward read them"
+_NOTE = "a last resort, which copies all weights: their gradient stays that of the forward's values"
 
 
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from ...model import Finding
+from ...syntax import last_name
 from .._candidate import Candidate
 from .._syntax import (
     Function,
@@ -29,22 +30,20 @@ from .._syntax import (
 )
 from .._text import Splice
 from ..project import Project
+from ._blocks import assigned_to
 from ._sites import callers
-from .detach_state import NOTE, cuts, detached, form, is_operand
-from .keep_graph import two_losses
+from .detach_state import NOTE, cuts, detached, form, is_operand, of_another_turn
 
 _MOST = 40  # candidates for classes, of all files together
 
 
+@of_another_turn
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield detached states of the program's classes that set an attribute outside of ``__init__``.
 
     The source doesn't show which of them ties one graph to the next, so each is tried: first those in the
     files where it ran.
     """
-    # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
-    if two_losses(finding, project):
-        return
     near = [path for fact in (finding.needed, finding.saved) for path, _, _ in callers(fact, project)]
     names: dict[str, HiddenState] = {}
     # First, because this fills `names`, which the edits after a backward need.
@@ -87,6 +86,8 @@ class HiddenState:
     """Methods that read it before they set it."""
     forms: set[str] = field(default_factory=set)
     """Kinds of values that it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``."""
+    made_by: str = ""
+    """The name of the class."""
     elements: set[str] = field(default_factory=set)
     """The parts of it that are set one by one, as code: ``["h"]``."""
 
@@ -106,7 +107,7 @@ def states(source: Source) -> Iterator[HiddenState]:
                 set_again |= _note_stores(source, method, by_name)
             for method in methods:
                 _note_reads(source, method, by_name)
-            yield from (by_name[name] for name in by_name if name in set_again)
+            yield from (replace(by_name[name], made_by=owner.name) for name in by_name if name in set_again)
 
 
 def _note_stores(source: Source, method: Function, by_name: dict[str, HiddenState]) -> set[str]:
@@ -181,24 +182,20 @@ def after_backward(
     source: Source, statement: ast.AST, hidden: Iterable[HiddenState]
 ) -> Iterator[tuple[str, str]]:
     """Yield texts that detach, right after a backward, the states of objects called in its loop."""
-    loop = source.loop_round(statement)
-    home = loop or source.function(statement)
+    home = source.loop_round(statement) or source.function(statement)
     if home is None:
         return
     called = [n.func for line in home.body for n in walk(line) if isinstance(n, ast.Call)]
-    objects = [func.value if isinstance(func, ast.Attribute) else func for func in called]
-    parts = [part for pair in zip(called, objects, strict=True) for part in pair]
+    parts = [part for func in called for part in (func, getattr(func, "value", func))]
     names = [source.code(part) for part in parts if is_place(part)]
-    imported = source.imported_names
-    for name in dict.fromkeys(names):
-        if name.split(".")[0] in imported:
-            continue
-        for state in hidden:
+    names = [name for name in dict.fromkeys(names) if name.split(".")[0] not in source.imported_names]
+    made = {name: {last_name(getattr(v, "func", v)) for v in assigned_to(source, name)} for name in names}
+    for state in hidden:
+        # If the file shows no object of the class, any may be one.
+        for name in [name for name in names if state.made_by in made[name]] or names:
             place = f"{name}.{state.name}"
             # By its backward the state is set, so it needs no check for None.
             codes = list(cuts(place, state.forms - {"none"}))
             codes += [f"{place}{part} = {place}{part}.detach()" for part in sorted(state.elements)]
-            for code in codes:
-                text = source.inserted(statement, after=(code,))
-                if text is not None:
-                    yield text, place
+            texts = (source.inserted(statement, after=(code,)) for code in codes)
+            yield from ((text, place) for text in texts if text is not None)

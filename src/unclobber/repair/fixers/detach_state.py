@@ -8,7 +8,8 @@ has a backward of its own. States that objects keep are for ``detach_hidden``.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from ...model import Finding
 from .._candidate import Candidate
@@ -20,29 +21,46 @@ from ._sites import callers
 from .keep_graph import two_losses
 
 NOTE = "each backward then reaches back to the start of its own step (truncated back-propagation)"
+_Propose = Callable[[Finding, Project], Iterator[Candidate]]
 
 
+def of_another_turn(propose: _Propose) -> _Propose:
+    """Return a fixer that proposes nothing if the finding's two losses belong to one turn of a loop.
+
+    If torch refuses a backward that keeps its graph, its candidates are for the program in which it does not,
+    and the user must decide.
+    """
+
+    def proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
+        """Yield the candidates of ``propose`` that fit."""
+        # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
+        if finding.code == "UC301" and not two_losses(finding, project):
+            yield from propose(finding, project)
+        for path, source, statement in callers(finding.needed, project) if finding.code == "UC101" else ():
+            for call in walk(statement):
+                flag = next((k for k in getattr(call, "keywords", ()) if k.arg == "retain_graph"), None)
+                if isinstance(call, ast.Call) and flag is not None and is_constant(flag.value, True):
+                    texts = {path: source.edited(without(call, flag, source))}
+                    for candidate in propose(finding, project.with_texts(texts)):
+                        title, new = f"{candidate.title}, without `retain_graph`", candidate.texts
+                        yield replace(candidate, title=title, texts={**texts, **new}, offered=True)
+
+    return proposals
+
+
+@of_another_turn
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield states that a loop carries from turn to turn, detached after the backward, then where they are
     read.
 
     The source doesn't show which of them ties one graph to the next, so each is tried.
     """
-    # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
-    if two_losses(finding, project):
-        return
-    is_refused = finding.code == "UC101"
     for path, source, statement in callers(finding.needed, project):
         for loop in source.all_above(statement):
-            if isinstance(loop, Loop) and (not is_refused or without_retaining(source, statement)):
-                for text, names in after(source, statement, loop):
-                    title = f"detach the carried state {names} after each backward"
-                    if is_refused:
-                        edited = project.with_texts({path: text}).source(path) or source
-                        text = without_retaining(edited, statement)
-                        title += ", without `retain_graph`"
-                    yield Candidate(title, {path: text}, note=NOTE, offered=is_refused)
-    if is_refused:
+            for text, names in after(source, statement, loop) if isinstance(loop, Loop) else ():
+                title = f"detach the carried state {names} after each backward"
+                yield Candidate(title, {path: text}, note=NOTE)
+    if finding.code == "UC101":
         return
     loops: set[int] = set()
     for fact in (finding.needed, finding.saved):
@@ -53,15 +71,6 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
                 loops.add(id(nearest))
                 yield from _candidates(path, carried(source, nearest))
                 yield from _candidates(path, carried_on(source, nearest))
-
-
-def without_retaining(source: Source, backward: ast.AST) -> str:
-    for node in source.nodes:
-        if isinstance(node, ast.Call) and node.lineno == getattr(backward, "lineno", 0):
-            for keyword in node.keywords:
-                if keyword.arg == "retain_graph" and is_constant(keyword.value, True):
-                    return source.edited(without(node, keyword, source))
-    return ""
 
 
 def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candidate]:

@@ -13,8 +13,9 @@ import ast
 from collections.abc import Iterator
 
 from ...model import Finding
+from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Source, is_constant, is_place, single_target, targets_of
+from .._syntax import Source, is_constant, is_name, is_place, single_target, targets_of
 from ..project import Project
 from ._aliases import shared_name
 from ._blocks import assigned_to
@@ -63,7 +64,7 @@ def rewrites(source: Source, statement: ast.AST, dimensions: int = 1) -> Iterato
     """Yield new texts, the place that is bound to the result, and the function that is used.
 
     Args:
-        dimensions: The number of the tensor's dimensions; a mask of its rows alone has one.
+        dimensions: The number of the tensor's dimensions; a mask of its rows may have fewer.
     """
     target = _part(statement)
     if target is None or not is_place(target.value) or not read_later(source, statement, target.value):
@@ -92,9 +93,9 @@ def _forms(
         index = source.code(parts[0])
         if is_number:
             yield "masked_fill", f"{x}.masked_fill({index}, {v})"
-            if dimensions > 1:
-                rows = ", ".join([":", *["None"] * (dimensions - 1)])
-                yield "masked_fill", f"{x}.masked_fill({source.in_brackets(parts[0])}[{rows}], {v})"
+            for missing in range(1, dimensions):
+                whole = ", ".join([*[":"] * (dimensions - missing), *["None"] * missing])
+                yield "masked_fill", f"{x}.masked_fill({source.in_brackets(parts[0])}[{whole}], {v})"
             if source.torch_name:
                 yield "torch.where", f"{source.torch_name}.where({index}, {v}, {x})"
             yield "index_fill", f"{x}.index_fill(0, {index}, {v})"
@@ -125,6 +126,8 @@ def is_everything(part: ast.expr) -> bool:
 
 def _is_number(value: ast.expr) -> bool:
     value = value.operand if isinstance(value, ast.UnaryOp) else value
+    if is_name(getattr(value, "func", None), "float") or last_name(value) == "inf":
+        return True  # `float("-inf")`, `-math.inf`
     return isinstance(value, ast.Constant) and type(value.value) in (int, float)
 
 
