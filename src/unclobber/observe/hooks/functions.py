@@ -181,12 +181,6 @@ class _RunningForwards(threading.local):
 _thread = _RunningForwards()
 
 
-class _NativeStandIn(StandIn):
-    """Stand-in for torch's call of a ``backward``; the native core makes and calls the bound method."""
-
-    __slots__ = ()
-
-
 def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
     context = compat.entries.CONTEXT
@@ -203,7 +197,8 @@ def install(patches: Patches) -> None:
             "receiver": saves.receiver, "current": backward_calls.current, "stashes": _stashes,
             "forget": _stashes.pop, "stashed": _stashed,
             "alone": counts.function, "base_alone": None if counts.held_by_function is None else counts.base,
-            "module_hook": compat.entries.MODULE_HOOK_FUNCTION, "stand_in": _NativeStandIn,
+            "module_hook": compat.entries.MODULE_HOOK_FUNCTION, "stand_in": StandIn,
+            "hide_frames": hide_frames,
         })  # fmt: skip
         patches.while_active(lambda: native.functions_run(core.loaded().module is not None))
     patches.replace(context, "__init__", begin)
@@ -214,7 +209,7 @@ def install(patches: Patches) -> None:
             continue
         original = getattr(context, name)
         slowly = StandIn(original, _run_backward(original, patches))
-        patches.replace(context, name, _NativeStandIn(original, native.Backward(original, slowly)))
+        patches.replace(context, name, StandIn(original, native.Backward(original, slowly)))
     handed.install(patches)
     patches.while_active(lambda: _take_away)
 

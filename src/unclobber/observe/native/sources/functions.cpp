@@ -42,18 +42,20 @@ enum Part {
   kAlone,         // the use counts of a gradient, and of its base, that no one else waits for; None if unknown
   kBaseAlone,
   kModuleHook,    // the Function through whose views a module's hooks are called; it only hands them on
-  kStandIn,       // the class of what stands in for torch's call of a `backward`
+  kStandIn,       // the class of what stands in for a function of torch's
+  kHideFrames,    // hide_frames(error)
   kParts,
 };
 constexpr const char* kNames[kParts] = {
     "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
     "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "forget",
-    "stashed", "alone", "base_alone", "module_hook", "stand_in"};
+    "stashed", "alone", "base_alone", "module_hook", "stand_in",
+    "hide_frames"};
 PyObject* parts[kParts] = {};
 bool runs = false;  // under the interpreter's lock
 
 PyObject *name_forward, *name_setup, *name_class, *name_own, *name_bind, *name_name,
-    *name_dirty, *name_module, *name_paused, *name_run, *name_ledger, *name_pending, *name_engine, *name_gradients;
+    *name_dirty, *name_module, *name_paused, *name_run, *name_binds, *name_ledger, *name_pending, *name_engine, *name_gradients;
 
 Owned attribute(PyObject* object, PyObject* name) { return must(PyObject_GetAttr(object, name)); }
 
@@ -534,17 +536,33 @@ PyObject* run_backward(PyObject* self, PyObject* const* args, size_t flags, PyOb
       static_cast<PyObject*>(nullptr));
 }
 
-// The `__get__` and `__call__` of the `StandIn` whose `_run` is a `Backward`: those in Python are two more frames.
+// The `__get__` and `__call__` of `StandIn`: those in Python are two more frames of each call.
 PyObject* bind_stand_in(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count < 2 || args[1] == Py_None) return Py_NewRef(args[0]);
-  return PyMethod_New(args[0], args[1]);
+  PyObject* binds = PyObject_GenericGetAttr(args[0], name_binds);
+  if (binds == nullptr) return nullptr;
+  Py_DECREF(binds);
+  return binds == Py_True ? PyMethod_New(args[0], args[1]) : Py_NewRef(args[0]);
+}
+
+// Replace the running exception's traceback by what `hide_frames` leaves of it.
+void hide_frames() {
+  PyObject *kind, *error, *trace;
+  PyErr_Fetch(&kind, &error, &trace);
+  PyErr_NormalizeException(&kind, &error, &trace);
+  if (trace != nullptr) PyException_SetTraceback(error, trace);
+  Py_XDECREF(trace);
+  Py_XDECREF(PyObject_CallOneArg(parts[kHideFrames], error));
+  PyErr_Clear();
+  PyErr_Restore(kind, error, PyException_GetTraceback(error));
 }
 
 PyObject* call_stand_in(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  PyObject* backward = PyObject_GenericGetAttr(self, name_run);  // no look-up in what it stands for
-  if (backward == nullptr) return nullptr;
-  PyObject* result = PyObject_Vectorcall(backward, args, static_cast<size_t>(count), names);
-  Py_DECREF(backward);
+  PyObject* run = PyObject_GenericGetAttr(self, name_run);  // no look-up in what it stands for
+  if (run == nullptr) return nullptr;
+  PyObject* result = PyObject_Vectorcall(run, args, static_cast<size_t>(count), names);
+  Py_DECREF(run);
+  if (result == nullptr) hide_frames();
   return result;
 }
 
@@ -617,7 +635,7 @@ void add_to(PyObject* module) {
   } names[] = {{&name_forward, "forward"}, {&name_setup, "setup_context"}, {&name_class, "_forward_cls"},
                {&name_own, "own"}, {&name_bind, "_bind"},
                {&name_name, "name"}, {&name_dirty, "dirty_tensors"}, {&name_module, "__module__"},
-               {&name_paused, "paused"}, {&name_run, "_run"}, {&name_ledger, "ledger"}, {&name_pending, "pending"},
+               {&name_paused, "paused"}, {&name_run, "_run"}, {&name_binds, "_binds"}, {&name_ledger, "ledger"}, {&name_pending, "pending"},
                {&name_engine, "of_engine"}, {&name_gradients, "gradients"}};
   for (auto& [place, name] : names) *place = must(PyUnicode_InternFromString(name)).release();
   type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&spec)).release());
