@@ -48,12 +48,22 @@ class Stashed(NamedTuple):
     """The native core's entry, which keeps the record in its queue."""
 
 
-def _stashed(conflicts: Conflicts, tensors: list[tuple[str, SavedTensor]], owner: Any) -> list[Stashed]:
-    """Return what the native core has stashed, by attribute, once something may have happened to it."""
-    return [
-        Stashed(conflicts, name, [(_nested.WayStep("attribute", name),)], saved, owner)
-        for name, saved in tensors
-    ]
+def _stashed(
+    conflicts: Conflicts, tensors: list[tuple[str, int, SavedTensor]], owner: Any
+) -> list[Stashed]:
+    """Return what the native core has stashed, once something may have happened to it.
+
+    Args:
+        tensors: The attribute of each, its index in the list or tuple that this is (-1: it is the tensor), and
+            its record.
+    """
+    stashed = []
+    for name, index, saved in tensors:
+        way, path = (_nested.WayStep("attribute", name),), name
+        if index >= 0:
+            way, path = (*way, _nested.WayStep("item", index)), f"{name}[{index}]"
+        stashed.append(Stashed(conflicts, path, [way], saved, owner))
+    return stashed
 
 
 _stashes: dict[weakref.ref[Any], list[Stashed] | object] = {}

@@ -38,7 +38,7 @@ enum Part {
   kCurrent,       // current(): the backward that this thread works for, or None
   kStashes,       // the dict of what `forward` left on a ctx, by a weak reference to that
   kForget,        // its `pop`
-  kStashed,       // stashed(conflicts, [(name, saved)], owner): the entry that Python reads
+  kStashed,       // stashed(conflicts, [(name, index, saved)], owner): the entry that Python reads
   kAlone,         // the use counts of a gradient, and of its base, that no one else waits for; None if unknown
   kBaseAlone,
   kModuleHook,    // the Function through whose views a module's hooks are called; it only hands them on
@@ -73,7 +73,7 @@ struct Write {
   bool shifts;
 };
 
-// A tensor that was set as an attribute of the call's own ctx.
+// A tensor, list or tuple that was set as an attribute of the call's own ctx.
 struct Set {
   Owned name;
   stacks::Stack* stack;
@@ -158,7 +158,7 @@ PyObject* attributes_of(Forward* forward) {
   return forward->attributes;
 }
 
-// Note for a running call that a tensor was set as an attribute of its ctx.
+// Note for a running call that such a value was set as an attribute of its ctx.
 void note_set(Forward* forward, PyObject* name) {
   if (forward->sets == nullptr) forward->sets = new std::vector<Set>;
   for (Set& set : *forward->sets) {
@@ -171,10 +171,45 @@ void note_set(Forward* forward, PyObject* name) {
 
 // What `forward` left on a ctx, as long as Python need not look at it.
 struct Stash {
+  struct Place {
+    Owned name;        // of the attribute
+    Py_ssize_t index;  // in a list or tuple that it is; -1 if the attribute is the tensor
+    saves::Save* save;
+  };
   Owned conflicts;
-  std::vector<std::pair<Owned, saves::Save*>> saved;  // by the attribute's name
+  std::vector<Place> saved;
   ~Stash() {
-    for (auto& [name, save] : saved) save->leave();
+    for (const Place& one : saved) one.save->leave();
+  }
+};
+constexpr Py_ssize_t kMostInList = 100;  // each is compared with the others
+
+// Tensors that are to be stashed, each with the place of its set and its index.
+struct Values {
+  struct Value {
+    Owned tensor;
+    size_t set;
+    Py_ssize_t index;
+  };
+  std::vector<Value> all;
+
+  // False if only Python can look at the value.
+  bool add(PyObject* value, size_t set, Py_ssize_t index = -1) {
+    if (!THPVariable_Check(value)) {
+      if (index >= 0) return is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(value)));
+      if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return false;
+      const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
+      bool known = count <= kMostInList;
+      for (Py_ssize_t i = 0; known && i < count; i++) known = add(PySequence_Fast_GET_ITEM(value, i), set, i);
+      return known;
+    }
+    const at::Tensor& tensor = THPVariable_Unpack(value);
+    if (!saves::is_usual(tensor) || !saves::storage_of(tensor)->resizable()) return false;
+    for (const Value& other : all) {
+      if (other.tensor.get() == value) return false;
+    }
+    all.push_back({Owned::borrowed(value), set, index});
+    return true;
   }
 };
 constexpr const char* kStash = "_unclobber_native.Stash";
@@ -190,25 +225,20 @@ bool stash(Forward* forward, PyObject* ctx) {
   }
   Owned pending = attribute(attribute(forward->conflicts, name_ledger).get(), name_pending);
   if (!queue::is(pending.get())) return false;
-  std::vector<Owned> values;
-  for (const Set& set : *forward->sets) {
-    Owned value(PyObject_GenericGetAttr(ctx, set.name.get()));
+  Values values;
+  for (size_t i = 0; i < forward->sets->size(); i++) {
+    Owned value(PyObject_GenericGetAttr(ctx, (*forward->sets)[i].name.get()));
     if (!value) PyErr_Clear();
-    if (!value || !THPVariable_Check(value.get())) return false;
-    const at::Tensor& tensor = THPVariable_Unpack(value.get());
-    if (!saves::is_usual(tensor) || !saves::storage_of(tensor)->resizable()) return false;
-    for (const Owned& other : values) {
-      if (other.get() == value.get()) return false;
-    }
-    values.push_back(std::move(value));
+    if (!value || !values.add(value.get(), i)) return false;
   }
+  if (values.all.empty()) return true;
   auto made = std::make_unique<Stash>();
   made->conflicts = Owned::borrowed(forward->conflicts);
   const auto queue = queue::of(pending.get());
-  for (size_t i = 0; i < values.size(); i++) {
-    const Set& set = (*forward->sets)[i];
-    made->saved.emplace_back(Owned::borrowed(set.name.get()),
-                             saves::file(queue, THPVariable_Unpack(values[i].get()), stacks::use(set.stack)));
+  for (const Values::Value& value : values.all) {
+    const Set& set = (*forward->sets)[value.set];
+    made->saved.push_back({Owned::borrowed(set.name.get()), value.index,
+                           saves::file(queue, THPVariable_Unpack(value.tensor.get()), stacks::use(set.stack))});
   }
   Owned capsule = must(PyCapsule_New(made.get(), kStash, free_stash));
   made.release();
@@ -227,12 +257,13 @@ bool is_fresh(PyObject* ctx) {
   auto* stash = static_cast<Stash*>(PyCapsule_GetPointer(found.get(), kStash));
   if (stash == nullptr) throw python_error();
   if (runs && std::all_of(stash->saved.begin(), stash->saved.end(),
-                          [](const auto& one) { return saves::is_fresh(one.second); })) {
+                          [](const auto& one) { return saves::is_fresh(one.save); })) {
     return true;
   }
   Owned list = must(PyList_New(0));
-  for (auto& [name, save] : stash->saved) {
-    must(PyList_Append(list.get(), must(PyTuple_Pack(2, name.get(), saves::record_of(save))).get()));
+  for (const Stash::Place& one : stash->saved) {
+    Owned place = must(Py_BuildValue("(OnO)", one.name.get(), one.index, saves::record_of(one.save)));
+    must(PyList_Append(list.get(), place.get()));
   }
   Owned own = must(
       PyObject_CallFunctionObjArgs(parts[kStashed], stash->conflicts.get(), list.get(), found.get(), nullptr));
@@ -352,15 +383,18 @@ PyObject* set_attribute(PyObject* ctx, PyObject* const* args, Py_ssize_t count) 
         must(PyObject_GenericSetAttr(ctx, args[0], args[1]));
         auto* kind = reinterpret_cast<PyObject*>(Py_TYPE(args[1]));
         if (running.empty() || is_in(parts[kAtoms], kind) || is_in(parts[kIgnored], args[0])) return Py_NewRef(Py_None);
+        const bool dirty = PyUnicode_Compare(args[0], name_dirty) == 0;
         if (PyTuple_CheckExact(args[1])) {
           bool holds = PyTuple_GET_SIZE(args[1]) > 1000;  // as `_nested.MOST`
           for (Py_ssize_t i = 0; !holds && i < PyTuple_GET_SIZE(args[1]); i++) {
             holds = !is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(PyTuple_GET_ITEM(args[1], i))));
           }
-          if (!holds && PyUnicode_Compare(args[0], name_dirty) != 0) return Py_NewRef(Py_None);
+          if (!holds && !dirty) return Py_NewRef(Py_None);
         }
         auto* forward = reinterpret_cast<PyObject*>(running.back());
-        if (THPVariable_Check(args[1]) && running.back()->ctx == ctx) {
+        const bool may_be_noted =
+            THPVariable_Check(args[1]) || ((PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1])) && !dirty);
+        if (may_be_noted && running.back()->ctx == ctx) {
           note_set(running.back(), args[0]);
           return Py_NewRef(Py_None);
         }
