@@ -488,7 +488,7 @@ def functions_run(act):
 
 @pytest.mark.skipif(core.loaded().module is None, reason="the Python core runs")
 def test_a_training_step_runs_few_functions_in_python():
-    """One step has a hook, a backward and an optimizer's step; each function costs about half a microsecond."""
+    """A hook, a backward and an optimizer's step: every training loop pays for each of these functions."""
     weight = torch.ones(3, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
 

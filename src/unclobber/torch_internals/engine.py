@@ -23,9 +23,9 @@ class EngineCall:
         self.kwargs = kwargs
         usual = len(args) == 4  # torch's own callers pass all by position
         self.gradients = tuple((args[0] if usual else self._argument(0, "grad_tensors")) or ())
-        """Those that the roots are given; None for a root that gets ones."""
+        """Gradients of the roots; None for a root that gets ones."""
         self.inputs = tuple((args[3] if usual else self._argument(3, "inputs")) or ())
-        """The tensors (or edges) whose gradients are requested; empty if those of all leaves are."""
+        """Tensors (or edges) whose gradients are requested; empty if those of all leaves are."""
         self.is_internal = compat.graph.is_internal_backward(roots)
         """Whether torch makes the call by itself: in a transform of ``torch.func``, or
         while ``torch.compile`` traces."""

@@ -136,13 +136,12 @@ class CopiedWeights(Listener):
     def begin(self, call: EngineCall) -> None:
         """Report the old copies that the graph of a backward was computed from."""
         thread = self._thread
-        if not thread.writes and not thread.depth:  # the usual case
+        if call.is_internal or not (thread.writes or thread.depth):
             return
         conflicts = saves.receiver()
-        if conflicts is None or call.is_internal:
+        # a session that repairs must know by the write which leaves had a copy
+        if conflicts is None or not (thread.writes or conflicts.repairs):
             return
-        if not thread.writes and not conflicts.repairs:
-            return  # a session that repairs must know by the write which leaves had a copy
         with compat.unseen.unseen_by_functions():
             graph = call.graph() or {}  # None if it is too large to look at
             parents: dict[Any, list[Any]] = {}

@@ -257,9 +257,8 @@ class BackwardCalls:
         ``evaluate_function``).
         """
         call = self.current()
-        if call is None or not (inputs := call.of_engine.inputs):
-            return False
-        tensor = next((each for each in inputs if _is_on(hook, each)), None)
+        inputs = () if call is None else call.of_engine.inputs
+        tensor = next((each for each in inputs if _is_on(hook, each)), None) if inputs else None
         if tensor is None:
             return False
         first = compat.graph.grad_fn(tensor)

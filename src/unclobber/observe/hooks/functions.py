@@ -48,21 +48,17 @@ class Stashed(NamedTuple):
     """The native core's entry, which keeps the record in its queue."""
 
 
-def _stashed(
-    conflicts: Conflicts, tensors: list[tuple[str, int, SavedTensor]], owner: Any
-) -> list[Stashed]:
+def _stashed(conflicts: Conflicts, tensors: list[tuple[str, int, SavedTensor]], owner: Any) -> list[Stashed]:
     """Return what the native core has stashed, once something may have happened to it.
 
-    Args:
-        tensors: The attribute of each, its index in the list or tuple that this is (-1: it is the tensor), and
-            its record.
+    ``tensors`` has the attribute of each, its index there (-1: the attribute is the tensor), and its record.
     """
     stashed = []
     for name, index, saved in tensors:
-        way, path = (_nested.WayStep("attribute", name),), name
+        path, way = name, [_nested.WayStep("attribute", name)]
         if index >= 0:
-            way, path = (*way, _nested.WayStep("item", index)), f"{name}[{index}]"
-        stashed.append(Stashed(conflicts, path, [way], saved, owner))
+            path, way = f"{name}[{index}]", [*way, _nested.WayStep("item", index)]
+        stashed.append(Stashed(conflicts, path, [tuple(way)], saved, owner))
     return stashed
 
 

@@ -158,7 +158,6 @@ def _shared(gradients: Iterable[Any], alone: int | None, counts: Counts) -> list
 
     Args:
         alone: The reference count of a gradient without another consumer; None if unknown.
-        counts: This torch's.
     """
     # With create_graph the nodes of the second graph hold gradients, too, so the count says nothing.
     if torch.is_grad_enabled():
@@ -198,10 +197,8 @@ def _has_others(
         held_by_function: ``Counts.held_by_function``.
         but: The view that ``alone`` counts.
     """
-    if compat.tensors.use_count(tensor) <= alone:
-        return False
-    alone += _held(tensor, held_by_function)
-    if compat.tensors.use_count(tensor) <= alone:
+    count = compat.tensors.use_count(tensor)
+    if count <= alone or count <= (alone := alone + _held(tensor, held_by_function)):
         return False
     # A live graph may have saved the tensor or views of it, which own it, and waits for nothing.
     with compat.unseen.unseen_by_functions():

@@ -161,8 +161,7 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
 def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:
     """Register global optimizer hooks that pause observation in a step without live saves."""
     paused = threading.local()
-    native = core.loaded().module
-    counters: Callable[[Any], list[int]] = _counters if native is None else native.counters
+    counters = _counters if (native := core.loaded().module) is None else native.counters
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pause if no save is alive, and note the stack and the version counters of the parameters."""
