@@ -98,7 +98,7 @@ class Engine:
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Stop notifying ``subscriber``. After the last one torch's function is restored, unless it stays."""
         with self._lock:
-            self._subscribers = tuple(other for other in self._subscribers if other is not subscriber)
+            self._subscribers = tuple([other for other in self._subscribers if other is not subscriber])
             self._unwrap()
 
     def _uninstall(self) -> None:

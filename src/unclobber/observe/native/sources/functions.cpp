@@ -172,43 +172,34 @@ void note_set(Forward* forward, PyObject* name) {
 // What `forward` left on a ctx, as long as Python need not look at it.
 struct Stash {
   struct Place {
+    const Set* set;  // while `forward` is noted
+    Owned tensor;    // likewise
+    Py_ssize_t index;  // in a list or tuple that was set; -1 if the tensor was
     Owned name;        // of the attribute
-    Py_ssize_t index;  // in a list or tuple that it is; -1 if the attribute is the tensor
     saves::Save* save;
   };
   Owned conflicts;
   std::vector<Place> saved;
   ~Stash() {
-    for (const Place& one : saved) one.save->leave();
+    for (const Place& one : saved) {
+      if (one.save != nullptr) one.save->leave();
+    }
   }
-};
-constexpr Py_ssize_t kMostInList = 100;  // each is compared with the others
 
-// Tensors that are to be stashed, each with the place of its set and its index.
-struct Values {
-  struct Value {
-    Owned tensor;
-    size_t set;
-    Py_ssize_t index;
-  };
-  std::vector<Value> all;
-
-  // False if only Python can look at the value.
-  bool add(PyObject* value, size_t set, Py_ssize_t index = -1) {
+  // Take a place for each tensor of a value; false if only Python can look at it.
+  bool add(const Set& set, PyObject* value, Py_ssize_t index = -1) {
     if (!THPVariable_Check(value)) {
       if (index >= 0) return is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(value)));
       if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return false;
       const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
-      bool known = count <= kMostInList;
-      for (Py_ssize_t i = 0; known && i < count; i++) known = add(PySequence_Fast_GET_ITEM(value, i), set, i);
+      bool known = count <= 100;  // each is compared with the others
+      for (Py_ssize_t i = 0; known && i < count; i++) known = add(set, PySequence_Fast_GET_ITEM(value, i), i);
       return known;
     }
     const at::Tensor& tensor = THPVariable_Unpack(value);
-    if (!saves::is_usual(tensor) || !saves::storage_of(tensor)->resizable()) return false;
-    for (const Value& other : all) {
-      if (other.tensor.get() == value) return false;
-    }
-    all.push_back({Owned::borrowed(value), set, index});
+    const bool twice = std::any_of(saved.begin(), saved.end(), [&](const Place& one) { return one.tensor.get() == value; });
+    if (twice || !saves::is_usual(tensor) || !saves::storage_of(tensor)->resizable()) return false;
+    saved.push_back({&set, Owned::borrowed(value), index, Owned::borrowed(set.name.get()), nullptr});
     return true;
   }
 };
@@ -225,20 +216,18 @@ bool stash(Forward* forward, PyObject* ctx) {
   }
   Owned pending = attribute(attribute(forward->conflicts, name_ledger).get(), name_pending);
   if (!queue::is(pending.get())) return false;
-  Values values;
-  for (size_t i = 0; i < forward->sets->size(); i++) {
-    Owned value(PyObject_GenericGetAttr(ctx, (*forward->sets)[i].name.get()));
-    if (!value) PyErr_Clear();
-    if (!value || !values.add(value.get(), i)) return false;
-  }
-  if (values.all.empty()) return true;
   auto made = std::make_unique<Stash>();
+  for (const Set& set : *forward->sets) {
+    Owned value(PyObject_GenericGetAttr(ctx, set.name.get()));
+    if (!value) PyErr_Clear();
+    if (!value || !made->add(set, value.get())) return false;
+  }
+  if (made->saved.empty()) return true;
   made->conflicts = Owned::borrowed(forward->conflicts);
   const auto queue = queue::of(pending.get());
-  for (const Values::Value& value : values.all) {
-    const Set& set = (*forward->sets)[value.set];
-    made->saved.push_back({Owned::borrowed(set.name.get()), value.index,
-                           saves::file(queue, THPVariable_Unpack(value.tensor.get()), stacks::use(set.stack))});
+  for (Stash::Place& one : made->saved) {
+    one.save = saves::file(queue, THPVariable_Unpack(one.tensor.get()), stacks::use(one.set->stack));
+    one.tensor = Owned();
   }
   Owned capsule = must(PyCapsule_New(made.get(), kStash, free_stash));
   made.release();
@@ -383,18 +372,9 @@ PyObject* set_attribute(PyObject* ctx, PyObject* const* args, Py_ssize_t count) 
         must(PyObject_GenericSetAttr(ctx, args[0], args[1]));
         auto* kind = reinterpret_cast<PyObject*>(Py_TYPE(args[1]));
         if (running.empty() || is_in(parts[kAtoms], kind) || is_in(parts[kIgnored], args[0])) return Py_NewRef(Py_None);
-        const bool dirty = PyUnicode_Compare(args[0], name_dirty) == 0;
-        if (PyTuple_CheckExact(args[1])) {
-          bool holds = PyTuple_GET_SIZE(args[1]) > 1000;  // as `_nested.MOST`
-          for (Py_ssize_t i = 0; !holds && i < PyTuple_GET_SIZE(args[1]); i++) {
-            holds = !is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(PyTuple_GET_ITEM(args[1], i))));
-          }
-          if (!holds && !dirty) return Py_NewRef(Py_None);
-        }
         auto* forward = reinterpret_cast<PyObject*>(running.back());
-        const bool may_be_noted =
-            THPVariable_Check(args[1]) || ((PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1])) && !dirty);
-        if (may_be_noted && running.back()->ctx == ctx) {
+        const bool may_be_noted = THPVariable_Check(args[1]) || PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1]);
+        if (may_be_noted && running.back()->ctx == ctx && PyUnicode_Compare(args[0], name_dirty) != 0) {
           note_set(running.back(), args[0]);
           return Py_NewRef(Py_None);
         }
