@@ -152,7 +152,8 @@ def test_what_unclobber_itself_raises_shows_where(error, hidden):
         def fails():
             raise error
 
-    with Patches() as patches, pytest.raises(type(error)) as raised:
+    with Patches() as patches:
         patches.precede(Home, "fails", lambda: None)
-        Home.fails()
+        with pytest.raises(type(error)) as raised:
+            Home.fails()
     assert ("wrapper" not in [entry.name for entry in raised.traceback]) is hidden
