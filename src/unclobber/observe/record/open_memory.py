@@ -59,7 +59,7 @@ def bytes_of(tensor: torch.Tensor) -> bytes | None:
     """Return a copy of a plain tensor's bytes if its memory is open; with the gaps that its strides leave."""
     if tensor.layout is not torch.strided:
         return None
-    storage = tensor.untyped_storage()  # in the usual case, each save asks no more than the next line does
+    storage = tensor.untyped_storage()  # each save calls this: most end at the next check
     if storage._cdata not in _shown and (storage.resizable() or not is_borrowed(storage)):
         return None
     region = None if tensor.is_inference() else region_of(tensor)
