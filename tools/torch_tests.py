@@ -39,7 +39,7 @@ def suites_of(source: Path, only: list[str] | None, box: float | None) -> list[S
     """Return the files of a checkout that are run, each a suite."""
     import torch
 
-    tests = source.absolute() / "test"
+    tests = source.resolve() / "test"
     if not tests.is_dir():
         raise SystemExit(
             f"torch_tests: {source} is no checkout of PyTorch or of a port: it has no folder test."

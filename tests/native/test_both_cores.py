@@ -1,6 +1,7 @@
 """The compiled hooks write down what those in Python do. Where no native core is built, these are skipped."""
 
 import gc
+import sys
 import threading
 import weakref
 from collections import deque
@@ -11,10 +12,12 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import unclobber
+from unclobber.model import PACKAGE
 from unclobber.observe.hooks import gradients, saves
 from unclobber.observe.hooks.backward import marker
 from unclobber.observe.native import core, place, selftest
 from unclobber.observe.record import SavedTensor, running
+from unclobber.session import Session
 from unclobber.source import frames, sites
 from unclobber.torch_internals import compat
 
@@ -465,3 +468,65 @@ def test_backward_of_a_function_enters_no_python(monkeypatch, text):
         asked.clear()  # the first context of a process tests itself
         exec(text, {"torch": torch})
     assert not asked
+
+
+def functions_run(act):
+    """Names of the package's functions in Python that run while ``act`` does."""
+    names = []
+
+    def note(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            names.append(frame.f_code.co_qualname)
+
+    sys.setprofile(note)
+    try:
+        act()
+    finally:
+        sys.setprofile(None)
+    return names
+
+
+@pytest.mark.skipif(core.loaded().module is None, reason="the Python core runs")
+def test_a_training_step_runs_few_functions_in_python():
+    """A hook, a backward and an optimizer's step: every training loop pays for each of these functions."""
+    weight = torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def step():
+        y = weight * 2
+        y.register_hook(lambda gradient: None)
+        y.sum().backward()
+        optimizer.step()
+
+    with unclobber.watch():
+        step()
+        assert len(functions_run(step)) <= 70
+
+
+class Listing(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.kept = [x, 3, y]
+        ctx.pair = (x + 1, y + 1)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, _, y = ctx.kept
+        return gradient * y, gradient * x
+
+
+@pytest.mark.skipif(core.loaded().module is None, reason="the Python core runs")
+def test_tensors_in_a_list_on_ctx_are_stashed_without_python():
+    """Until one of them is overwritten, which is then told with its index."""
+    x, y = (torch.ones(2, requires_grad=True) for _ in range(2))
+    with Session(warn=False) as session:
+        names = functions_run(lambda: Listing.apply(x * 1, y).backward(torch.ones(2)))
+        assert not [name for name in names if name in ("stash", "tensors_of", "_stashed")]
+        z = x * 1
+        product = Listing.apply(y, z)
+        with torch.no_grad():
+            z.add_(1)
+        product.sum().backward()
+    (finding,) = session.report().findings
+    assert "ctx.kept[2]" in finding.message

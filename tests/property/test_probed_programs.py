@@ -192,6 +192,19 @@ def test_sweep(part, plainly):
     assert counts["conflict"] > IN_A_PART / 50, "the programs hardly overwrite what is needed"
 
 
+def test_interrupted_run_gives_the_next_program_its_own_log(plainly, monkeypatch):
+    """A timeout while the other process runs a program does not hand that program's log to the next one."""
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pickle.load", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            plainly.run("note('first')")
+    assert plainly.run("note('second')")[0] == ("second",)
+
+
 def test_programs_are_worth_running(plainly):
     """Most run to their end, some are refused by torch's version check, and everything is looked at."""
     counts: Counter[str] = Counter()

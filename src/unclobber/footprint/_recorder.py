@@ -400,11 +400,9 @@ class MemoryRecorder(compat.dispatcher.OwnMode):
         self._depth += 1
         return leaves
 
-    def end(self, leaves: list[Tensor] | None, call: EngineCall) -> None:
+    def end(self, leaves: list[Tensor], call: EngineCall) -> None:
         """Record that a backward has ended; at the wanted one, finish and, with ``stop``, raise
         `EnoughError`."""
-        if leaves is None:
-            return
         self._depth -= 1
         # A backward that raised doesn't count, because its gradients are incomplete.
         if not call.done:

@@ -321,8 +321,6 @@ class _GraphsKept:
     def begin(self, call: EngineCall) -> None:
         call.keep_graph()
 
-    def end(self, running: None, call: EngineCall) -> None: ...
-
 
 _CONTEXTS: dict[str, Callable[[], Any]] = {
     names.NOT_RECORDED: lambda: _Calls(_write_not_recorded),

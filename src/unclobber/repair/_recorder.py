@@ -109,10 +109,8 @@ class Recorder:
             _stop_at_freed(nodes)
         return running
 
-    def end(self, running: _RunningBackward | None, call: EngineCall) -> None:
+    def end(self, running: _RunningBackward, call: EngineCall) -> None:
         """Record the gradients of a backward that has ended. Raise `Enough` if the run need not go on."""
-        if running is None:
-            return
         if not call.done:
             if self.failed_at is None:
                 self.failed_at = running.nth

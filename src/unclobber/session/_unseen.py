@@ -37,8 +37,5 @@ class Unseen:
                 code = _CODES[mechanism.name]
                 raise error_of(bare_finding(code, mechanism.sentence, message=_MESSAGE))
 
-    def end(self, state: None, call: EngineCall) -> None:
-        """Do nothing, because ``begin`` changes nothing."""
-
 
 _MESSAGE = "whether a tensor that backward needs was overwritten can't be known on this torch"

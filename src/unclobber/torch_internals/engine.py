@@ -14,22 +14,23 @@ from .patches import Patches
 class EngineCall:
     """A call of the engine: its arguments, and its answer once it has returned."""
 
-    __slots__ = ("answer", "args", "done", "is_internal", "kwargs", "roots")
+    __slots__ = ("answer", "args", "done", "gradients", "inputs", "is_internal", "kwargs", "roots")
 
     def __init__(self, roots: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Describe a call that is about to start."""
         self.roots = roots  # the tensors (or gradient edges) that backward starts from
         self.args = args  # further positional arguments of torch's call
         self.kwargs = kwargs
+        usual = len(args) == 4  # torch's own callers pass all by position
+        self.gradients = tuple((args[0] if usual else self._argument(0, "grad_tensors")) or ())
+        """Gradients of the roots; None for a root that gets ones."""
+        self.inputs = tuple((args[3] if usual else self._argument(3, "inputs")) or ())
+        """Tensors (or edges) whose gradients are requested; empty if those of all leaves are."""
         self.is_internal = compat.graph.is_internal_backward(roots)
         """Whether torch makes the call by itself: in a transform of ``torch.func``, or
         while ``torch.compile`` traces."""
         self.done = False  # whether the engine has returned without raising
         self.answer: Any = None  # the engine's result; None before it has returned
-
-    @property
-    def gradients(self) -> tuple[Any, ...]:
-        return tuple(self._argument(0, "grad_tensors") or ())
 
     @property
     def keeps_graph(self) -> bool:
@@ -38,10 +39,6 @@ class EngineCall:
     @property
     def creates_graph(self) -> bool:
         return bool(self._argument(2, "create_graph"))
-
-    @property
-    def inputs(self) -> tuple[Any, ...]:
-        return tuple(self._argument(3, "inputs") or ())  # empty if those of all leaves are requested
 
     @property
     def starts(self) -> list[Any]:
@@ -54,7 +51,7 @@ class EngineCall:
         """Return the ids of the nodes of ``graph`` that the engine runs, on a way to the inputs if given."""
         return compat.graph.on_a_way_to(self.inputs, graph) if self.inputs else graph.keys()
 
-    def _argument(self, position: int, name: str) -> Any:  # torch's own callers pass all by position
+    def _argument(self, position: int, name: str) -> Any:
         return self.args[position] if len(self.args) > position else self.kwargs.get(name)
 
     def keep_graph(self) -> None:
@@ -65,16 +62,13 @@ class EngineCall:
 
 
 class Subscriber(Protocol):
-    """Client notified at the start and the end of each engine call."""
+    """Client notified at the start of each engine call, and by its ``end(state, call)`` at the end."""
 
     def begin(self, call: EngineCall) -> Any:
         """Prepare for a call that is about to start. Return a state for ``end``.
 
-        If this raises, ``end`` is not called for this subscriber.
+        If this raises or returns None, ``end`` is not called for this subscriber.
         """
-
-    def end(self, state: Any, call: EngineCall) -> None:
-        """Clean up after a call. An exception reaches the program."""
 
 
 class Engine:
@@ -104,7 +98,7 @@ class Engine:
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Stop notifying ``subscriber``. After the last one torch's function is restored, unless it stays."""
         with self._lock:
-            self._subscribers = tuple(other for other in self._subscribers if other is not subscriber)
+            self._subscribers = tuple([other for other in self._subscribers if other is not subscriber])
             self._unwrap()
 
     def _uninstall(self) -> None:
@@ -132,10 +126,11 @@ class Engine:
             return original(outputs, *args, **kwargs)
         # `states_in` reads this local from the frame: its name is part of the interface.
         call = EngineCall(outputs, args, kwargs)
-        started: list[tuple[Subscriber, Any]] = []
+        started: list[tuple[Any, Any]] = []
         try:
             for subscriber in self._subscribers:
-                started.append((subscriber, subscriber.begin(call)))
+                if (state := subscriber.begin(call)) is not None:
+                    started.append((subscriber, state))
             call.answer = original(outputs, *call.args, **call.kwargs)
             call.done = True
             return call.answer
@@ -156,7 +151,7 @@ class Engine:
         return any(code is self.CODE for code in stack[::2])
 
 
-def _end(call: EngineCall, started: list[tuple[Subscriber, Any]]) -> None:
+def _end(call: EngineCall, started: list[tuple[Any, Any]]) -> None:
     """Notify the subscribers of a call's end, the newest last, even if others raise."""
     for place in range(len(started) - 1, -1, -1):
         subscriber, state = started[place]

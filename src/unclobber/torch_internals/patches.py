@@ -218,7 +218,8 @@ class Patches:
         """
         original = getattr(home, name)
         own = vars(home).get(name, original)
-        lying: Any = StandIn(original, wrap(original, *more), binds=hasattr(own, "__get__"))
+        within = _run_of(original) if type(original) is StandIn else original
+        lying: Any = StandIn(original, wrap(within, *more), binds=hasattr(own, "__get__"))
         if isinstance(own, staticmethod):
             lying = staticmethod(lying)
         self.replace(home, name, lying)

@@ -65,7 +65,10 @@ class Plainly:
     """A process that runs programs plain, one after the other."""
 
     def __init__(self) -> None:
-        import subprocess
+        self._start()
+
+    def _start(self) -> None:
+        import subprocess  # not in that process, whose programs count what is alive
 
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -76,9 +79,16 @@ class Plainly:
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
-        pickle.dump(text, process.stdin)
-        process.stdin.flush()
-        log: Log = pickle.load(process.stdout)
+        try:
+            pickle.dump(text, process.stdin)
+            process.stdin.flush()
+            log: Log = pickle.load(process.stdout)
+        except BaseException:
+            # Its answer may still come, after a timeout: the next program would be given it.
+            process.kill()
+            self.end()
+            self._start()
+            raise
         return log
 
     def end(self) -> None:

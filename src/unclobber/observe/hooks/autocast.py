@@ -135,11 +135,13 @@ class CopiedWeights(Listener):
 
     def begin(self, call: EngineCall) -> None:
         """Report the old copies that the graph of a backward was computed from."""
-        thread, conflicts = self._thread, saves.receiver()
-        if conflicts is None or call.is_internal:
+        thread = self._thread
+        if call.is_internal or not (thread.writes or thread.depth):
             return
-        if not thread.writes and not (thread.depth and conflicts.repairs):
-            return  # a session that repairs must know by the write which leaves had a copy
+        conflicts = saves.receiver()
+        # a session that repairs must know by the write which leaves had a copy
+        if conflicts is None or not (thread.writes or conflicts.repairs):
+            return
         with compat.unseen.unseen_by_functions():
             graph = call.graph() or {}  # None if it is too large to look at
             parents: dict[Any, list[Any]] = {}
@@ -151,9 +153,6 @@ class CopiedWeights(Listener):
             outdated = [conflict for copy in casts for conflict in self._conflicts_of(copy, parents)]
         for conflict in outdated:
             conflicts.on(conflict)
-
-    def end(self, state: None, call: EngineCall) -> None:
-        """Do nothing: what a backward reads is known before it runs."""
 
     def _conflicts_of(self, copy: Any, parents: Mapping[Any, list[Any]]) -> Iterator[StaleCopy]:
         """Yield each write to a leaf that ``copy`` is too old for, or would have been.

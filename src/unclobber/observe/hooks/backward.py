@@ -144,8 +144,9 @@ def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
     for root in roots:
         node = compat.graph.renewed_grad_fn(root) if isinstance(root, torch.Tensor) else root.node
         if node is not None:
-            _thread.highest = max(_thread.highest, compat.graph.sequence_number(node) + 1)
-            started_at.put(node, (*(started_at.of(node) or ())[-1:], mark))
+            key = compat.graph.node_key(node)
+            _thread.highest = max(_thread.highest, key[1] + 1)
+            started_at.newer[key] = (*(started_at.of(node) or ())[-1:], mark)
 
 
 class BackwardCalls:
@@ -202,11 +203,10 @@ class BackwardCalls:
         _leave_mark(call.roots, mark)
         return running
 
-    def end(self, running: BackwardCall | None, call: EngineCall) -> None:
-        if running is not None:
-            marker.set(running.outer if len(_thread.calls) > 1 else None)
-            _thread.calls.pop()
-            self.running.remove(running)
+    def end(self, running: BackwardCall, call: EngineCall) -> None:
+        marker.set(running.outer if len(_thread.calls) > 1 else None)
+        _thread.calls.pop()
+        self.running.remove(running)
 
     # --- queries --------------------------------------------------------------------------------
     def current(self) -> BackwardCall | None:
@@ -247,7 +247,7 @@ class BackwardCalls:
     def times_given(self, gradient: Any) -> int:  # the engine holds it to their end
         # a device's thread has no calls of its own; a call within a call may hand on what it was handed
         calls = _thread.calls or list(self.running)
-        return sum(given is gradient for call in calls for given in call.of_engine.gradients)
+        return sum([given is gradient for call in calls for given in call.of_engine.gradients])
 
     def hands_out_what_hooks_leave(self, hook: Any) -> bool:
         """Return whether the running call returns a gradient after ``hook``, a tensor's, has run on it.
@@ -258,7 +258,7 @@ class BackwardCalls:
         """
         call = self.current()
         inputs = () if call is None else call.of_engine.inputs
-        tensor = next((each for each in inputs if _is_on(hook, each)), None)
+        tensor = next((each for each in inputs if _is_on(hook, each)), None) if inputs else None
         if tensor is None:
             return False
         first = compat.graph.grad_fn(tensor)

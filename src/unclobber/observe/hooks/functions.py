@@ -48,12 +48,18 @@ class Stashed(NamedTuple):
     """The native core's entry, which keeps the record in its queue."""
 
 
-def _stashed(conflicts: Conflicts, tensors: list[tuple[str, SavedTensor]], owner: Any) -> list[Stashed]:
-    """Return what the native core has stashed, by attribute, once something may have happened to it."""
-    return [
-        Stashed(conflicts, name, [(_nested.WayStep("attribute", name),)], saved, owner)
-        for name, saved in tensors
-    ]
+def _stashed(conflicts: Conflicts, tensors: list[tuple[str, int, SavedTensor]], owner: Any) -> list[Stashed]:
+    """Return what the native core has stashed, once something may have happened to it.
+
+    ``tensors`` has the attribute of each, its index there (-1: the attribute is the tensor), and its record.
+    """
+    stashed = []
+    for name, index, saved in tensors:
+        path, way = name, [_nested.WayStep("attribute", name)]
+        if index >= 0:
+            path, way = f"{name}[{index}]", [*way, _nested.WayStep("item", index)]
+        stashed.append(Stashed(conflicts, path, [tuple(way)], saved, owner))
+    return stashed
 
 
 _stashes: dict[weakref.ref[Any], list[Stashed] | object] = {}
@@ -181,12 +187,6 @@ class _RunningForwards(threading.local):
 _thread = _RunningForwards()
 
 
-class _NativeStandIn(StandIn):
-    """Stand-in for torch's call of a ``backward``; the native core makes and calls the bound method."""
-
-    __slots__ = ()
-
-
 def install(patches: Patches) -> None:
     """Patch the methods that every custom Function goes through, however it was bound."""
     context = compat.entries.CONTEXT
@@ -203,7 +203,8 @@ def install(patches: Patches) -> None:
             "receiver": saves.receiver, "current": backward_calls.current, "stashes": _stashes,
             "forget": _stashes.pop, "stashed": _stashed,
             "alone": counts.function, "base_alone": None if counts.held_by_function is None else counts.base,
-            "module_hook": compat.entries.MODULE_HOOK_FUNCTION, "stand_in": _NativeStandIn,
+            "module_hook": compat.entries.MODULE_HOOK_FUNCTION, "stand_in": StandIn,
+            "hide_frames": hide_frames,
         })  # fmt: skip
         patches.while_active(lambda: native.functions_run(core.loaded().module is not None))
     patches.replace(context, "__init__", begin)
@@ -214,7 +215,7 @@ def install(patches: Patches) -> None:
             continue
         original = getattr(context, name)
         slowly = StandIn(original, _run_backward(original, patches))
-        patches.replace(context, name, _NativeStandIn(original, native.Backward(original, slowly)))
+        patches.replace(context, name, StandIn(original, native.Backward(original, slowly)))
     handed.install(patches)
     patches.while_active(lambda: _take_away)
 

@@ -73,14 +73,15 @@ class _WatchedHook(Likeness):
 
     def __call__(self, gradient: torch.Tensor) -> Any:
         """Call the program's hook, and report its writes if another consumer waits for the gradient."""
-        hook = original_of(self)
+        hook = object.__getattribute__(self, "_stands_for")
         conflicts = saves.receiver()
         if conflicts is None:
             return hook(gradient)
-        alone = unshared_counts().hook
+        counts = unshared_counts()
+        alone = counts.hook
         if alone is not None and backward_calls.hands_out_what_hooks_leave(self):
             alone += 1  # the engine holds it once more, to return what the hook leaves
-        shared = _shared([gradient], alone)
+        shared = _shared([gradient], alone, counts)
         if not shared:
             return hook(gradient)
         node = compat.graph.current_node()
@@ -97,7 +98,7 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
         if conflicts is None or not isinstance(gradients, tuple):
             return hook(module, gradients, *more)
         counts = unshared_counts()
-        shared = _shared(gradients, counts.module_input if more else counts.module_output)
+        shared = _shared(gradients, counts.module_input if more else counts.module_output, counts)
         arguments = (module, gradients, *more)
         if not shared:
             return hook(*arguments)
@@ -109,7 +110,8 @@ def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:
     """Run a custom Function's backward, and report its writes to a gradient that another one waits for."""
-    shared = _shared(gradients, unshared_counts().function)
+    counts = unshared_counts()
+    shared = _shared(gradients, counts.function, counts)
     handed = _thread.handed
     handed.append(gradients)
     try:
@@ -136,7 +138,7 @@ def _held(gradient: torch.Tensor, held_by_function: int) -> int:
     They are those of running calls that were given it, and of custom Functions that run a backward of their
     own with it, as a reentrant checkpoint does.
     """
-    times = sum(given is gradient for handed in _thread.handed for given in handed)
+    times = sum([given is gradient for handed in _thread.handed for given in handed])
     if (native := core.loaded().module) is not None:
         times += native.times_handed(gradient)
     return backward_calls.times_given(gradient) + times * held_by_function
@@ -151,7 +153,7 @@ class _SharedGradient(NamedTuple):
     this torch doesn't count as expected. Then a change is undone if possible, but never reported."""
 
 
-def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient]:
+def _shared(gradients: Iterable[Any], alone: int | None, counts: Counts) -> list[_SharedGradient]:
     """Return the gradients that another consumer will still receive, judged by C++ reference counts.
 
     Args:
@@ -160,7 +162,7 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
     # With create_graph the nodes of the second graph hold gradients, too, so the count says nothing.
     if torch.is_grad_enabled():
         return []
-    held_by_function = unshared_counts().held_by_function
+    held_by_function = counts.held_by_function
     shared: list[_SharedGradient] = []
     for gradient in gradients:
         if not isinstance(gradient, torch.Tensor):
@@ -171,14 +173,14 @@ def _shared(gradients: Iterable[Any], alone: int | None) -> list[_SharedGradient
         # called twice, because most gradients wait nowhere else, and a call costs as much as this
         if compat.tensors.use_count(gradient) > alone and _has_others(gradient, alone, held_by_function):
             shared.append(_SharedGradient(gradient, True))
-        elif gradient._base is not None and _is_in_shared(gradient, held_by_function):
+        elif gradient._base is not None and _is_in_shared(gradient, counts.base, held_by_function):
             shared.append(_SharedGradient(gradient, not _is_a_part(gradient)))
     return shared
 
 
-def _is_in_shared(gradient: torch.Tensor, held_by_function: int) -> bool:
+def _is_in_shared(gradient: torch.Tensor, alone: int | None, held_by_function: int) -> bool:
     # `sum` hands on an expanded one, for instance.
-    base, alone = gradient._base, unshared_counts().base
+    base = gradient._base
     if base is None or alone is None or base.dtype is not gradient.dtype:
         return False  # views of another type hold their base more than once
     return _has_others(base, alone, held_by_function, but=gradient)
@@ -195,14 +197,14 @@ def _has_others(
         held_by_function: ``Counts.held_by_function``.
         but: The view that ``alone`` counts.
     """
-    waits = compat.tensors.use_count(tensor) - alone
-    if waits <= 0 or waits <= _held(tensor, held_by_function):
+    count = compat.tensors.use_count(tensor)
+    if count <= alone or count <= (alone := alone + _held(tensor, held_by_function)):
         return False
     # A live graph may have saved the tensor or views of it, which own it, and waits for nothing.
     with compat.unseen.unseen_by_functions():
         saved = {id(alias): alias for hooks in saves.active() for alias in hooks.held(tensor)}
         views = sum(alias._base is tensor and alias is not but for alias in saved.values())
-    return compat.tensors.use_count(tensor) > alone + views + _held(tensor, held_by_function)
+    return compat.tensors.use_count(tensor) > alone + views
 
 
 def _is_a_part(gradient: torch.Tensor) -> bool:

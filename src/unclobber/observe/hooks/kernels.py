@@ -106,7 +106,7 @@ class Kernels:
 
     def unlisten(self, listener: Listener) -> None:  # after the last one the kernels become dormant
         with self._lock:
-            self._let_listen(tuple(other for other in self.listeners.now if other is not listener))
+            self._let_listen(tuple([other for other in self.listeners.now if other is not listener]))
             if not self.listeners.now:
                 self._deactivate()
 

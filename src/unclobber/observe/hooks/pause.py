@@ -41,8 +41,8 @@ class PauseInBackward:
         """Whether any Python hook was registered in this session, or was found on a leaf."""
 
     def allowed(self) -> bool:
-        """Return whether backward may run unobserved now."""
-        if self._hooks_known or _saves.always_observed():
+        """Return whether backward may run unobserved now, as long as no hook is known."""
+        if _saves.always_observed():
             return False
         answer = self._clients.can_pause_observation()
         if answer == "hook":
@@ -71,25 +71,25 @@ class PauseInBackward:
                 shared.append(saved)
         return not _may_hold_gradients(shared)
 
-    def begin(self, call: EngineCall) -> bool:
-        """Pause if that is allowed. Return whether this thread observed writes before, for ``end``."""
-        running = backward_calls.current()
-        seen = not call.is_internal and compat.dispatcher.sees_writes()
-        if seen and running is not None:
+    def begin(self, call: EngineCall) -> bool | None:
+        """Pause if that is allowed. Return True if this thread observed writes before, else None."""
+        if call.is_internal or not compat.dispatcher.sees_writes():
+            return None
+        if not self._hooks_known and (running := backward_calls.current()) is not None:
             with compat.unseen.unseen_by_functions():
                 running.paused = self.allowed()
             if running.paused:
                 compat.dispatcher.ignore_writes()
-        return seen
+        return True
 
     def end(self, seen: bool, call: EngineCall) -> None:
         # The engine runs nodes under the thread-local state that it found at the start.
-        if seen:
-            compat.dispatcher.see_writes()
+        compat.dispatcher.see_writes()
 
     def hook_registered(self, *_: Any, **__: Any) -> None:  # Python may run in backward from now on
         self._hooks_known = True
-        resume_in_backward()
+        if backward_calls.running:
+            resume_in_backward()
 
     def subscribe(self) -> Callable[[], None]:
         self._hooks_known = False
@@ -161,6 +161,7 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
 def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:
     """Register global optimizer hooks that pause observation in a step without live saves."""
     paused = threading.local()
+    counters = _counters if (native := core.loaded().module) is None else native.counters
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pause if no save is alive, and note the stack and the version counters of the parameters."""
@@ -175,19 +176,17 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
         )
         if paused.now:
             with compat.unseen.unseen_by_functions():
-                paused.stack, paused.before = of_program(), _counters(optimizer)
+                paused.stack, paused.before = of_program(), counters(optimizer)
             compat.dispatcher.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if getattr(paused, "now", False):
             compat.dispatcher.see_writes()
             with compat.unseen.unseen_by_functions():
-                view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
+                view_writes.note_step(optimizer, paused.stack, paused.before, counters(optimizer))
 
     patches.while_active(lambda: compat.entries.add_step_hooks(before_step, after_step))
 
 
-def _counters(optimizer: torch.optim.Optimizer) -> list[int]:  # each paused step needs them twice
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    native = core.loaded().module
-    return [parameter._version for parameter in parameters] if native is None else native.versions(parameters)
+def _counters(optimizer: torch.optim.Optimizer) -> list[int]:
+    return [parameter._version for group in optimizer.param_groups for parameter in group["params"]]

@@ -86,9 +86,8 @@ class _LookAhead:
     def begin(self, call: EngineCall) -> Callable[[], None] | None:
         return None if call.is_internal or not _alive else look_ahead(call)
 
-    def end(self, stop: Callable[[], None] | None, call: EngineCall) -> None:
-        if stop is not None:
-            stop()
+    def end(self, stop: Callable[[], None], call: EngineCall) -> None:
+        stop()
 
 
 def install(patches: Patches) -> None:

@@ -57,12 +57,12 @@ def is_borrowed(storage: torch.UntypedStorage) -> bool:  # a data loader's share
 
 def bytes_of(tensor: torch.Tensor) -> bytes | None:
     """Return a copy of a plain tensor's bytes if its memory is open; with the gaps that its strides leave."""
-    if tensor.layout is not torch.strided or tensor.is_inference():
+    if tensor.layout is not torch.strided:
         return None
-    storage = tensor.untyped_storage()
-    if not is_borrowed(storage) and storage._cdata not in _shown:
+    storage = tensor.untyped_storage()  # each save calls this: most end at the next check
+    if storage._cdata not in _shown and (storage.resizable() or not is_borrowed(storage)):
         return None
-    region = region_of(tensor)
+    region = None if tensor.is_inference() else region_of(tensor)
     if region is None or not region.hi - region.lo <= LARGEST or region.hi > storage.nbytes():
         return None
     return _read(storage, region)

@@ -38,22 +38,24 @@ enum Part {
   kCurrent,       // current(): the backward that this thread works for, or None
   kStashes,       // the dict of what `forward` left on a ctx, by a weak reference to that
   kForget,        // its `pop`
-  kStashed,       // stashed(conflicts, [(name, saved)], owner): the entry that Python reads
+  kStashed,       // stashed(conflicts, [(name, index, saved)], owner): the entry that Python reads
   kAlone,         // the use counts of a gradient, and of its base, that no one else waits for; None if unknown
   kBaseAlone,
   kModuleHook,    // the Function through whose views a module's hooks are called; it only hands them on
-  kStandIn,       // the class of what stands in for torch's call of a `backward`
+  kStandIn,       // the class of what stands in for a function of torch's
+  kHideFrames,    // hide_frames(error)
   kParts,
 };
 constexpr const char* kNames[kParts] = {
     "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
     "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "forget",
-    "stashed", "alone", "base_alone", "module_hook", "stand_in"};
+    "stashed", "alone", "base_alone", "module_hook", "stand_in",
+    "hide_frames"};
 PyObject* parts[kParts] = {};
 bool runs = false;  // under the interpreter's lock
 
 PyObject *name_forward, *name_setup, *name_class, *name_own, *name_bind, *name_name,
-    *name_dirty, *name_module, *name_paused, *name_run, *name_ledger, *name_pending, *name_engine, *name_gradients;
+    *name_dirty, *name_module, *name_paused, *name_run, *name_binds, *name_ledger, *name_pending, *name_engine, *name_gradients;
 
 Owned attribute(PyObject* object, PyObject* name) { return must(PyObject_GetAttr(object, name)); }
 
@@ -71,7 +73,7 @@ struct Write {
   bool shifts;
 };
 
-// A tensor that was set as an attribute of the call's own ctx.
+// A tensor, list or tuple that was set as an attribute of the call's own ctx.
 struct Set {
   Owned name;
   stacks::Stack* stack;
@@ -156,7 +158,7 @@ PyObject* attributes_of(Forward* forward) {
   return forward->attributes;
 }
 
-// Note for a running call that a tensor was set as an attribute of its ctx.
+// Note for a running call that such a value was set as an attribute of its ctx.
 void note_set(Forward* forward, PyObject* name) {
   if (forward->sets == nullptr) forward->sets = new std::vector<Set>;
   for (Set& set : *forward->sets) {
@@ -169,10 +171,36 @@ void note_set(Forward* forward, PyObject* name) {
 
 // What `forward` left on a ctx, as long as Python need not look at it.
 struct Stash {
+  struct Place {
+    const Set* set;  // while `forward` is noted
+    Owned tensor;    // likewise
+    Py_ssize_t index;  // in a list or tuple that was set; -1 if the tensor was
+    Owned name;        // of the attribute
+    saves::Save* save;
+  };
   Owned conflicts;
-  std::vector<std::pair<Owned, saves::Save*>> saved;  // by the attribute's name
+  std::vector<Place> saved;
   ~Stash() {
-    for (auto& [name, save] : saved) save->leave();
+    for (const Place& one : saved) {
+      if (one.save != nullptr) one.save->leave();
+    }
+  }
+
+  // Take a place for each tensor of a value; false if only Python can look at it.
+  bool add(const Set& set, PyObject* value, Py_ssize_t index = -1) {
+    if (!THPVariable_Check(value)) {
+      if (index >= 0) return is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(value)));
+      if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return false;
+      const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
+      bool known = count <= 100;  // each is compared with the others
+      for (Py_ssize_t i = 0; known && i < count; i++) known = add(set, PySequence_Fast_GET_ITEM(value, i), i);
+      return known;
+    }
+    const at::Tensor& tensor = THPVariable_Unpack(value);
+    const bool twice = std::any_of(saved.begin(), saved.end(), [&](const Place& one) { return one.tensor.get() == value; });
+    if (twice || !saves::is_usual(tensor) || !saves::storage_of(tensor)->resizable()) return false;
+    saved.push_back({&set, Owned::borrowed(value), index, Owned::borrowed(set.name.get()), nullptr});
+    return true;
   }
 };
 constexpr const char* kStash = "_unclobber_native.Stash";
@@ -188,25 +216,18 @@ bool stash(Forward* forward, PyObject* ctx) {
   }
   Owned pending = attribute(attribute(forward->conflicts, name_ledger).get(), name_pending);
   if (!queue::is(pending.get())) return false;
-  std::vector<Owned> values;
+  auto made = std::make_unique<Stash>();
   for (const Set& set : *forward->sets) {
     Owned value(PyObject_GenericGetAttr(ctx, set.name.get()));
     if (!value) PyErr_Clear();
-    if (!value || !THPVariable_Check(value.get())) return false;
-    const at::Tensor& tensor = THPVariable_Unpack(value.get());
-    if (!saves::is_usual(tensor) || !saves::storage_of(tensor)->resizable()) return false;
-    for (const Owned& other : values) {
-      if (other.get() == value.get()) return false;
-    }
-    values.push_back(std::move(value));
+    if (!value || !made->add(set, value.get())) return false;
   }
-  auto made = std::make_unique<Stash>();
+  if (made->saved.empty()) return true;
   made->conflicts = Owned::borrowed(forward->conflicts);
   const auto queue = queue::of(pending.get());
-  for (size_t i = 0; i < values.size(); i++) {
-    const Set& set = (*forward->sets)[i];
-    made->saved.emplace_back(Owned::borrowed(set.name.get()),
-                             saves::file(queue, THPVariable_Unpack(values[i].get()), stacks::use(set.stack)));
+  for (Stash::Place& one : made->saved) {
+    one.save = saves::file(queue, THPVariable_Unpack(one.tensor.get()), stacks::use(one.set->stack));
+    one.tensor = Owned();
   }
   Owned capsule = must(PyCapsule_New(made.get(), kStash, free_stash));
   made.release();
@@ -225,12 +246,13 @@ bool is_fresh(PyObject* ctx) {
   auto* stash = static_cast<Stash*>(PyCapsule_GetPointer(found.get(), kStash));
   if (stash == nullptr) throw python_error();
   if (runs && std::all_of(stash->saved.begin(), stash->saved.end(),
-                          [](const auto& one) { return saves::is_fresh(one.second); })) {
+                          [](const auto& one) { return saves::is_fresh(one.save); })) {
     return true;
   }
   Owned list = must(PyList_New(0));
-  for (auto& [name, save] : stash->saved) {
-    must(PyList_Append(list.get(), must(PyTuple_Pack(2, name.get(), saves::record_of(save))).get()));
+  for (const Stash::Place& one : stash->saved) {
+    Owned place = must(Py_BuildValue("(OnO)", one.name.get(), one.index, saves::record_of(one.save)));
+    must(PyList_Append(list.get(), place.get()));
   }
   Owned own = must(
       PyObject_CallFunctionObjArgs(parts[kStashed], stash->conflicts.get(), list.get(), found.get(), nullptr));
@@ -350,15 +372,9 @@ PyObject* set_attribute(PyObject* ctx, PyObject* const* args, Py_ssize_t count) 
         must(PyObject_GenericSetAttr(ctx, args[0], args[1]));
         auto* kind = reinterpret_cast<PyObject*>(Py_TYPE(args[1]));
         if (running.empty() || is_in(parts[kAtoms], kind) || is_in(parts[kIgnored], args[0])) return Py_NewRef(Py_None);
-        if (PyTuple_CheckExact(args[1])) {
-          bool holds = PyTuple_GET_SIZE(args[1]) > 1000;  // as `_nested.MOST`
-          for (Py_ssize_t i = 0; !holds && i < PyTuple_GET_SIZE(args[1]); i++) {
-            holds = !is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(PyTuple_GET_ITEM(args[1], i))));
-          }
-          if (!holds && PyUnicode_Compare(args[0], name_dirty) != 0) return Py_NewRef(Py_None);
-        }
         auto* forward = reinterpret_cast<PyObject*>(running.back());
-        if (THPVariable_Check(args[1]) && running.back()->ctx == ctx) {
+        const bool may_be_noted = THPVariable_Check(args[1]) || PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1]);
+        if (may_be_noted && running.back()->ctx == ctx && PyUnicode_Compare(args[0], name_dirty) != 0) {
           note_set(running.back(), args[0]);
           return Py_NewRef(Py_None);
         }
@@ -534,17 +550,33 @@ PyObject* run_backward(PyObject* self, PyObject* const* args, size_t flags, PyOb
       static_cast<PyObject*>(nullptr));
 }
 
-// The `__get__` and `__call__` of the `StandIn` whose `_run` is a `Backward`: those in Python are two more frames.
+// The `__get__` and `__call__` of `StandIn`: those in Python are two more frames of each call.
 PyObject* bind_stand_in(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count < 2 || args[1] == Py_None) return Py_NewRef(args[0]);
-  return PyMethod_New(args[0], args[1]);
+  PyObject* binds = PyObject_GenericGetAttr(args[0], name_binds);
+  if (binds == nullptr) return nullptr;
+  Py_DECREF(binds);
+  return binds == Py_True ? PyMethod_New(args[0], args[1]) : Py_NewRef(args[0]);
+}
+
+// Replace the running exception's traceback by what `hide_frames` leaves of it.
+void hide_frames() {
+  PyObject *kind, *error, *trace;
+  PyErr_Fetch(&kind, &error, &trace);
+  PyErr_NormalizeException(&kind, &error, &trace);
+  if (trace != nullptr) PyException_SetTraceback(error, trace);
+  Py_XDECREF(trace);
+  Py_XDECREF(PyObject_CallOneArg(parts[kHideFrames], error));
+  PyErr_Clear();
+  PyErr_Restore(kind, error, PyException_GetTraceback(error));
 }
 
 PyObject* call_stand_in(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  PyObject* backward = PyObject_GenericGetAttr(self, name_run);  // no look-up in what it stands for
-  if (backward == nullptr) return nullptr;
-  PyObject* result = PyObject_Vectorcall(backward, args, static_cast<size_t>(count), names);
-  Py_DECREF(backward);
+  PyObject* run = PyObject_GenericGetAttr(self, name_run);  // no look-up in what it stands for
+  if (run == nullptr) return nullptr;
+  PyObject* result = PyObject_Vectorcall(run, args, static_cast<size_t>(count), names);
+  Py_DECREF(run);
+  if (result == nullptr) hide_frames();
   return result;
 }
 
@@ -617,7 +649,7 @@ void add_to(PyObject* module) {
   } names[] = {{&name_forward, "forward"}, {&name_setup, "setup_context"}, {&name_class, "_forward_cls"},
                {&name_own, "own"}, {&name_bind, "_bind"},
                {&name_name, "name"}, {&name_dirty, "dirty_tensors"}, {&name_module, "__module__"},
-               {&name_paused, "paused"}, {&name_run, "_run"}, {&name_ledger, "ledger"}, {&name_pending, "pending"},
+               {&name_paused, "paused"}, {&name_run, "_run"}, {&name_binds, "_binds"}, {&name_ledger, "ledger"}, {&name_pending, "pending"},
                {&name_engine, "of_engine"}, {&name_gradients, "gradients"}};
   for (auto& [place, name] : names) *place = must(PyUnicode_InternFromString(name)).release();
   type = reinterpret_cast<PyTypeObject*>(must(PyType_FromSpec(&spec)).release());

@@ -11,8 +11,8 @@ namespace unclobber::functions {
 void add_to(PyObject* module);
 
 // observe_functions(parts): take over from Python what the calls need, by name. Returns what goes into torch's classes:
-// the ctx's `__init__` and `__setattr__`, and the `__get__` of a Function's method. The class of the stand-in for torch's
-// call of a `backward` gets its methods here.
+// the ctx's `__init__` and `__setattr__`, and the `__get__` of a Function's method. `StandIn` gets its
+// methods here.
 PyObject* observe(PyObject* module, PyObject* parts);
 
 // functions_run(on): whether the native core observes calls from now on, or the functions in Python do. Returns what is called at

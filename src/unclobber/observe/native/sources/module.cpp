@@ -34,19 +34,20 @@ PyObject* newest(PyObject*, PyObject*) {
   return must(Py_BuildValue("(KO)", static_cast<unsigned long long>(operation->node), operation->tuple())).release();
 }
 
-PyObject* versions(PyObject*, PyObject* tensors) {
-  if (!PyList_CheckExact(tensors)) {
-    PyErr_SetString(PyExc_TypeError, "a list of tensors is expected");
-    throw python_error();
-  }
-  const Py_ssize_t count = PyList_GET_SIZE(tensors);
-  Owned list = must(PyList_New(count));
-  for (Py_ssize_t i = 0; i < count; i++) {
-    PyObject* tensor = PyList_GET_ITEM(tensors, i);
-    const bool plain = THPVariable_CheckExact(tensor) && !THPVariable_Unpack(tensor).is_inference();
-    Owned version = plain ? must(PyLong_FromLongLong(THPVariable_Unpack(tensor)._version()))
-                          : must(PyObject_GetAttrString(tensor, "_version"));
-    PyList_SET_ITEM(list.get(), i, version.release());
+PyObject* counters(PyObject*, PyObject* optimizer) {
+  Owned groups = must(PySequence_Fast(must(PyObject_GetAttrString(optimizer, "param_groups")).get(), "no groups"));
+  Owned list = must(PyList_New(0));
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(groups.get()); i++) {
+    static PyObject* name = PyUnicode_InternFromString("params");
+    Owned group = must(PyObject_GetItem(PySequence_Fast_GET_ITEM(groups.get(), i), name));
+    Owned parameters = must(PySequence_Fast(group.get(), "no parameters"));
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(parameters.get()); j++) {
+      PyObject* tensor = PySequence_Fast_GET_ITEM(parameters.get(), j);
+      const bool plain = THPVariable_CheckExact(tensor) && !THPVariable_Unpack(tensor).is_inference();
+      Owned version = plain ? must(PyLong_FromLongLong(THPVariable_Unpack(tensor)._version()))
+                            : must(PyObject_GetAttrString(tensor, "_version"));
+      must(PyList_Append(list.get(), version.get()));
+    }
   }
   return list.release();
 }
@@ -83,7 +84,7 @@ PyMethodDef methods[] = {
      "batch_norm_can_pause(module, input, classes, statistics, replaceable)"},
     {"saved_tensors", entry<handed::saved_tensors>, METH_VARARGS,
      "saved_tensors(getter, ctx): what torch's getter gives, the program's own tensors where they are the same"},
-    {"versions", entry<versions>, METH_O, "versions(tensors): the version counter of each in a list"},
+    {"counters", entry<counters>, METH_O, "counters(optimizer): the version counter of each parameter"},
     {"observe_functions", entry<functions::observe>, METH_O, "observe_functions(parts): (__init__, __setattr__, __get__)"},
     {"functions_run", entry<functions::run>, METH_O, "functions_run(on): whether calls of Functions are observed here"},
     {"times_handed", entry<functions::times_handed>, METH_O,
