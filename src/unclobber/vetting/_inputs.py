@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from ..model import UnclobberError
+from ..model.faults import in_short
 from ..session import Session
-from ._case import Case, NotApplicableError, in_short, seeded
+from ._case import Case, NotApplicableError, seeded
 
 Inputs = dict[str, Any] | tuple[Any, ...]
 

@@ -12,9 +12,9 @@ from ..model.text import listing, plural
 Verdict = Literal["fine", "silent", "refused", "not applicable", "crashed", "time limit"]
 """``silent``: torch goes on with gradients that differ from guard's. ``refused``: torch refuses an in-place
 operation or a freed graph. ``not applicable``: the way can't be taken, and no in-place operation is the
-reason."""
+reason. ``time limit``: it did not end in time, and whether it is a fault is not known."""
 
-FAULTS: tuple[Verdict, ...] = ("silent", "refused", "crashed", "time limit")
+FAULTS: tuple[Verdict, ...] = ("silent", "refused", "crashed")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from ..model import UnclobberError
-from ._case import Case, in_short
+from ..model.faults import in_short
+from ._case import Case
 from ._inputs import case_with_inputs
 
 _MOST_PARAMETERS = 25_000_000
