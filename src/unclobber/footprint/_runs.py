@@ -63,7 +63,7 @@ def memory(
     trace = recorder.trace
     report = analyse(trace, command=(), fake=fake, step=backwards)
     if not try_changes:
-        restoreagreement.randomness()
+        restore_randomness()
         return advise.predicted(trace, report)
 
     def run() -> str | None:
@@ -77,7 +77,7 @@ def memory(
         return "it ended before its backward"
 
     def restore() -> None:
-        restoreagreement.randomness()
+        restore_randomness()
         recorder.give_back()
 
     try:

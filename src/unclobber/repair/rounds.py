@@ -84,6 +84,7 @@ def fix(
     first_only: bool = False,
     progress: Callable[[str], None] = lambda _: None,
     runner: Runner | None = None,
+    root: str = "",
 ) -> Rounds:
     """Repair a program once, or with ``fix_all`` until it is clean or a round proves nothing.
 
@@ -99,8 +100,9 @@ def fix(
         first_only: Stop each round at its first proof.
         progress: Called with each step.
         runner: A driver process to use and leave open; its own time limits apply then.
+        root: The folder whose files may be edited; empty for that of the script's project.
     """
-    project = Project.of(script)
+    project = Project(root) if root else Project.of(script)
     project.encoded(script)  # remember the script's content before the first run
     outcomes: list[Outcome] = []
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
@@ -110,7 +112,9 @@ def fix(
             def said(step: str, number: int = len(outcomes) + 1) -> None:
                 progress(f"hazard {number}: {step}")
 
-            search = Search(CommandLine(script, arguments, module), used, first_only, 10 * timeout, said)
+            search = Search(
+                CommandLine(script, arguments, module, root), used, first_only, 10 * timeout, said
+            )
             outcome = search.outcome(project)
             outcomes.append(outcome)
             if not isinstance(outcome, Proved):

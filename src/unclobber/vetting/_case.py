@@ -178,6 +178,7 @@ def tensors_in(value: Any, depth: int = 0) -> Iterator[Tensor]:
 
 def differing(first: Gradients, second: Gradients, *, exact: bool = True) -> tuple[str, ...]:
     """Return the names whose gradients differ: in a bit, or by more than rounding; NaN equals NaN."""
+
     def agree(one: Tensor | None, other: Tensor | None) -> bool:
         if one is None or other is None:
             return one is other
