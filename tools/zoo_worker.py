@@ -1,7 +1,7 @@
 """Measure models, by the names that come line by line: ``zoo.py`` runs this.
 
-Each is measured in a process of its own, forked from this one, which has imported the packages. Prints a line of
-JSON for each, and one with ``partly`` for what is known before the end.
+Each is measured in a process of its own, forked from this one, which has imported the packages. Prints a
+line of JSON for each, and one with ``partly`` for what is known before the end.
 """
 
 from __future__ import annotations

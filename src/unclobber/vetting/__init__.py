@@ -1,7 +1,8 @@
 """A module trained in the ways in which people train, each judged against ``guard``.
 
 ``_ways`` has a function for each way, ``_judge`` compares its gradients plain and under guard, ``_processes``
-runs each in a process of its own, ``_proofs`` proves edits for what it finds. ``_targets``, ``_tiny`` and ``_inputs`` make the module and its inputs.
+runs each in a process of its own, and ``_proofs`` proves edits for what they find. ``_targets``, ``_tiny``
+and ``_inputs`` make the module and its inputs.
 """
 
 from ._library import checked_ways, vet, ways
