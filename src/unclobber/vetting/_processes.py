@@ -27,7 +27,6 @@ from ._judge import judge
 from ._results import WayResult
 from ._targets import Target
 
-
 _WITH_COMPILER = frozenset(
     {"two-steps", "checkpoint", "checkpoint-reentrant", "checkpoint-selective", "compiled"}
 )

@@ -21,6 +21,10 @@ SWITCH = "UNCLOBBER_NATIVE"
 """Environment variable. ``0``: use the Python core. ``1``: warn if the native core can't be used."""
 
 
+NOT_BUILT = "none is built for this torch and Python: unclobber build-native"
+"""The reason for the Python core where the native one could be built, or could if there were a compiler."""
+
+
 class Choice(NamedTuple):
     """The core that is to run."""
 
@@ -37,7 +41,7 @@ def choice() -> Choice:
     except (UnclobberError, OSError) as error:
         return Choice(None, str(error))
     if not file.exists():
-        return Choice(None, "none is built for this torch and Python: unclobber build-native")
+        return Choice(None, NOT_BUILT)
     return Choice(file, "")
 
 
