@@ -107,9 +107,10 @@ class Worker:
 
     Args:
         limit: Seconds of processor time for a model.
+        more: What else the process is given: ``plain`` for two steps alone.
     """
 
-    def __init__(self, core: str, log: Path, limit: int) -> None:
+    def __init__(self, core: str, log: Path, limit: int, *more: str) -> None:
         environment = {
             **os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
             "HF_HUB_OFFLINE": "1", "UNCLOBBER_NATIVE": CORES[core],
@@ -118,8 +119,8 @@ class Worker:
         with log.open("ab") as errors:
             # A session of its own: what a model starts goes with it.
             self._child = subprocess.Popen(
-                [sys.executable, str(WORKER), str(limit)], env=environment, start_new_session=True, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+                [sys.executable, str(WORKER), str(limit), *more], env=environment, start_new_session=True,
+                text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
             )  # fmt: skip
 
     def measure(self, name: str) -> Row:
@@ -151,7 +152,7 @@ class Worker:
             os.killpg(self._child.pid, signal.SIGKILL)
 
 
-def run(state: State, core: str, todo: list[str], jobs: int, limit: int, until: float) -> None:
+def run(state: State, core: str, todo: list[str], jobs: int, limit: int, until: float, *more: str) -> None:
     """Measure models, some at a time."""
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in todo:
@@ -166,7 +167,7 @@ def run(state: State, core: str, todo: list[str], jobs: int, limit: int, until: 
             except queue.Empty:
                 break
             if worker is None or not worker.alive:
-                worker = Worker(core, state.folder / f"{core}-{number}.log", limit)
+                worker = Worker(core, state.folder / f"{core}-{number}.log", limit, *more)
                 working.append(worker)
             row = worker.measure(name)
             state.add(core, row)
@@ -461,6 +462,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--core", choices=CORES, default="native", help="which core runs (native)")
     parser.add_argument("--limit", type=int, default=120, help="seconds of processor time for a model (120)")
     parser.add_argument("--hours", type=float, default=float("inf"), help="begin no model after these")
+    parser.add_argument("--plain", action="store_true", help="two steps alone, in no other way")
     parser.add_argument("--again", action="store_true", help="run again what was not built or cut off")
     parser.add_argument("--keep", action="store_true", help="use rows of another source of the package, too")
     parser.add_argument("--page", action="store_true", help="run nothing, write the page")
@@ -478,7 +480,7 @@ def main(given: argparse.Namespace) -> int:
             done = {name: row for name, row in done.items() if built(row) and "cut" not in row}
         todo = [name for name in in_turns(names) if _wanted(name, given.only, done)]
         until = time.monotonic() + given.hours * 3600
-        run(state, given.core, todo, given.jobs, given.limit, until)
+        run(state, given.core, todo, given.jobs, given.limit, until, *(("plain",) if given.plain else ()))
     rows_of = {core: rows for core in CORES if (rows := state.rows(core))}
     text, problems = page(rows_of, names, judged())
     if given.only:

@@ -579,10 +579,11 @@ def _off(name: str, differences: list[str]) -> Row:
     return {name: differences} if differences else {}
 
 
-def measure(case: Case, tell: Callable[[Row], None]) -> Row:
+def measure(case: Case, tell: Callable[[Row], None], in_ways: bool) -> Row:
     """Return what is to be known of a case.
 
     Args:
+        in_ways: Whether to train it in the other ways, too.
         tell: Called with what is known so far, lest a time limit loses it.
     """
     gc.collect()
@@ -596,7 +597,7 @@ def measure(case: Case, tell: Callable[[Row], None]) -> Row:
     tell(row)
     # A model that takes a second a step would take minutes in all ways.
     ways = WAYS if row["ms"]["plain"] < 100 else ("activation penalty", "eval, then train")
-    for name in ways if row["ms"]["plain"] < 600 else ():
+    for name in ways if in_ways and row["ms"]["plain"] < 600 else ():
         found = in_way(case, name)
         if found is not None:
             row["ways"][name] = found

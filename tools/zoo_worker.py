@@ -100,13 +100,13 @@ def main() -> None:
         child = os.fork()
         if not child:
             resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
-            answer(line.strip())
+            answer(line.strip(), in_ways=sys.argv[2:] != ["plain"])
             os._exit(0)
         if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
             say({"cut": "time limit" if code == -signal.SIGXCPU else f"the process ended with code {code}"})
 
 
-def answer(name: str) -> None:
+def answer(name: str, *, in_ways: bool) -> None:
     """Build and measure a model, and say what came of it."""
     import zoo_measure as measure
 
@@ -123,7 +123,7 @@ def answer(name: str) -> None:
         built = time.process_time()
         row["build s"] = round(built - start, 1)
         try:
-            row |= measure.measure(case, lambda known: say(row | known | {"partly": True}))
+            row |= measure.measure(case, lambda known: say(row | known | {"partly": True}), in_ways)
         except Exception as error:
             row["failed"] = measure.brief(error, 300)
             row["trace"] = traceback.format_exc()[-1500:]
