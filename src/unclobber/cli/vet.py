@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -25,7 +26,7 @@ from ._torch import require_torch
 
 if TYPE_CHECKING:
     from ..model import Finding
-    from ..vetting import Vetting, WayResult
+    from ..vetting import Target, Vetting
 
 _MOST_STORIES = 8
 
@@ -99,7 +100,7 @@ def command(
     require_torch()
     import torch
 
-    from ..vetting import Target, Vetting, about, checked_ways, merged, run_ways, ways, with_proofs
+    from ..vetting import Target, Vetting, about, checked_ways, merged, run_ways, ways
 
     if list_ways:
         formatter = click.get_current_context().make_formatter()
@@ -123,15 +124,13 @@ def command(
                 with contextlib.redirect_stdout(sys.stderr):
                     case = target.load()
                 results = run_ways(target, case, names, jobs=jobs, limit=timeout, on_step=step)
-                vettings.append(Vetting(target.name, _trained(target.name, results)))
+                vettings.append(_check_trained(Vetting(target.name, results)))
             except UnclobberError as error:
                 vettings.append(Vetting(target.name, (), str(error)))
         problems = [vetting.problem for vetting in vettings if vetting.problem]
         if len(problems) == len(vettings):
             raise UnclobberError("; ".join(problems))
-        findings = merged(vettings)
-        if findings:
-            findings = with_proofs(findings, vettings, built, limit=timeout, on_step=_said(show))
+        findings = _proved(merged(vettings), vettings, built, timeout, show)
     code = 2 if problems else int(any(vetting.faults for vetting in vettings))
     report = _report(findings, vettings, targets, code)
     send(
@@ -155,22 +154,47 @@ def _step(show: Any, target: str, count: int) -> Any:
     return step
 
 
-def _said(show: Any) -> Any:
-    """Return a function that shows a step of the search for an edit."""
-    return lambda target, step: show and show(f"{target}: {step}")
+def _proved(
+    findings: tuple[Finding, ...], vettings: list[Vetting], targets: list[Target], timeout: float, show: Any
+) -> tuple[Finding, ...]:
+    """Return the findings with edits that `fix` has proved, where the module's file may be written."""
+    from ..repair import Project, Runner, fix
+    from ..vetting import PROGRAM, with_proofs
+
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def runner() -> Runner:
+            return stack.enter_context(Runner(timeout))
+
+        def prove(path: str, words: tuple[str, ...]) -> tuple[Finding, ...]:
+            project = Project.of(path)
+            if not (os.access(path, os.W_OK) and project.owns(path)):
+                return ()
+            program = runner().file("way.py")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(PROGRAM)
+            rounds = fix(
+                program,
+                words,
+                timeout=timeout,
+                fix_all=True,
+                progress=lambda step: show and show(f"{words[1]}: {step}"),
+                runner=runner(),
+                root=project.root,
+            )
+            return rounds.report(()).findings
+
+        return with_proofs(findings, vettings, targets, prove)
 
 
-def _trained(name: str, results: tuple[WayResult, ...]) -> tuple[WayResult, ...]:
-    """Return the results.
-
-    Raises:
-        UnclobberError: The module can't even be trained the plain way.
-    """
-    for result in results:
+def _check_trained(vetting: Vetting) -> Vetting:
+    """Return the results; raise an UnclobberError if the module can't even be trained the plain way."""
+    for result in vetting.results:
         # Any other way may lack what it needs, but a module that never trains is a wrong target.
         if result.way == "plain" and result.verdict == "not applicable":
-            raise UnclobberError(f"{name} can't be trained at all: {result.reason}")
-    return results
+            raise UnclobberError(f"{vetting.name} can't be trained at all: {result.reason}")
+    return vetting
 
 
 def _report(

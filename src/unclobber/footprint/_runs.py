@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import random
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 
 from ..model import UnclobberError
-from ..torch_internals import agreement, compat
+from ..torch_internals import compat
 from . import _places
 from ._analysis import analyse
 from ._facts import short
@@ -55,7 +57,7 @@ def memory(
     """
     if try_changes and (fake or backwards > 1):
         raise UnclobberError("try_changes compares the gradients of one step on real tensors")
-    restore_randomness = agreement.randomness()
+    restore_randomness = _randomness()
     recorder = MemoryRecorder(backwards, put_back=True, keep_results=try_changes, names=True)
     with _tensors(fake), recorder:
         with contextlib.suppress(EnoughError):
@@ -123,7 +125,7 @@ def record_program(
         try_changes: Whether to run it again with each change that could save memory.
         progress: Called with the number of operations now and then, with 0 at the end.
     """
-    restore_randomness = agreement.randomness()
+    restore_randomness = _randomness()
     recorder = MemoryRecorder(step, keep_results=try_changes, progress=progress, names=True)
     with _tensors(fake), recorder:
         failure = run()
@@ -165,3 +167,19 @@ def _tensors(fake: bool) -> Iterator[None]:
         return
     with compat.compilers.fake_mode(), compat.compilers.converting_fake_modules():
         yield
+
+
+def _randomness() -> Callable[[], None]:
+    """Return a function that restores every generator, so that a second run draws the same numbers."""
+    drawn, drawn_by_python = torch.get_rng_state(), random.getstate()
+    # No import: a program that hasn't loaded NumPy draws nothing from its generator.
+    numpy = sys.modules.get("numpy")
+    drawn_by_numpy = None if numpy is None else numpy.random.get_state()
+
+    def restore() -> None:
+        torch.set_rng_state(drawn)
+        random.setstate(drawn_by_python)
+        if numpy is not None:
+            numpy.random.set_state(drawn_by_numpy)
+
+    return restore

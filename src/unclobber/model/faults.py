@@ -27,17 +27,14 @@ def internal_error_in(what: str, error: Exception) -> str:
 
     It keeps no reference to the error, whose frames hold the program's tensors.
     """
-    place = or_default(lambda: _place(error.__traceback__), "")
-    return f"{what}: {in_short(error)}{place}; please report this fault of unclobber's"
-
-
-def in_short(error: Exception) -> str:
-    """Return an error as one clause."""
     kind = type(error).__name__
     # The error may be of the program's own class, whose `__str__` may raise in turn.
     first = or_default(lambda: " ".join(str(error).split()), "")
     text = f"{kind}: {first}" if first else kind
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    if len(text) > _LONGEST:
+        text = text[: _LONGEST - 1] + "…"
+    place = or_default(lambda: _place(error.__traceback__), "")
+    return f"{what}: {text}{place}; please report this fault of unclobber's"
 
 
 def _place(trace: TracebackType | None) -> str:

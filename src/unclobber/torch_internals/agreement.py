@@ -1,10 +1,6 @@
-"""Two runs of a program: what both begin with, and the comparison of two tensors that they computed."""
+"""Comparison of two tensors that two runs of a program computed."""
 
 from __future__ import annotations
-
-import random
-import sys
-from collections.abc import Callable
 
 import torch
 
@@ -46,21 +42,3 @@ def rounding(tensor: torch.Tensor) -> float:
     """Return how large a `difference` of this tensor's dtype may be; 0.0 for integers and bools."""
     rounded = tensor.is_floating_point() or tensor.is_complex()
     return ROUNDING * torch.finfo(tensor.dtype).eps if rounded else 0.0
-
-
-def randomness() -> Callable[[], None]:
-    """Return a function that restores every generator, so that a second run draws the same numbers."""
-    drawn, drawn_by_python = torch.get_rng_state(), random.getstate()
-    on_gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    # No import: a program that hasn't loaded NumPy draws nothing from its generator.
-    numpy = sys.modules.get("numpy")
-    drawn_by_numpy = None if numpy is None else numpy.random.get_state()
-
-    def restore() -> None:
-        torch.set_rng_state(drawn)
-        torch.cuda.set_rng_state_all(on_gpus)
-        random.setstate(drawn_by_python)
-        if numpy is not None:
-            numpy.random.set_state(drawn_by_numpy)
-
-    return restore

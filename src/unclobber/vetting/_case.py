@@ -15,10 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from ..model import UnclobberError
-from ..torch_internals.agreement import difference, randomness, rounding
-from ..torch_internals.compat.compilers import tree_map
 
 Gradients = dict[str, Tensor | None]
+
+_LONGEST = 200
+"""Most characters of an error that a reason quotes."""
 
 
 class NotApplicableError(Exception):
@@ -83,11 +84,7 @@ class Case:
 
     def with_inputs(self, change: Any) -> Case:
         """Return the case of the same module with ``change(tensor)`` for each tensor of the inputs."""
-
-        def changed(leaf: Any) -> Any:
-            return change(leaf) if isinstance(leaf, Tensor) else leaf
-
-        args, kwargs = tree_map(changed, (self.args, self.kwargs))
+        args, kwargs = _mapped((self.args, self.kwargs), change)
         return Case(self.module, args, kwargs, self.leaves)
 
     def other_batch(self) -> Case:
@@ -176,26 +173,53 @@ def tensors_in(value: Any, depth: int = 0) -> Iterator[Tensor]:
             yield from tensors_in(part, depth + 1)
 
 
+def _mapped(value: Any, change: Any) -> Any:
+    """Return nested dicts, lists and tuples with each tensor replaced by ``change(tensor)``."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _mapped(part, change) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_mapped(part, change) for part in value)
+    return value
+
+
 def differing(first: Gradients, second: Gradients, *, exact: bool = True) -> tuple[str, ...]:
     """Return the names whose gradients differ: in a bit, or by more than rounding; NaN equals NaN."""
+    tolerance = {"rtol": 0.0, "atol": 0.0} if exact else {}
+    return tuple(name for name in first if not _same(first[name], second.get(name), tolerance))
 
-    def agree(one: Tensor | None, other: Tensor | None) -> bool:
-        if one is None or other is None:
-            return one is other
-        return difference(one, other) <= (0.0 if exact else rounding(one))
 
-    return tuple(name for name in first if not agree(first[name], second.get(name)))
+def _same(first: Tensor | None, second: Tensor | None, tolerance: dict[str, float]) -> bool:
+    """Return whether two gradients are equal within a tolerance; None equals None alone."""
+    if first is None or second is None:
+        return first is second
+    try:
+        torch.testing.assert_close(first, second, equal_nan=True, **tolerance)
+    except AssertionError:
+        return False
+    return True
+
+
+def in_short(error: Exception) -> str:
+    """Return an error as one clause."""
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 @contextlib.contextmanager
 def seeded() -> Iterator[None]:
     """Seed torch's, Python's and NumPy's generators for the block, and restore them after it."""
-    restore = randomness()
-    torch.manual_seed(0)
-    random.seed(0)
-    if (numpy := sys.modules.get("numpy")) is not None:
-        numpy.random.seed(0)
-    try:
-        yield
-    finally:
-        restore()
+    numpy = sys.modules.get("numpy")
+    states = random.getstate(), None if numpy is None else numpy.random.get_state()
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        random.seed(0)
+        if numpy is not None:
+            numpy.random.seed(0)
+        try:
+            yield
+        finally:
+            random.setstate(states[0])
+            if numpy is not None:
+                numpy.random.set_state(states[1])

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from ..model import UnclobberError
-from ..model.faults import in_short
 from ..session import Session
-from ._case import Case, NotApplicableError, seeded
+from ._case import Case, NotApplicableError, in_short, seeded
 
 Inputs = dict[str, Any] | tuple[Any, ...]
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from ..model import Finding
-from ..model.faults import in_short
 from ..session import Session, settings_here
 from ..source import counted_as_program
-from ._case import Case, Gradients, NotApplicableError, differing, seeded
+from ._case import Case, Gradients, NotApplicableError, differing, in_short, seeded
 from ._results import WayResult
 from ._ways import WAYS, Train
 

@@ -1,24 +1,23 @@
-"""Edits of a module's own files, each proved by ``fix`` on a program that trains the module in one way."""
+"""Edits of a module's own files, proved on a program that trains the module in one way."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from ..model import Finding, Fix
-from ..repair import Project, Runner, fix
 from ._results import Vetting, key_of, line_of
 from ._targets import Target
 from ._ways import WAYS
 
-_PROGRAM = """\
+PROGRAM = """\
 import sys
 
 from unclobber.vetting import train
 
 train(*sys.argv[1:])
 """
+"""The program; its arguments are a way and a target's ``words``."""
 
 
 def train(way: str, *target: str) -> None:
@@ -30,53 +29,23 @@ def with_proofs(
     findings: Sequence[Finding],
     vettings: Sequence[Vetting],
     targets: Sequence[Target],
-    *,
-    limit: float,
-    on_step: Callable[[str, str], None],
+    prove: Callable[[str, tuple[str, ...]], Iterable[Finding]],
 ) -> tuple[Finding, ...]:
-    """Return the findings with proved edits in place of advice, where the module's file may be written.
+    """Return the merged findings with proved edits in place of advice.
 
     Args:
-        findings: Those of ``vettings``, merged.
-        targets: The target of each vetting.
-        limit: Seconds for each run.
-        on_step: Called with the target and the step.
+        prove: Called with the file of a finding and the program's arguments; returns the program's findings
+            with edits, or nothing where the file may not be edited.
     """
     proved: dict[Hashable, tuple[Fix, ...]] = {}
-    with Runner(limit) as runner:
-        program = runner.file("way.py")
-        with open(program, "w", encoding="utf-8") as file:
-            file.write(_PROGRAM)
-        for target, vetting in zip(targets, vettings, strict=True):
-            for result in vetting.results:
-                roots = {key_of(finding): _root(finding) for finding in result.findings}
-                root = next((root for key, root in roots.items() if root and key not in proved), "")
-                if not root:
-                    continue
-                rounds = fix(
-                    program,
-                    (result.way, *target.words),
-                    fix_all=True,
-                    timeout=limit,
-                    progress=lambda step, name=target.name: on_step(name, step),  # type: ignore[misc]
-                    runner=runner,
-                    root=root,
-                )
-                for finding in rounds.report(()).findings:
-                    proved.setdefault(key_of(finding), tuple(fix for fix in finding.fixes if fix.verified))
-    return tuple(_with_fixes(finding, proved.get(key_of(finding), ())) for finding in findings)
-
-
-def _root(finding: Finding) -> str:
-    """Return the folder of the project that the finding's line is in; empty if it may not be edited."""
-    site = line_of(finding)
-    if site is None or not os.access(site.path, os.W_OK):
-        return ""
-    project = Project.of(site.path)
-    return project.root if project.owns(site.path) else ""
-
-
-def _with_fixes(finding: Finding, proved: tuple[Fix, ...]) -> Finding:
-    if not proved:
-        return finding
-    return replace(finding, fixes=(*proved, *(fix for fix in finding.fixes if fix.guard)))
+    for target, vetting in zip(targets, vettings, strict=True):
+        for result in vetting.results:
+            sites = (line_of(finding) for finding in result.findings if key_of(finding) not in proved)
+            path = next((site.path for site in sites if site is not None), None)
+            for finding in () if path is None else prove(path, (result.way, *target.words)):
+                proved.setdefault(key_of(finding), tuple(fix for fix in finding.fixes if fix.verified))
+    return tuple(
+        replace(finding, fixes=(*fixes, *(fix for fix in finding.fixes if fix.guard))) if fixes else finding
+        for finding in findings
+        for fixes in [proved.get(key_of(finding), ())]
+    )

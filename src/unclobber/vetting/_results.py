@@ -146,6 +146,7 @@ def _seen_in(name: str, ways: list[str]) -> str:
 
 def table(vettings: Sequence[Vetting]) -> str:
     """Return aligned columns: of one module with lines and reasons, of several one for each."""
+    rows: list[tuple[str, ...]]
     if len(vettings) == 1:
         rows = [("way", "verdict", vettings[0].name), *(result.row() for result in vettings[0].results)]
     else:
@@ -154,8 +155,7 @@ def table(vettings: Sequence[Vetting]) -> str:
             [f"{r.verdict} {r.codes}".strip() for r in v.results] or ["not built"] * len(ways)
             for v in vettings
         ]
-        names = ("way", *(vetting.name for vetting in vettings))
-        rows = [names, *zip(ways, *columns, strict=True)]
+        rows = [("way", *(vetting.name for vetting in vettings)), *zip(ways, *columns, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)

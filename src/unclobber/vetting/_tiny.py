@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from ..model import UnclobberError
-from ..model.faults import in_short
-from ._case import Case
+from ._case import Case, in_short
 from ._inputs import case_with_inputs
 
 _MOST_PARAMETERS = 25_000_000
