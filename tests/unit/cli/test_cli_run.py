@@ -19,7 +19,7 @@ def missing():
         (
             core.NOT_BUILT,
             lambda: "c++",
-            "unclobber: the Python core ran; `unclobber build-native`, half a minute",
+            "unclobber: the Python core ran; `unclobber build-native`",
         ),
         (core.NOT_BUILT, missing, ""),
         ("UNCLOBBER_NATIVE=0", lambda: "c++", ""),
