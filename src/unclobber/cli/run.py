@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..model import UnclobberError, or_default
+from ..model import UnclobberError
 from ..repair import with_candidates
 from ..settings.pyproject import settings_for
 from ._delivery import Delivery
@@ -184,10 +184,9 @@ def command(
 
 def _what_native_brings() -> str:
     """Return a line on the native core where it could be built; empty if it can't be, or runs."""
-    from ..observe.native.build import compiler_here
-    from ..observe.native.core import NOT_BUILT, choice
+    from ..observe.native.core import choice
 
-    if choice().why_not != NOT_BUILT or or_default(compiler_here, None) is None:
+    if not choice().could_be_built:
         return ""
     return (
         "unclobber: the Python core ran; `unclobber build-native`, half a minute once, makes a native one: "

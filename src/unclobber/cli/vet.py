@@ -159,7 +159,7 @@ def _proved(
 ) -> tuple[Finding, ...]:
     """Return the findings with edits that `fix` has proved, where the module's file may be written."""
     from ..repair import Project, Runner, fix
-    from ..vetting import PROGRAM, with_proofs
+    from ..vetting import with_proofs
 
     with contextlib.ExitStack() as stack:
 
@@ -167,13 +167,14 @@ def _proved(
         def runner() -> Runner:
             return stack.enter_context(Runner(timeout))
 
-        def prove(path: str, words: tuple[str, ...]) -> tuple[Finding, ...]:
+        def prove(path: str, text: str, words: tuple[str, ...]) -> tuple[Finding, ...]:
+            """Return the findings of a program, with proved edits in the project of a file."""
             project = Project.of(path)
             if not (os.access(path, os.W_OK) and project.owns(path)):
                 return ()
             program = runner().file("way.py")
             with open(program, "w", encoding="utf-8") as file:
-                file.write(PROGRAM)
+                file.write(text)
             rounds = fix(
                 program,
                 words,

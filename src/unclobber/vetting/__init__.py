@@ -7,13 +7,12 @@ runs each in a process of its own, and ``_proofs`` takes proved edits for what t
 
 from ._library import checked_ways, vet, ways
 from ._processes import run_ways
-from ._proofs import PROGRAM, train, with_proofs
+from ._proofs import train, with_proofs
 from ._results import Vetting, WayResult, merged, table
 from ._targets import Target
 from ._ways import about
 
 __all__ = [
-    "PROGRAM",
     "Target",
     "Vetting",
     "WayResult",

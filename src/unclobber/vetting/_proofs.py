@@ -10,14 +10,7 @@ from ._results import Vetting, key_of, line_of
 from ._targets import Target
 from ._ways import WAYS
 
-PROGRAM = """\
-import sys
-
-from unclobber.vetting import train
-
-train(*sys.argv[1:])
-"""
-"""The program; its arguments are a way and a target's ``words``."""
+_PROGRAM = "import sys\nfrom unclobber.vetting import train\n\ntrain(*sys.argv[1:])\n"
 
 
 def train(way: str, *target: str) -> None:
@@ -29,12 +22,12 @@ def with_proofs(
     findings: Sequence[Finding],
     vettings: Sequence[Vetting],
     targets: Sequence[Target],
-    prove: Callable[[str, tuple[str, ...]], Iterable[Finding]],
+    prove: Callable[[str, str, tuple[str, ...]], Iterable[Finding]],
 ) -> tuple[Finding, ...]:
     """Return the merged findings with proved edits in place of advice.
 
     Args:
-        prove: Called with the file of a finding and the program's arguments; returns the program's findings
+        prove: Called with a finding's file, a program that has it, and its arguments; returns its findings
             with edits, or nothing where the file may not be edited.
     """
     proved: dict[Hashable, tuple[Fix, ...]] = {}
@@ -42,7 +35,7 @@ def with_proofs(
         for result in vetting.results:
             sites = (line_of(finding) for finding in result.findings if key_of(finding) not in proved)
             path = next((site.path for site in sites if site is not None), None)
-            for finding in () if path is None else prove(path, (result.way, *target.words)):
+            for finding in () if path is None else prove(path, _PROGRAM, (result.way, *target.words)):
                 proved.setdefault(key_of(finding), tuple(fix for fix in finding.fixes if fix.verified))
     return tuple(
         replace(finding, fixes=(*fixes, *(fix for fix in finding.fixes if fix.guard))) if fixes else finding

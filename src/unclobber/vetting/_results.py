@@ -151,10 +151,8 @@ def table(vettings: Sequence[Vetting]) -> str:
         rows = [("way", "verdict", vettings[0].name), *(result.row() for result in vettings[0].results)]
     else:
         ways = next(tuple(result.way for result in v.results) for v in vettings if not v.problem)
-        columns = [
-            [f"{r.verdict} {r.codes}".strip() for r in v.results] or ["not built"] * len(ways)
-            for v in vettings
-        ]
+        shown = ([f"{r.verdict} {r.codes}".strip() for r in v.results] for v in vettings)
+        columns = [column or ["not built"] * len(ways) for column in shown]
         rows = [("way", *(vetting.name for vetting in vettings)), *zip(ways, *columns, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)

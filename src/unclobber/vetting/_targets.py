@@ -36,7 +36,7 @@ class Target:
 
     @property
     def words(self) -> tuple[str, str, str]:
-        """The fields as words of a command line, empty for None."""
+        """The fields as words of a command line."""
         return self.name, self.config or "", self.inputs or ""
 
     def load(self) -> Case:

@@ -16,12 +16,8 @@ def missing():
 @pytest.mark.parametrize(
     ("why_not", "compiler", "begins"),
     [
-        (
-            core.NOT_BUILT,
-            lambda: "c++",
-            "unclobber: the Python core ran; `unclobber build-native`",
-        ),
-        (core.NOT_BUILT, missing, ""),
+        (core._NOT_BUILT, lambda: "c++", "unclobber: the Python core ran; `unclobber build-native`"),
+        (core._NOT_BUILT, missing, ""),
         ("UNCLOBBER_NATIVE=0", lambda: "c++", ""),
         ("", lambda: "c++", ""),
     ],
