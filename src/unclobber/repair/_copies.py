@@ -56,8 +56,7 @@ NOWHERE = Copy(())  # a copy of nothing
 
 
 def copy_for(root: str, home: str) -> Copy:
-    """Return the copies for a program that runs from the working directory: of its project's folder, and of
-    that directory.
+    """Return the copies for a program of a project: of the project's folder, and of the working directory.
 
     Args:
         home: A folder of unclobber's for the copies.

@@ -28,7 +28,7 @@ from ._leftovers import Files
 from ._living import Living
 from ._overlay import Overlay
 from ._recorder import Enough, Recorder, compare, compare_moved
-from .project import Project, root_of
+from .project import Project
 
 SEED = 0  # seed of every generator before the script starts; a script that sets seeds of its own overrides it
 
@@ -40,8 +40,7 @@ class Run:
         """Load the reference, and prepare the session, the recorder and the audit hooks."""
         self.job = job
         self.reference = None if job.against is None else _loaded(job.against)
-        script = os.path.join(job.at.folder, job.program.script)
-        self.project = Project(job.program.root or root_of(script))
+        self.project = Project.of(os.path.join(job.at.folder, job.program.script), job.program.root)
         self.before = frozenset(sys.modules) - {"__main__"}
         """Names of the modules that are loaded before the program begins: thousands, so none is looked at."""
         self.living = Living()

@@ -102,7 +102,7 @@ def fix(
         runner: A driver process to use and leave open; its own time limits apply then.
         root: The folder whose files may be edited; empty for that of the script's project.
     """
-    project = Project(root) if root else Project.of(script)
+    project = Project.of(script, root)
     project.encoded(script)  # remember the script's content before the first run
     outcomes: list[Outcome] = []
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
@@ -112,9 +112,8 @@ def fix(
             def said(step: str, number: int = len(outcomes) + 1) -> None:
                 progress(f"hazard {number}: {step}")
 
-            search = Search(
-                CommandLine(script, arguments, module, root), used, first_only, 10 * timeout, said
-            )
+            program = CommandLine(script, arguments, module, root)
+            search = Search(program, used, first_only, 10 * timeout, said)
             outcome = search.outcome(project)
             outcomes.append(outcome)
             if not isinstance(outcome, Proved):
