@@ -445,7 +445,9 @@ reason that has nothing to do with in-place operations. **refused by torch**, an
 **silently wrong**: plain torch raises nothing, and `watch` finds a spoilt gradient. **`guard` as the
 reference**: of the last two, those with the gradients of the same training without the hazard: clones in the
 hooks, no backward hooks, one backward for each forward. Where torch refuses an operation itself (on a
-leaf, or on a view of a hook), `guard` can't go on either.
+leaf, or on a view of a hook), `guard` can't go on either. Of autocast, the models with which `guard` has
+emptied its cache of cast weights: their gradients are added in float32 and not in bfloat16 then, and are
+those of `cache_enabled=False`.
 """
 
 

@@ -49,12 +49,13 @@ def test_what_differs_in_a_plain_step_is_a_problem(mode, fact, said):
     assert zoo.problems_of({**off, "unsteady": ["grad 0 w"]}) == []
 
 
-def test_guard_may_differ_only_where_plain_is_silently_wrong():
-    """There it is held to the same training without the hazard."""
+def test_guard_may_differ_only_where_a_reference_is_as_it_is():
+    """Where plain is silently wrong, and where it empties autocast's cache, which rounds otherwise."""
     off = {"plain": "ok", "watch": "ok", "guard": "ok", "guard off": ["w"]}
     silent = {**off, "watch findings": ["UC102; written by add_ in a.py:1"]}
     assert zoo.problems_of(row(way=off)) == ["way, guard: w differ from plain"]
     assert zoo.problems_of(row(way=silent)) == []
+    assert zoo.problems_of(row(autocast={**off, "guard off reference": []})) == []
     wrong = {**silent, "guard off reference": ["w"]}
     assert zoo.problems_of(row(way=wrong)) == ["way, guard: w differ from the reference"]
 
