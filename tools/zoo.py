@@ -241,7 +241,7 @@ def problems_of(row: Row) -> list[str]:
                 problems.append(f"{way}, {mode}: an internal error: {found[mode][:150]}")
             if f"{mode} left" in found:
                 problems.append(f"{way}, {mode} leaves {', '.join(found[f'{mode} left'])}")
-        if found.get("guard off reference"):
+        if found.get("guard off reference") and not found.get("plain unsteady"):
             problems.append(
                 f"{way}, guard: {', '.join(found['guard off reference'][:3])} differ from the reference"
             )
