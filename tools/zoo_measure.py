@@ -33,6 +33,8 @@ MODES: dict[str, Callable[[], Any]] = {
     "watch": unclobber.watch,
     "guard": unclobber.guard,
 }
+STEADY = 5
+"""Plain runs that must be alike before a difference from them counts."""
 REFUSED = re.compile(r"inplace|in-place|leaf variable|is a view|second time", re.IGNORECASE)
 """How torch words its refusals of in-place operations, and of a second backward."""
 
@@ -464,7 +466,20 @@ def eval_then_train_apart(case: Case, model: nn.Module, inputs: dict[str, Any]) 
 @way("autocast")
 def autocast(case: Case, model: nn.Module, inputs: dict[str, Any]) -> Gradients:
     """Run the forward in bfloat16."""
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    return _autocast(case, model, inputs, cached=True)
+
+
+@way("autocast", REFERENCES)
+def autocast_without_cache(case: Case, model: nn.Module, inputs: dict[str, Any]) -> Gradients:
+    """Cast each weight for each use, which ``guard`` may make autocast do.
+
+    Gradients of one copy are added in bfloat16, those of several in float32.
+    """
+    return _autocast(case, model, inputs, cached=False)
+
+
+def _autocast(case: Case, model: nn.Module, inputs: dict[str, Any], *, cached: bool) -> Gradients:
+    with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=cached):
         loss = loss_of(case.forward(model, inputs))
     loss.backward()
     return gradients(model)
@@ -549,8 +564,10 @@ def in_way(case: Case, name: str) -> Row | None:
         if mode in records and "plain" in records:
             row |= _off(f"{mode} off", differing(records["plain"], records[mode]))
     if row.get("guard off") or row.get("watch off"):
-        row |= _off("plain unsteady", differing(records["plain"], run(WAYS[name], MODES["plain"]())))
-    if name in REFERENCES and "guard" in records and (row["plain"] != "ok" or row.get("watch findings")):
+        again = (differing(records["plain"], run(WAYS[name], MODES["plain"]())) for _ in range(STEADY))
+        row |= _off("plain unsteady", next(filter(None, again), []))
+    hazard = row["plain"] != "ok" or row.get("watch findings") or row.get("guard off")
+    if name in REFERENCES and "guard" in records and hazard:
         try:
             row["guard off reference"] = far_apart(run(REFERENCES[name], MODES["plain"]()), records["guard"])
         except Exception as error:
@@ -562,10 +579,11 @@ def _off(name: str, differences: list[str]) -> Row:
     return {name: differences} if differences else {}
 
 
-def measure(case: Case, tell: Callable[[Row], None]) -> Row:
+def measure(case: Case, tell: Callable[[Row], None], in_ways: bool) -> Row:
     """Return what is to be known of a case.
 
     Args:
+        in_ways: Whether to train it in the other ways, too.
         tell: Called with what is known so far, lest a time limit loses it.
     """
     gc.collect()
@@ -579,7 +597,7 @@ def measure(case: Case, tell: Callable[[Row], None]) -> Row:
     tell(row)
     # A model that takes a second a step would take minutes in all ways.
     ways = WAYS if row["ms"]["plain"] < 100 else ("activation penalty", "eval, then train")
-    for name in ways if row["ms"]["plain"] < 600 else ():
+    for name in ways if in_ways and row["ms"]["plain"] < 600 else ():
         found = in_way(case, name)
         if found is not None:
             row["ways"][name] = found

@@ -1,15 +1,19 @@
-"""Measure models, by the names that come line by line: ``zoo.py`` runs this, a process per batch of models.
+"""Measure models, by the names that come line by line: ``zoo.py`` runs this.
 
-Prints a line of JSON for each, and one with ``partly`` for what is known before the end.
+Each is measured in a process of its own, forked from this one, which has imported the packages. Prints a
+line of JSON for each, and one with ``partly`` for what is known before the end.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import importlib.util
 import json
 import os
 import resource
+import signal
 import sys
 import time
 import traceback
@@ -19,6 +23,12 @@ from typing import Any
 
 MEMORY = 9 << 30
 """Bytes of address space at most."""
+
+IMPORTED = (
+    "transformers.modeling_utils", "transformers.models.auto.modeling_auto", "timm", "diffusers.models",
+    "torchvision.models", "torch_geometric.nn",
+)  # fmt: skip
+"""What is imported before the first model, where it is installed."""
 
 FAMILIES = {
     "transformers": "zoo_transformers",
@@ -67,39 +77,58 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     declare_operators_of_torchvision()
-    if sys.argv[1:] == ["names"]:
+    if sys.argv[1] == "names":
         for name in FAMILIES:
             try:
                 say({"family": name, "names": family(name).names()})
             except ImportError as error:
                 say({"family": name, "names": [], "error": str(error)})
         return
+    limit = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     import zoo_measure as measure
 
+    for name in IMPORTED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
     for mode in measure.MODES.values():  # the first context of a process imports and compiles
         with mode():
             torch.nn.Linear(3, 3)(torch.ones(3, requires_grad=True)).exp().sum().backward()
+    gc.collect()
+    gc.freeze()  # lest a collection in a fork writes to all that is there
     for line in sys.stdin:
-        name = line.strip()
-        start = time.monotonic()
-        row: dict[str, Any] = {"name": name}
-        package, _, model = name.partition("/")
+        child = os.fork()
+        if not child:
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+            answer(line.strip(), in_ways=sys.argv[2:] != ["plain"])
+            os._exit(0)
+        if code := os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
+            say({"cut": "time limit" if code == -signal.SIGXCPU else f"the process ended with code {code}"})
+
+
+def answer(name: str, *, in_ways: bool) -> None:
+    """Build and measure a model, and say what came of it."""
+    import zoo_measure as measure
+
+    start = time.process_time()
+    row: dict[str, Any] = {"name": name}
+    package, _, model = name.partition("/")
+    try:
+        case = family(package).build(model)
+    except Exception as error:
+        row["not built"] = measure.brief(str(error) or type(error).__name__, 400)
+        row["build s"] = round(time.process_time() - start, 1)
+    else:
+        say(row | {"partly": True, "notes": case.notes})
+        built = time.process_time()
+        row["build s"] = round(built - start, 1)
         try:
-            case = family(package).build(model)
+            row |= measure.measure(case, lambda known: say(row | known | {"partly": True}), in_ways)
         except Exception as error:
-            row["not built"] = measure.brief(str(error) or type(error).__name__, 400)
-        else:
-            say(row | {"partly": True, "notes": case.notes})
-            built = time.monotonic()
-            row["build s"] = round(built - start, 1)
-            try:
-                row |= measure.measure(case, lambda known: say(row | known | {"partly": True}))  # noqa: B023
-            except Exception as error:
-                row["failed"] = measure.brief(error, 300)
-                row["trace"] = traceback.format_exc()[-1500:]
-            row["run s"] = round(time.monotonic() - built, 1)
-        say(row)
+            row["failed"] = measure.brief(error, 300)
+            row["trace"] = traceback.format_exc()[-1500:]
+        row["run s"] = round(time.process_time() - built, 1)
+    say(row)
 
 
 if __name__ == "__main__":

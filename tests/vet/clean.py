@@ -16,6 +16,15 @@ class Residual(nn.Module):
         return x + self.inner(x)
 
 
+class Bilinear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pair = nn.Bilinear(4, 4, 3)
+
+    def forward(self, x):
+        return self.pair(x, x.sin())
+
+
 class Recurrent(nn.Module):
     def __init__(self, kind):
         super().__init__()
@@ -105,7 +114,7 @@ MODULES = {
     "convolution": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.MaxPool2d(2)), (2, 3, 8, 8)),
     "transposed": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.ConvTranspose2d(4, 3, 3)), (2, 3, 8, 8)),
     "residual": (lambda: Residual(nn.Sequential(nn.Linear(4, 4), nn.Sigmoid())), ROWS),
-    "rnn": (lambda: Recurrent(nn.RNN), (2, 5, 4)),
+    "bilinear": (lambda: Bilinear(), ROWS),
     "lstm": (lambda: Recurrent(nn.LSTM), (2, 5, 4)),
     "tokens": (lambda: Tokens(), None),
     "tied tokens": (lambda: Tokens(tied=True), None),

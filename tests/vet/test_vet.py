@@ -71,6 +71,15 @@ def test_a_gru_is_silently_wrong_under_selective_checkpointing():
     assert differing(wrong, right, exact=False) == result.differing
 
 
+def test_an_rnn_is_refused_under_selective_checkpointing():
+    """A fault of torch's, too: its kernel on the CPU adds to a cached product, whose counter moves here."""
+    (result,) = unclobber.vet(
+        clean.Recurrent(torch.nn.RNN), torch.ones(2, 5, 4), "checkpoint-selective"
+    ).results
+    assert (result.verdict, [finding.code for finding in result.findings]) == ("refused", ["UC105"])
+    assert {write.operation for write in result.findings[0].writes} == {"add_"}
+
+
 def test_the_module_and_its_generators_stay_as_they_are():
     module, inputs = planted.made("two-forwards")
     before = {name: value.clone() for name, value in module.state_dict().items()}

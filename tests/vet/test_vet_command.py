@@ -120,8 +120,9 @@ def test_a_crash_and_a_time_limit_are_rows(vet):
     assert reason.startswith("signal SIGABRT")
     assert [notice.split(": ")[1] for notice in document["notices"]] == ["eval-then-train"]
     late = vet("model.py:dies", *ways("no-grad-first"), "--timeout", "0.5")
-    assert late.returncode == 1
+    assert late.returncode == 0  # it may be no fault of the module's
     assert "no-grad-first  time limit  it ran for more than 0.5 s\n" in late.stdout
+    assert late.stdout.endswith("0 of 1 way with a fault, 1 way without an answer in time\n")
 
 
 def test_json_has_the_line_and_sarif_the_result(vet, folder):
@@ -142,6 +143,34 @@ def test_several_targets_have_a_column_each(vet):
     done = vet("model.py:clean", "model.py:Net", *ways("leaf"))
     assert "way   model.py:clean  model.py:Net\nleaf  fine            refused UC201\n" in done.stdout
     assert done.returncode == 1
+
+
+def test_a_target_that_is_not_built_is_a_column_and_the_others_go_on(vet):
+    """The exit code is that of wrong use all the same, and the reason is on standard error."""
+    done = vet("model.py:Nat", "model.py:clean", "model.py:leaves", *ways("plain"), "--format", "json")
+    assert done.returncode == 2
+    vetted = {vetting["target"]: vetting for vetting in json.loads(done.stdout)["vetted"]}
+    assert [vetting["problem"] for vetting in vetted.values()] == [
+        "model.py has no 'Nat'",
+        None,
+        "model.py:leaves can't be trained at all: ValueError: no",
+    ]
+    assert [len(vetting["ways"]) for vetting in vetted.values()] == [0, 1, 0]
+    assert "model.py has no 'Nat'; model.py:leaves can't be trained" in " ".join(done.stderr.split())
+    text = vet("model.py:Nat", "model.py:clean", *ways("plain")).stdout
+    assert text == (
+        "way    model.py:Nat  model.py:clean\nplain  not built     fine\n\n"
+        "SUMMARY: model.py:Nat: not built; model.py:clean: 0 of 1 way with a fault\n"
+    )
+
+
+def test_an_edit_of_the_module_s_own_file_is_proved(vet, folder):
+    """By the gradients of all leaves in that way; the file stays as it is."""
+    done = vet("model.py:Net", *ways("leaf"), "--format", "json")
+    fix = json.loads(done.stdout)["findings"][0]["fixes"][0]
+    assert fix["verified"] == "whole-run"
+    assert "-            x += 1\n+            x = x + 1\n" in fix["diff"]
+    assert (folder / "model.py").read_text() == MODEL
 
 
 def test_arguments_come_from_the_target_a_file_or_a_function(vet):

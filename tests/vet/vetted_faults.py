@@ -117,6 +117,13 @@ class NoGradFirst(Net):
         return self.layer(x)
 
 
+class Validation(Net):
+    def forward(self, x):
+        if not self.training:
+            self.layer.weight.mul_(0.5)  # validation
+        return self.layer(self.layer(x))
+
+
 class Swish(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -204,6 +211,7 @@ FAULTS = {
     "checkpoint-selective": (CheckpointSelective, "UC105"),
     "eval-then-train": (EvalThenTrain, "UC102"),
     "no-grad-first": (NoGradFirst, "UC106"),
+    "validation": (Validation, "UC101"),
     "penalty": (Penalty, "UC101"),
     "activations": (Activations, "UC101"),
     "backward-hooks": (BackwardHooks, "UC205"),

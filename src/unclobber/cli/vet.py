@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -24,7 +24,8 @@ from ._terminal import COMMAND
 from ._torch import require_torch
 
 if TYPE_CHECKING:
-    from ..vetting import Vetting
+    from ..model import Finding
+    from ..vetting import Target, Vetting
 
 _MOST_STORIES = 8
 
@@ -98,7 +99,7 @@ def command(
     require_torch()
     import torch
 
-    from ..vetting import Target, Vetting, about, checked_ways, run_ways, ways
+    from ..vetting import Target, Vetting, about, checked_ways, merged, run_ways, ways
 
     if list_ways:
         formatter = click.get_current_context().make_formatter()
@@ -109,27 +110,36 @@ def command(
     # Results must not depend on the number of cores, and a pool of threads would forbid forks.
     torch.set_num_threads(1)
     vettings: list[Vetting] = []
+    built = [Target(target, config, inputs) for target in targets]
     # Not `cpu_count`: a container may have fewer cores than its machine.
     jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     # Not the spinner of `said`: its thread would forbid forks.
     with program_progress() as show:
-        for target in targets:
-            step = _step(show, target, len(names))
+        for target in built:
+            step = _step(show, target.name, len(names))
             step("loaded", 0)
-            made = Target(target, config, inputs)
-            # What the module's code prints is no part of a report.
-            with contextlib.redirect_stdout(sys.stderr):
-                case = made.load()
-            results = run_ways(made, case, names, jobs=jobs, limit=timeout, on_step=step)
-            vettings.append(Vetting(target, results))
-    code = _exit_code(vettings)
-    report = _report(vettings, targets, code)
+            try:
+                # What the module's code prints is no part of a report.
+                with contextlib.redirect_stdout(sys.stderr):
+                    case = target.load()
+                results = run_ways(target, case, names, jobs=jobs, limit=timeout, on_step=step)
+                vettings.append(_check_trained(Vetting(target.name, results)))
+            except UnclobberError as error:
+                vettings.append(Vetting(target.name, (), str(error)))
+        problems = [vetting.problem for vetting in vettings if vetting.problem]
+        if len(problems) == len(vettings):
+            raise UnclobberError("; ".join(problems))
+        findings = _proved(merged(vettings), vettings, built, timeout, show)
+    code = 2 if problems else int(any(vetting.faults for vetting in vettings))
+    report = _report(findings, vettings, targets, code)
     send(
         lambda stream: _rendered(report, vettings, format_, stream),
         output,
         text=format_ == "text",
         of_program=False,
     )
+    if problems:
+        raise UnclobberError("; ".join(problems))
     return code
 
 
@@ -143,29 +153,59 @@ def _step(show: Any, target: str, count: int) -> Any:
     return step
 
 
-def _exit_code(vettings: Sequence[Vetting]) -> int:
-    """Return 1 if there is a fault, else 0.
+def _proved(
+    findings: tuple[Finding, ...], vettings: list[Vetting], targets: list[Target], timeout: float, show: Any
+) -> tuple[Finding, ...]:
+    """Return the findings with edits that `fix` has proved, where the module's file may be written."""
+    from ..repair import Project, Runner, fix
+    from ..vetting import with_proofs
 
-    Raises:
-        UnclobberError: A module can't even be trained the plain way.
-    """
-    for vetting in vettings:
-        for result in vetting.results:
-            # Any other way may lack what it needs, but a module that never trains is a wrong target.
-            if result.way == "plain" and result.verdict == "not applicable":
-                raise UnclobberError(f"{vetting.name} can't be trained at all: {result.reason}")
-    return int(any(vetting.faults for vetting in vettings))
+    with contextlib.ExitStack() as stack:
+
+        @functools.cache
+        def runner() -> Runner:
+            return stack.enter_context(Runner(timeout))
+
+        def prove(path: str, text: str, words: tuple[str, ...]) -> tuple[Finding, ...]:
+            """Return the findings of a program, with proved edits in the project of a file."""
+            project = Project.of(path)
+            if not (os.access(path, os.W_OK) and project.owns(path)):
+                return ()
+            program = runner().file("way.py")
+            with open(program, "w", encoding="utf-8") as file:
+                file.write(text)
+            rounds = fix(
+                program,
+                words,
+                timeout=timeout,
+                fix_all=True,
+                progress=lambda step: show and show(f"{words[1]}: {step}"),
+                runner=runner(),
+                root=project.root,
+            )
+            return rounds.report(()).findings
+
+        return with_proofs(findings, vettings, targets, prove)
 
 
-def _report(vettings: list[Vetting], targets: tuple[str, ...], code: int) -> Report:
+def _check_trained(vetting: Vetting) -> Vetting:
+    """Return the results; raise an UnclobberError if the module can't even be trained the plain way."""
+    for result in vetting.results:
+        # Any other way may lack what it needs, but a module that never trains is a wrong target.
+        if result.way == "plain" and result.verdict == "not applicable":
+            raise UnclobberError(f"{vetting.name} can't be trained at all: {result.reason}")
+    return vetting
+
+
+def _report(
+    findings: tuple[Finding, ...], vettings: list[Vetting], targets: tuple[str, ...], code: int
+) -> Report:
     """Return the findings of all modules as a report with candidate edits, and the faults as notices."""
     import torch
 
-    from ..vetting import merged
-
     report = Report(
         "clean",
-        merged(vettings),
+        findings,
         torch_version=str(torch.__version__),
         command=("vet", *targets),
         exit_code=code,
@@ -201,8 +241,12 @@ def _rendered(report: Report, vettings: list[Vetting], format_: str, stream: Tex
 
 def _summary(vettings: list[Vetting]) -> str:
     """Return one line for `grep`: each module with the number of its faults."""
-    parts = (
-        f"{vetting.name}: {len(vetting.faults)} of {plural(len(vetting.results), 'way')} with a fault"
-        for vetting in vettings
-    )
-    return f"SUMMARY: {'; '.join(parts)}"
+    return f"SUMMARY: {'; '.join(f'{vetting.name}: {_counted(vetting)}' for vetting in vettings)}"
+
+
+def _counted(vetting: Vetting) -> str:
+    if vetting.problem:
+        return "not built"
+    late = sum(result.verdict == "time limit" for result in vetting.results)
+    faults = f"{len(vetting.faults)} of {plural(len(vetting.results), 'way')} with a fault"
+    return f"{faults}, {plural(late, 'way')} without an answer in time" if late else faults

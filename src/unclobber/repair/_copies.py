@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from .project import root_of, within
+from .project import within
 
 MOST_BYTES = 256 * 2**20
 MOST_FILES = 20_000  # limits of a copied folder: programs in larger ones run in place
@@ -55,9 +55,8 @@ def files_in(top: str, apart: str | None = None) -> Iterator[str]:
 NOWHERE = Copy(())  # a copy of nothing
 
 
-def copy_for(script: str, home: str) -> Copy:
-    """Return the copies for a script that runs from the working directory: of its project, and of that
-    directory.
+def copy_for(root: str, home: str) -> Copy:
+    """Return the copies for a program of a project: of the project's folder, and of the working directory.
 
     Args:
         home: A folder of unclobber's for the copies.
@@ -65,7 +64,7 @@ def copy_for(script: str, home: str) -> Copy:
     Returns:
         A Copy without pairs if the folders are too large.
     """
-    root, here = root_of(script), os.path.realpath(os.getcwd())
+    here = os.path.realpath(os.getcwd())
     if within(here, root):
         wanted = [root]
     # One copy of the working directory holds the project, too.

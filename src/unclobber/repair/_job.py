@@ -48,6 +48,7 @@ class CommandLine:
     script: str  # path of the program's file, from the working directory
     arguments: tuple[str, ...] = ()
     module: str = ""  # name of the module that runs, as with `python -m`; empty for a script
+    root: str = ""  # folder whose files may be edited; empty for that of the script's project
 
 
 @dataclass(frozen=True, slots=True)

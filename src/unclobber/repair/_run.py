@@ -40,7 +40,7 @@ class Run:
         """Load the reference, and prepare the session, the recorder and the audit hooks."""
         self.job = job
         self.reference = None if job.against is None else _loaded(job.against)
-        self.project = Project.of(os.path.join(job.at.folder, job.program.script))
+        self.project = Project.of(os.path.join(job.at.folder, job.program.script), job.program.root)
         self.before = frozenset(sys.modules) - {"__main__"}
         """Names of the modules that are loaded before the program begins: thousands, so none is looked at."""
         self.living = Living()

@@ -34,7 +34,7 @@ def with_candidates(report: Report, script: str | None = None, *, every: bool = 
     findings = list(report.findings)
     unknown: Fix | bool = False
     for at, finding in enumerate(findings if every else findings[:MOST]):
-        if finding.repaired or (read > MOST_READ and not every):
+        if finding.repaired or any(fix.verified for fix in finding.fixes) or (read > MOST_READ and not every):
             continue
         read += sum(_length(path) for path in {site.path for site in _places(finding) if not site.library})
         best = or_default(lambda finding=finding: _candidate(finding, script), unknown)  # type: ignore[misc]

@@ -54,8 +54,8 @@ class Project:
     """The code of all cells, which share their names, if the program is a notebook."""
 
     @classmethod
-    def of(cls, script: str) -> Project:
-        return cls(root_of(script))
+    def of(cls, script: str, root: str = "") -> Project:
+        return cls(root or root_of(script))
 
     @property
     def on_disk(self) -> Project:

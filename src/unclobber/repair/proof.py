@@ -18,6 +18,7 @@ from typing import Any
 from ..model import PACKAGE
 from ._copies import Copy, Filler, copy_for
 from ._job import INTERRUPTED, Ended, Job, Ran, Surroundings
+from .project import root_of
 
 
 class Runner:
@@ -88,10 +89,9 @@ class Runner:
         """
         self.runs += 1
         answer = self.file(f"answer-{self.runs}")
-        script = job.program.script
-        wanted = (os.path.realpath(script), os.getcwd())
+        wanted = (job.program.root or root_of(job.program.script), os.getcwd())
         if self._copied_for != wanted:
-            self._copied_for, self.copy = wanted, copy_for(script, self.file("copies"))
+            self._copied_for, self.copy = wanted, copy_for(wanted[0], self.file("copies"))
             self._filler = Filler(self.copy)
         assert self.copy is not None
         assert self._filler is not None

@@ -84,6 +84,7 @@ def fix(
     first_only: bool = False,
     progress: Callable[[str], None] = lambda _: None,
     runner: Runner | None = None,
+    root: str = "",
 ) -> Rounds:
     """Repair a program once, or with ``fix_all`` until it is clean or a round proves nothing.
 
@@ -99,15 +100,16 @@ def fix(
         first_only: Stop each round at its first proof.
         progress: Called with each step.
         runner: A driver process to use and leave open; its own time limits apply then.
+        root: The folder whose files may be edited; empty for that of the script's project.
     """
-    project = Project.of(script)
+    project = Project.of(script, root)
     project.encoded(script)  # remember the script's content before the first run
     outcomes: list[Outcome] = []
     with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
         runs, used.reads = used.runs, set()
         while len(outcomes) < MOST_ROUNDS:
             solved = sum(len(outcome.best.titles) for outcome in outcomes if isinstance(outcome, Proved))
-            program = CommandLine(script, arguments, module)
+            program = CommandLine(script, arguments, module, root)
             outcome = Search(program, used, first_only, 10 * timeout, progress, solved).outcome(project)
             outcomes.append(outcome)
             if not isinstance(outcome, Proved):

@@ -1,11 +1,13 @@
 """A module trained in the ways in which people train, each judged against ``guard``.
 
 ``_ways`` has a function for each way, ``_judge`` compares its gradients plain and under guard, ``_processes``
-runs each in a process of its own. ``_targets``, ``_tiny`` and ``_inputs`` make the module and its inputs.
+runs each in a process of its own, and ``_proofs`` takes proved edits for what they find. ``_targets``,
+``_tiny`` and ``_inputs`` make the module and its inputs.
 """
 
 from ._library import checked_ways, vet, ways
 from ._processes import run_ways
+from ._proofs import train, with_proofs
 from ._results import Vetting, WayResult, merged, table
 from ._targets import Target
 from ._ways import about
@@ -19,6 +21,8 @@ __all__ = [
     "merged",
     "run_ways",
     "table",
+    "train",
     "vet",
     "ways",
+    "with_proofs",
 ]

@@ -21,10 +21,14 @@ from typing import Any
 
 import torch
 
+from ..session import Session
 from ._case import Case
 from ._judge import judge
 from ._results import WayResult
 from ._targets import Target
+
+_WITH_COMPILER = ("two-steps", "checkpoint", "compiled")
+"""Beginnings of the ways that import torch's compiler: optimizers and checkpoints look whether it runs."""
 
 
 @dataclass
@@ -65,6 +69,8 @@ def run_ways(
         limit: Seconds for each way.
         on_step: Called with each way that starts and the number of those that ended.
     """
+    if can_fork():
+        _warm_up(ways)
     context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
     waiting, running = deque(ways), dict[Connection, _Running]()
     results: dict[str, WayResult] = {}
@@ -87,6 +93,14 @@ def run_ways(
             for left in running.values():
                 left.process.kill()
     return tuple(results[way] for way in ways)
+
+
+def _warm_up(ways: Sequence[str]) -> None:
+    """Do once what each child would do again: inspect torch's operators, import torch's compiler."""
+    with Session("guard", warn=False):
+        pass
+    if any(way.startswith(_WITH_COMPILER) for way in ways):
+        torch.compiler.reset()
 
 
 def _started(context: Any, target: Target, case: Case, way: str, log: str) -> tuple[Connection, _Running]:

@@ -12,9 +12,9 @@ from ..model.text import listing, plural
 Verdict = Literal["fine", "silent", "refused", "not applicable", "crashed", "time limit"]
 """``silent``: torch goes on with gradients that differ from guard's. ``refused``: torch refuses an in-place
 operation or a freed graph. ``not applicable``: the way can't be taken, and no in-place operation is the
-reason."""
+reason. ``time limit``: it did not end in time, and whether it is a fault is not known."""
 
-FAULTS: tuple[Verdict, ...] = ("silent", "refused", "crashed", "time limit")
+FAULTS: tuple[Verdict, ...] = ("silent", "refused", "crashed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class WayResult:
     @property
     def line(self) -> Site | None:
         """The module's own line to look at; None if there is none."""
-        return next((site for finding in self.findings if (site := _line_of(finding))), None)
+        return next((site for finding in self.findings if (site := line_of(finding))), None)
 
     def row(self) -> tuple[str, str, str]:
         """Return the way, its verdict, and the line and code or the reason."""
@@ -67,6 +67,8 @@ class Vetting:
     name: str
     """The module: the target of the command, or the name of its class."""
     results: tuple[WayResult, ...]
+    problem: str = ""
+    """The reason why it could not be built or trained at all; then there are no results."""
 
     @property
     def faults(self) -> tuple[WayResult, ...]:
@@ -86,6 +88,7 @@ class Vetting:
         """Return the results as plain data; of the findings, the codes and the module's line."""
         return {
             "target": self.name,
+            "problem": self.problem or None,
             "ways": [
                 {
                     "way": result.way,
@@ -112,7 +115,7 @@ def merged(vettings: list[Vetting]) -> tuple[Finding, ...]:
     for vetting in vettings:
         for result in vetting.results:
             for finding in result.findings:
-                key = _key(finding)
+                key = key_of(finding)
                 first.setdefault(key, finding)
                 ways = seen.setdefault(key, {}).setdefault(vetting.name, [])
                 ways += [result.way] if result.way not in ways else []
@@ -122,13 +125,13 @@ def merged(vettings: list[Vetting]) -> tuple[Finding, ...]:
     )
 
 
-def _key(finding: Finding) -> Hashable:
+def key_of(finding: Finding) -> Hashable:
     """Return the code and the module's line; the message, too, if that line is not known."""
-    site = _line_of(finding)
+    site = line_of(finding)
     return finding.code, finding.message if site is None else (site.path, site.line)
 
 
-def _line_of(finding: Finding) -> Site | None:
+def line_of(finding: Finding) -> Site | None:
     """Return the line of the module to look at: of a write, else of what it wrote or saved."""
     # Never the line that needs the tensor: the backward is the way's, not the module's.
     facts = (*finding.overwriting, *finding.writes, finding.saved, finding.made)
@@ -143,11 +146,14 @@ def _seen_in(name: str, ways: list[str]) -> str:
 
 def table(vettings: Sequence[Vetting]) -> str:
     """Return aligned columns: of one module with lines and reasons, of several one for each."""
+    rows: list[tuple[str, ...]]
     if len(vettings) == 1:
         rows = [("way", "verdict", vettings[0].name), *(result.row() for result in vettings[0].results)]
     else:
-        columns = ((v.name, *(f"{r.verdict} {r.codes}".strip() for r in v.results)) for v in vettings)
-        rows = list(zip(("way", *(result.way for result in vettings[0].results)), *columns, strict=True))
+        ways = next(tuple(result.way for result in v.results) for v in vettings if not v.problem)
+        shown = ([f"{r.verdict} {r.codes}".strip() for r in v.results] for v in vettings)
+        columns = [column or ["not built"] * len(ways) for column in shown]
+        rows = [("way", *(vetting.name for vetting in vettings)), *zip(ways, *columns, strict=True)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)

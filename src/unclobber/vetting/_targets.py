@@ -34,6 +34,11 @@ class Target:
     inputs: str | None = None
     """The target of a function that makes the inputs."""
 
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """The fields as words of a command line."""
+        return self.name, self.config or "", self.inputs or ""
+
     def load(self) -> Case:
         """Build the module and its inputs.
 
@@ -54,7 +59,7 @@ class Target:
                 f"{self.name} gives {type(made).__name__}, and needs to give a torch.nn.Module or "
                 "(module, inputs)."
             )
-        if self.inputs is not None:
+        if self.inputs:
             function, _ = _looked_up(self.inputs)
             takes_module = len(inspect.signature(function).parameters) > 0
             inputs = [_called(self.inputs, function, *((module,) if takes_module else ()))]
@@ -65,7 +70,7 @@ class Target:
         if isinstance(value, nn.Module):
             return value
         args, kwargs = _literals(self.name, arguments)
-        if self.config is not None:
+        if self.config:
             try:
                 with open(self.config, encoding="utf-8") as file:
                     fields = json.load(file)

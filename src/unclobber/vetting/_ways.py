@@ -151,6 +151,17 @@ def no_grad_first(case: Case) -> Case:
     return case
 
 
+def validation(case: Case) -> Case:
+    """Run a validation pass (`eval()`, `no_grad`) between the forward and its backward."""
+    loss = case.loss()
+    case.module.eval()
+    with torch.no_grad():
+        case.other_batch().forward()
+    case.module.train()
+    loss.backward()
+    return case
+
+
 def penalty(case: Case) -> Case:
     """Add a penalty on the gradients of the parameters (`create_graph=True`) to the loss."""
     loss = case.loss()
@@ -230,6 +241,7 @@ WAYS: dict[str, Train] = {
     "checkpoint-selective": checkpoint_selective,
     "eval-then-train": eval_then_train,
     "no-grad-first": no_grad_first,
+    "validation": validation,
     "penalty": penalty,
     "activations": activations,
     "backward-hooks": backward_hooks,

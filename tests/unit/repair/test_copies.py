@@ -9,6 +9,7 @@ import pytest
 
 from unclobber.repair import _copies
 from unclobber.repair._copies import Filler, copy_for
+from unclobber.repair.project import root_of
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def project(tmp_path, monkeypatch):
 
 def test_what_is_copied(project, tmp_path):
     """Files and links; environments and version control are linked, caches left out; edits laid over."""
-    copy = copy_for("train.py", str(tmp_path / "home"))
+    copy = copy_for(root_of("train.py"), str(tmp_path / "home"))
     script = str(project / "train.py")
     Filler(copy).fill({script: "print(2)\n"})
     there = copy.there(str(project))
@@ -42,7 +43,7 @@ def test_what_is_copied(project, tmp_path):
 
 def test_each_run_begins_afresh(project, tmp_path):
     """What a run wrote is gone, at the same path, and never in the user's folder."""
-    copy = copy_for("train.py", str(tmp_path / "home"))
+    copy = copy_for(root_of("train.py"), str(tmp_path / "home"))
     filler = Filler(copy)
     for _ in range(2):
         filler.fill({})
@@ -92,7 +93,7 @@ def _keep_its_times(path):
 )  # fmt: skip
 def test_what_a_run_changed_is_undone(project, tmp_path, change):
     """A second fill gives back all that the first one made, whatever the run did to it."""
-    copy = copy_for("train.py", str(tmp_path / "home"))
+    copy = copy_for(root_of("train.py"), str(tmp_path / "home"))
     there = Path(copy.there(str(project)))
     filler = Filler(copy)
     filler.fill({})
@@ -107,7 +108,7 @@ def test_what_a_run_changed_is_undone(project, tmp_path, change):
 
 def test_what_the_user_changed_is_copied(project, tmp_path):
     """A run sees the files as they are when it begins, and an edited text is gone with its run."""
-    copy = copy_for("train.py", str(tmp_path / "home"))
+    copy = copy_for(root_of("train.py"), str(tmp_path / "home"))
     there = Path(copy.there(str(project)))
     filler = Filler(copy)
     filler.fill({str(project / "train.py"): "print(2)\n"})
@@ -121,7 +122,7 @@ def test_what_the_user_changed_is_copied(project, tmp_path):
 
 def test_a_file_that_no_run_touched_is_not_copied_again(project, tmp_path):
     """The copy of an untouched file is the same file in the next run."""
-    copy = copy_for("train.py", str(tmp_path / "home"))
+    copy = copy_for(root_of("train.py"), str(tmp_path / "home"))
     there = Path(copy.there(str(project)))
     filler = Filler(copy)
     filler.fill({})
@@ -134,11 +135,11 @@ def test_a_file_that_no_run_touched_is_not_copied_again(project, tmp_path):
 def test_a_folder_that_is_too_large(project, tmp_path, monkeypatch, limit):
     """It is not copied."""
     monkeypatch.setattr(_copies, limit, 1)
-    assert copy_for("train.py", str(tmp_path / "home")).pairs == ()
+    assert copy_for(root_of("train.py"), str(tmp_path / "home")).pairs == ()
 
 
 def test_a_working_directory_above(project, tmp_path, monkeypatch):
     """It is what is copied: the program may write there."""
     monkeypatch.chdir(tmp_path)
-    copy = copy_for("project/train.py", str(tmp_path.parent / "home"))
+    copy = copy_for(root_of("project/train.py"), str(tmp_path.parent / "home"))
     assert [folder for folder, _ in copy.pairs] == [str(tmp_path)]

@@ -42,7 +42,7 @@ def build(progress: Callable[[str], None], *, again: bool = False) -> Path:
     file = compiled()
     if file.exists() and not again:
         return file
-    compiler = _compiler()
+    compiler = compiler_here()
     file.parent.mkdir(parents=True, exist_ok=True)
     # In the folder of the file, so that one rename puts it in place, even if two processes build at once.
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
@@ -60,7 +60,7 @@ def build(progress: Callable[[str], None], *, again: bool = False) -> Path:
     return file
 
 
-def _compiler() -> str:
+def compiler_here() -> str:
     """Return the path of the C++ compiler to use; UnclobberError if it or its headers are missing."""
     if sys.platform != "linux":
         raise UnclobberError("the native core is built on Linux only; the Python core runs everywhere")

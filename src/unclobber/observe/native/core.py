@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from ...model import PACKAGE, UnclobberError
+from ...model import PACKAGE, UnclobberError, or_default
 from .place import MODULE, compiled
 
 Result = TypeVar("Result")
@@ -21,11 +21,21 @@ SWITCH = "UNCLOBBER_NATIVE"
 """Environment variable. ``0``: use the Python core. ``1``: warn if the native core can't be used."""
 
 
+_NOT_BUILT = "none is built for this torch and Python: unclobber build-native"
+
+
 class Choice(NamedTuple):
     """The core that is to run."""
 
     file: Path | None  # the compiled core; None for the Python core
     why_not: str  # the reason for the Python core, as one clause; empty for the native core
+
+    @property
+    def could_be_built(self) -> bool:
+        """Return whether the native core is only missing, and a compiler is there."""
+        from .build import compiler_here
+
+        return self.why_not == _NOT_BUILT and or_default(compiler_here, None) is not None
 
 
 def choice() -> Choice:
@@ -37,7 +47,7 @@ def choice() -> Choice:
     except (UnclobberError, OSError) as error:
         return Choice(None, str(error))
     if not file.exists():
-        return Choice(None, "none is built for this torch and Python: unclobber build-native")
+        return Choice(None, _NOT_BUILT)
     return Choice(file, "")
 
 

@@ -1,0 +1,31 @@
+"""What ``run`` says of the native core at the end of a long run."""
+
+from __future__ import annotations
+
+import pytest
+
+from unclobber.cli import run
+from unclobber.model import UnclobberError
+from unclobber.observe.native import build, core
+
+
+def missing():
+    raise UnclobberError("no C++ compiler")
+
+
+@pytest.mark.parametrize(
+    ("why_not", "compiler", "begins"),
+    [
+        (core._NOT_BUILT, lambda: "c++", "unclobber: the Python core ran; `unclobber build-native`"),
+        (core._NOT_BUILT, missing, ""),
+        ("UNCLOBBER_NATIVE=0", lambda: "c++", ""),
+        ("", lambda: "c++", ""),
+    ],
+)
+def test_the_native_core_is_named_where_it_could_be_built_and_was_not(monkeypatch, why_not, compiler, begins):
+    monkeypatch.setattr(core, "choice", lambda: core.Choice(None, why_not))
+    monkeypatch.setattr(build, "compiler_here", compiler)
+    said = run._what_native_brings()
+    assert said.startswith(begins)
+    assert bool(said) == bool(begins)
+    assert said.count("\n") == bool(said)
