@@ -50,7 +50,7 @@ def attributes():
             if issubclass(type(value), type) and _is_torchs(value.__module__):
                 homes[id(value)] = value
     for module, launcher in launches._LAUNCHERS.items():
-        if (home := getattr(sys.modules.get(module), launcher, None)) is not None:
+        if (home := getattr(sys.modules.get(module), launcher.partition(".")[0], None)) is not None:
             homes[id(home)] = home
     found = {(home, name): value for home in homes.values() for name, value in [*vars(home).items()]}
     del found[torch.utils.hooks.RemovableHandle, "next_id"]  # counts the hooks of the process

@@ -43,8 +43,7 @@ class _RunCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-_LONG = 10.0
-"""Seconds of a run from which on its end says that a native core would make the next one faster."""
+_LONG = 10.0  # seconds of a run from which on its end says that a native core would make the next one faster
 
 
 @click.command(

@@ -44,10 +44,8 @@ def interpretation_of(finding: Finding) -> Interpretation | None:
 class Candidate:
     """A fix candidate: an edit of one or more files, not yet run."""
 
-    title: str
-    """A phrase that describes the edit: ``write `d` out of place``."""
-    texts: Mapping[str, str]
-    """Absolute path to the whole new text."""
+    title: str  # a phrase that describes the edit: ``write `d` out of place``
+    texts: Mapping[str, str]  # absolute path to the whole new text
     interpretation: Interpretation | None = None
     """The interpretation that it is meant for, if it isn't the usual one of the finding's code."""
     offered: bool = False
@@ -55,24 +53,19 @@ class Candidate:
     moves: bool = False
     """Whether it calls backward in another order: calls are matched by their losses, and gradients that are
     left at the end count for nothing."""
-    note: str = ""
-    """A warning that the user must read before taking it."""
+    note: str = ""  # a warning that the user must read before taking it
     shared_name: str = ""
     """A name that it binds to a new tensor although others may hold the old one: they no longer see the
     write."""
     hides_nothing: bool = False
     """Whether every read of what was written is rewritten, so that no holder can miss a write."""
-    unbinds: frozenset[str] = frozenset()
-    """Names that it no longer binds and that are not read later."""
+    unbinds: frozenset[str] = frozenset()  # names that it no longer binds and that are not read later
     drops: bool = False
     """Whether the write is no longer made at all: only the names that its statement binds get the new
     value."""
-    guess: bool = False
-    """Whether the edited expression is only probably the right one."""
-    late: bool = False
-    """Whether to try and prefer it after other edits of the same size."""
-    fixer: str = ""
-    """The fixer's name, which the table of fixers sets."""
+    guess: bool = False  # whether the edited expression is only probably the right one
+    late: bool = False  # whether to try and prefer it after other edits of the same size
+    fixer: str = ""  # the fixer's name, which the table of fixers sets
 
     @property
     def in_doubt(self) -> bool:

@@ -31,8 +31,7 @@ from .project import Project
 class Hidden:
     """The holders that no longer see a write after an edit."""
 
-    note: str = ""
-    """A sentence for the user; empty if every holder still sees the write."""
+    note: str = ""  # a sentence for the user; empty if every holder still sees the write
     never_read_again: frozenset[str] = frozenset()
     """Global names that keep the old value and that the program never reads again."""
 

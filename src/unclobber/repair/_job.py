@@ -35,8 +35,7 @@ class HeldBy:
     times: int
     names: tuple[str, ...] = ()
     """Names, attributes and items of the statement's own frame: ``h``, ``self.h``, ``outs[i]``."""
-    others: tuple[str, ...] = ()
-    """All other holders, in words; empty if there were none."""
+    others: tuple[str, ...] = ()  # all other holders, in words; empty if there were none
     callers: tuple[tuple[str, int, str], ...] = ()
     """Names in the calling functions: file, line of the call, and name."""
 
@@ -70,8 +69,7 @@ Slot = tuple[str, int]
 class Against:
     """The reference that a run is compared with."""
 
-    file: str
-    """The reference's recorded values."""
+    file: str  # the reference's recorded values
     nondeterministic: frozenset[str] = frozenset()
     """End-state entries (stdout, files, variables) that differ between runs of the unedited program; the
     comparison skips them."""
@@ -79,10 +77,8 @@ class Against:
     """Printed numbers that differ between runs of the unedited program; the comparison skips them."""
     never_read_again: frozenset[str] = frozenset()
     """Global names that the program never reads again before its end."""
-    detaches: bool = False
-    """Whether the candidate is meant to cut tensors off their graph."""
-    moves: bool = False
-    """Whether the candidate may call backward in another order."""
+    detaches: bool = False  # whether the candidate is meant to cut tensors off their graph
+    moves: bool = False  # whether the candidate may call backward in another order
     exactly: bool = False
     """Whether floats of Python must be the same bit for bit, as in two runs of the unedited program: the
     clock of a machine that is up for long moves by less than rounding."""
@@ -100,21 +96,17 @@ class Job:
     which is always strict."""
     stop_after: int | None = None
     """Record this many backward calls, and end the run after them unless ``to_end``."""
-    to_end: bool = False
-    """Whether to go on to the end, and record the end state."""
+    to_end: bool = False  # whether to go on to the end, and record the end state
     until: int | None = None
     """The backward call that both must have reached; later ones are compared if both reach them. If the end
     does not come in time, the comparison up to this call counts."""
-    probes: tuple[WriteStatement, ...] = ()
-    """Statements at which to record the holders of the written tensor."""
-    record_to: str | None = None
-    """File for the recorded values, so that later runs can be compared with them."""
+    probes: tuple[WriteStatement, ...] = ()  # statements at which to record the holders of the written tensor
+    record_to: str | None = None  # file for the recorded values, so that later runs can be compared with them
     against: Against | None = None
     since: int | None = None
     """Start of the search, in nanoseconds since the epoch: record the files that the run reads as an earlier
     run left them."""
-    at: Surroundings = Surroundings("", NOWHERE, "", 120.0, 60.0)
-    """Set by the ``Runner``."""
+    at: Surroundings = Surroundings("", NOWHERE, "", 120.0, 60.0)  # set by the ``Runner``
 
 
 class Why(Enum):
@@ -142,12 +134,9 @@ class Comparison:
 class Different:
     """A difference of a run's end state from the reference's."""
 
-    what: str
-    """``stdout``, ``stderr``, ``files``, ``random``, or a variable of the program: ``net.last``."""
-    how: str
-    """The difference in words."""
-    plain: bool = False
-    """Whether it is a plain value of the state, such as a number or a text."""
+    what: str  # ``stdout``, ``stderr``, ``files``, ``random``, or a variable of the program: ``net.last``
+    how: str  # the difference in words
+    plain: bool = False  # whether it is a plain value of the state, such as a number or a text
     slots: frozenset[Slot] = frozenset()
     """The numbers in which two printed texts differ, if they differ in nothing else."""
 
@@ -158,8 +147,7 @@ class Ran:
 
     ended: Ended
     findings: tuple[Finding, ...] = ()
-    backwards: int = 0
-    """Number of started backward calls."""
+    backwards: int = 0  # number of started backward calls
     failed_at: int = 0
     """The backward call that was running when the first finding was raised, or the next one to come."""
     error: str = ""
@@ -171,12 +159,9 @@ class Ran:
     comparison: Comparison | None = None
     at_end: tuple[Different, ...] | None = None
     """Differences of its end state from the reference's; None if that was not compared."""
-    times: tuple[str, ...] = ()
-    """The streams and files that were compared without the times in them."""
-    too_long: bool = False
-    """Whether it was ended because the end did not come in time."""
-    called_input: bool = False
-    """Whether it called ``input``."""
+    times: tuple[str, ...] = ()  # the streams and files that were compared without the times in them
+    too_long: bool = False  # whether it was ended because the end did not come in time
+    called_input: bool = False  # whether it called ``input``
     held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
     reads: tuple[str, ...] | None = ()
     """Files that it read; None if other processes or hosts may have read for it."""

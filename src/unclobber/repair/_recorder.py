@@ -32,14 +32,11 @@ class BackwardRecord:
     """The record of one backward call."""
 
     roots: list[torch.Tensor]
-    leaves: list[tuple[Key, torch.Tensor | None]]
-    """Every leaf known by then, with a copy of its gradient."""
-    results: list[torch.Tensor | None]
-    """The return values of ``autograd.grad``."""
+    leaves: list[tuple[Key, torch.Tensor | None]]  # every leaf known by then, with a copy of its gradient
+    results: list[torch.Tensor | None]  # the return values of ``autograd.grad``
     added: list[AddedTo] = field(default_factory=list)
     """The leaves that this call reaches, of its ``inputs`` if it names them, in the graph's order."""
-    has_inputs: bool = False
-    """Whether the call named the leaves (``inputs=``) that get a gradient."""
+    has_inputs: bool = False  # whether the call named the leaves (``inputs=``) that get a gradient
 
 
 class _RunningBackward(NamedTuple):
@@ -48,12 +45,10 @@ class _RunningBackward(NamedTuple):
     nth: int
     recorded: bool
     nodes: list[Any]
-    roots: list[torch.Tensor]
-    """Copies of its roots."""
+    roots: list[torch.Tensor]  # copies of its roots
     before: dict[int, torch.Tensor | None]
     """Copies of the gradients of the leaves that it reaches, by their ids."""
-    spends: bool
-    """Whether the graph counts as freed when the call is done."""
+    spends: bool  # whether the graph counts as freed when the call is done
 
 
 class Recorder:

@@ -96,14 +96,10 @@ class Search:
 
     program: CommandLine
     runner: Runner
-    first_only: bool = False
-    """Whether to stop at the first proof, without looking for a better one."""
-    seconds: float = 600.0
-    """Time limit of the whole search, in seconds."""
-    progress: Callable[[str], None] = lambda _: None
-    """Called with the title of each candidate before it runs."""
-    solved: int = 0
-    """Number of hazards that earlier searches have solved."""
+    first_only: bool = False  # whether to stop at the first proof, without looking for a better one
+    seconds: float = 600.0  # time limit of the whole search, in seconds
+    progress: Callable[[str], None] = lambda _: None  # called with the title of each candidate before it runs
+    solved: int = 0  # number of hazards that earlier searches have solved
     _tried: int = 0
     _queue: list[tuple[tuple[bool, bool, bool, int, int, int], int, _SearchState]] = field(
         default_factory=list
@@ -113,10 +109,8 @@ class Search:
     """The texts of all states, because the same edits in another order are the same state."""
     _held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
     """The holders of the tensors that the first finding's statements write, in the program as it is."""
-    _proposed_first: list[Candidate] = field(default_factory=list)
-    """The candidates for the first finding."""
-    _cuts: bool = False
-    """Whether the user may detach a state instead, see ``detach_state``."""
+    _proposed_first: list[Candidate] = field(default_factory=list)  # the candidates for the first finding
+    _cuts: bool = False  # whether the user may detach a state instead, see ``detach_state``
     _rejected: list[str] = field(default_factory=list)
     """Candidates with the right gradients and another end state, each in words."""
 

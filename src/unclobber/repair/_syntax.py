@@ -32,10 +32,8 @@ _COMPOUND = (
 )  # fmt: skip
 _WITHOUT_PLACE = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
 """Nodes of which the parser has one for a whole text, so that they have no parent of their own."""
-_IDLE = re.compile(r"[ \t\f]*(#|\r|\n)")
-"""A line without code."""
-_JOINED = re.compile(r"[^#]*\\\r?\n")
-"""A line that a backslash joins to the next one."""
+_IDLE = re.compile(r"[ \t\f]*(#|\r|\n)")  # a line without code
+_JOINED = re.compile(r"[^#]*\\\r?\n")  # a line that a backslash joins to the next one
 
 
 class Line(NamedTuple):

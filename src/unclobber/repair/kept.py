@@ -21,6 +21,7 @@ from typing import Any
 from ..model import PACKAGE, VERSION, write_cached
 from ._copies import copy_for, files_in
 from ._leftovers import digest_of
+from .project import root_of
 from .rounds import Rounds
 
 _VOLATILE = frozenset({"_", "SHLVL", "OLDPWD", "COLUMNS", "LINES"})
@@ -65,7 +66,7 @@ class KeptFix:
 
     def _own(self) -> str:
         variables = sorted(item for item in os.environ.items() if item[0] not in _VOLATILE)
-        folders = [folder for folder, _ in copy_for(self._program[0], self._folder).pairs]
+        folders = [folder for folder, _ in copy_for(root_of(self._program[0]), self._folder).pairs]
         files = sorted(path for folder in folders for path in files_in(folder, self._folder))
         return _stamp(repr((self._program, os.getcwd(), *_versions(), variables)), files)
 

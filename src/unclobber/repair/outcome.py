@@ -15,25 +15,19 @@ from .project import Project
 class Proof:
     """The result of comparing a candidate's run with the reference's."""
 
-    interpretation: str
-    """The reference's interpretation of the program, as a phrase: ``as written``."""
-    backward: int
-    """The last backward call at which gradients were compared, 1-based."""
-    leaves: int
-    """Leaves whose gradients were compared there."""
+    interpretation: str  # the reference's interpretation of the program, as a phrase: ``as written``
+    backward: int  # the last backward call at which gradients were compared, 1-based
+    leaves: int  # leaves whose gradients were compared there
     largest_difference: float = 0.0
     """Largest difference relative to the largest gradient element of its tensor; 0 if bit-equal."""
-    seconds: float = 0.0
-    """Wall time of the candidate's run minus that of the reference, in seconds."""
+    seconds: float = 0.0  # wall time of the candidate's run minus that of the reference, in seconds
     cpu_seconds: float = 0.0
     """Processor time of the candidate's run minus that of the reference, in seconds over all threads; other
     work of the machine is not in it."""
-    extra_bytes: int = 0
-    """Peak memory of the candidate's process minus that of the reference's, in bytes."""
+    extra_bytes: int = 0  # peak memory of the candidate's process minus that of the reference's, in bytes
     to_end: bool = True
     """Whether both ran to their ends with equal end states: output, files, state, random generators."""
-    why_not_to_end: str = ""
-    """A clause that says why not; empty if ``to_end``."""
+    why_not_to_end: str = ""  # a clause that says why not; empty if ``to_end``
     left_out: tuple[str, ...] = ()
     """Parts, as nouns, that were not compared at the end, because runs of the program as it is differ in
     them."""
@@ -54,26 +48,19 @@ _NOTABLE = 16_000_000  # peak bytes of a run that exceed the measurement's noise
 class Repair:
     """Edits that belong together, with their proof if there is one."""
 
-    titles: tuple[str, ...]
-    """The edits' phrases, in the order in which they were found."""
+    titles: tuple[str, ...]  # the edits' phrases, in the order in which they were found
     fixers: tuple[str, ...]
-    texts: Mapping[str, str]
-    """Absolute path to the whole new text."""
+    texts: Mapping[str, str]  # absolute path to the whole new text
     changed_lines: int
     proof: Proof | None = None
-    notes: tuple[str, ...] = ()
-    """Warnings for the user: side effects of the edits, or the interpretation."""
+    notes: tuple[str, ...] = ()  # warnings for the user: side effects of the edits, or the interpretation
     has_blind_holders: bool = False
     """Whether a holder of the tensor may no longer see a write, which a comparison of gradients need not
     show."""
-    drops: bool = False
-    """Whether it takes a write out of the graph that looks like a part of the computation."""
-    copies_parameters: bool = False
-    """Whether it calls a module with copies of its parameters."""
-    copies: int = 0
-    """The number of copies of tensors that it adds."""
-    applicable: bool = True
-    """False for edits that change the result: they are shown, never written."""
+    drops: bool = False  # whether it takes a write out of the graph that looks like a part of the computation
+    copies_parameters: bool = False  # whether it calls a module with copies of its parameters
+    copies: int = 0  # the number of copies of tensors that it adds
+    applicable: bool = True  # false for edits that change the result: they are shown, never written
 
     @property
     def title(self) -> str:

@@ -46,12 +46,10 @@ class Project:
 
     root: str
     overlay: Mapping[str, str] = field(default_factory=dict)
-    loaded: tuple[str, ...] = ()
-    """Files of the project that the program has loaded."""
+    loaded: tuple[str, ...] = ()  # files of the project that the program has loaded
     originals: dict[str, bytes] = field(default_factory=dict, compare=False)
     """The content of each file when it was first read, for which edits are made and proved."""
-    notebook: str = ""
-    """The code of all cells, which share their names, if the program is a notebook."""
+    notebook: str = ""  # the code of all cells, which share their names, if the program is a notebook
 
     @classmethod
     def of(cls, script: str, root: str = "") -> Project:

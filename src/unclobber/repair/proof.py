@@ -36,8 +36,7 @@ class Runner:
         self.runs = 0
         self.reads: set[str] | None = set()
         """The files that the runs have read, but no temporary ones; None if some may be unknown."""
-        self.copy: Copy | None = None
-        """The copy of the program's folder; None before the first run."""
+        self.copy: Copy | None = None  # the copy of the program's folder; None before the first run
         self._copied_for = ("", "")
         self._filler: Filler | None = None
         self._process: subprocess.Popen[str] | None = None

@@ -45,8 +45,7 @@ class FileRun:
         self.suspicions: dict[tuple[str, int], Suspicion] = {}
         self.least = 1
         """The least confidence of a suspicion that is recorded; lower if the program is known to fail."""
-        self.written: dict[int, Value] = {}
-        """The value that each line writes to, the most certain one."""
+        self.written: dict[int, Value] = {}  # the value that each line writes to, the most certain one
         self.clock = self.last_node = self.last_place = self.depth = self.evaluated = 0
         self.function = "<module>"
         self.stack: list[FunctionNode] = []
@@ -56,19 +55,15 @@ class FileRun:
         self.continues: list[FlowState] = []
         self.round = (0, 0)
         """The clock and the last node before the innermost loop's present round; zeros outside."""
-        self.callers: Guards = frozenset()
-        """The conditions that held where the function was called."""
-        self.frozen: set[str] = set()
-        """Modules whose parameters were set not to require grad."""
+        self.callers: Guards = frozenset()  # the conditions that held where the function was called
+        self.frozen: set[str] = set()  # modules whose parameters were set not to require grad
         self.globals: dict[str, Value] = {}
         self.attributes: dict[ast.ClassDef, dict[str, Value]] = {}
         """Attributes that ``__init__`` sets on objects of a class, with unknown arguments."""
-        self.losses: set[int] = set()
-        """The storages of values from which a backward ran."""
+        self.losses: set[int] = set()  # the storages of values from which a backward ran
         self.constructed: dict[SourceSpan, dict[str, Value]] = {}
         """Constants that an object's constructor sets on it, by the call that makes the object."""
-        self.call: ast.expr | None = None
-        """The call that is followed."""
+        self.call: ast.expr | None = None  # the call that is followed
         self.elsewhere: SourceSpan | None = None
         """The call in this file from which a function of another file is followed."""
         self.at_top = False

@@ -26,8 +26,7 @@ class FileIndex:
         self.path = path
         self.defined: dict[str, Definition] = {}
         self.imports: dict[str, str] = {}
-        self.assigned: Counter[str] = Counter()
-        """The number of assignments of each name in the file."""
+        self.assigned: Counter[str] = Counter()  # the number of assignments of each name in the file
         self.assigned_attributes: Counter[str] = Counter()
         """The number of assignments of each attribute in the file."""
         self.trained: set[str] = set()
@@ -39,8 +38,7 @@ class FileIndex:
         """The files in which imports were looked for, by path; None for one that can't be read."""
         self.imported: dict[str, Definition | None] = {}
         """Definitions of names from other files, as far as these were looked up."""
-        self._stars: list[str] = []
-        """The modules of which all names are imported."""
+        self._stars: list[str] = []  # the modules of which all names are imported
         for node in ast.walk(tree):
             if isinstance(node, ast.Name):
                 self.assigned[node.id] += isinstance(node.ctx, ast.Store)

@@ -24,30 +24,22 @@ class RuleFacts:
     code: str
     message: str
     advice: str
-    saved: str = ""
-    """Label of the place that explains it."""
-    write: str = "written in place here ({how})"
-    """Label of the line to blame."""
-    reported_from: int = MEDIUM
-    """The lowest confidence that is reported without a request."""
-    requested_from: int = MEDIUM
-    """The lowest confidence that is reported on request."""
+    saved: str = ""  # label of the place that explains it
+    write: str = "written in place here ({how})"  # label of the line to blame
+    reported_from: int = MEDIUM  # the lowest confidence that is reported without a request
+    requested_from: int = MEDIUM  # the lowest confidence that is reported on request
     is_measured_high: bool = True
     """Whether 98 of 100 of its surest flags were right (realworld/CHECK.md); else these are medium, too."""
     is_high_with_backward: bool = False
     """Whether that holds only where the backward is in the checked code, too: a forward alone may serve
     sampling or a target (ddsp_pytorch, attention-learn-to-route in realworld/CHECK.md)."""
     variant: Variant | None = None
-    variants: dict[str, Variant] = field(default_factory=dict)
-    """Variants by a further word of the suspicion."""
-    is_silent: bool = False
-    """Whether torch raises nothing, so that the value is wrong."""
-    past_counter: bool = False
-    """Whether the write changes no version counter."""
+    variants: dict[str, Variant] = field(default_factory=dict)  # variants by a further word of the suspicion
+    is_silent: bool = False  # whether torch raises nothing, so that the value is wrong
+    past_counter: bool = False  # whether the write changes no version counter
     needs_training: bool = True
     """Whether it is less likely a fault in functions that mostly run without a gradient."""
-    needs_graph: bool = False
-    """Whether it is less likely a fault in folders of such functions, too."""
+    needs_graph: bool = False  # whether it is less likely a fault in folders of such functions, too
 
 
 _OUT_OF_PLACE = (

@@ -56,14 +56,12 @@ class Scope:
     """A function, or a file's own statements, with its calls in order."""
 
     path: str
-    name: str
-    """The qualified name: ``Net.forward``."""
+    name: str  # the qualified name: ``Net.forward``
     line: int
     end_line: int
     calls: list[tuple[int, str, str]] = field(default_factory=list)
     """The line, last name and dotted name of each call."""
-    loops: list[tuple[int, int]] = field(default_factory=list)
-    """The first and last line of each loop."""
+    loops: list[tuple[int, int]] = field(default_factory=list)  # the first and last line of each loop
 
     @property
     def bare(self) -> str:

@@ -63,16 +63,13 @@ class FlowState:
     written: dict[int, int] = field(default_factory=dict)
     grown: dict[int, Value] = field(default_factory=dict)
     """The history that writes gave to a storage, for all values that share it."""
-    sure: set[int] = field(default_factory=set)
-    """Storages whose value certainly is a tensor."""
+    sure: set[int] = field(default_factory=set)  # storages whose value certainly is a tensor
     guards: Guards = frozenset()
     bound_if: dict[tuple[str, bool], dict[str, tuple[Value, Value]]] = field(default_factory=dict)
     """By a condition, the names that its branch bound: the value after both branches, and the one before."""
     mode: Mode = 0
-    quiet: int = 0
-    """Steps of confidence that a suspicion loses here, because nothing is trained."""
-    dead: bool = False
-    """Whether the point is never reached."""
+    quiet: int = 0  # steps of confidence that a suspicion loses here, because nothing is trained
+    dead: bool = False  # whether the point is never reached
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""

@@ -93,32 +93,23 @@ class Value:
     """An abstract value."""
 
     kind: Kind = "unknown"
-    places: frozenset[int] = frozenset()
-    """The storages that it may have; a single one is certain."""
-    sure: bool = False
-    """Whether it certainly is a tensor."""
+    places: frozenset[int] = frozenset()  # the storages that it may have; a single one is certain
+    sure: bool = False  # whether it certainly is a tensor
     grad: Grad = Grad.MAYBE
-    nodes: int = 0
-    """Bits of the graph's nodes on which it certainly depends."""
-    may: int = 0
-    """Bits of the nodes on which it may depend."""
+    nodes: int = 0  # bits of the graph's nodes on which it certainly depends
+    may: int = 0  # bits of the nodes on which it may depend
     uses: frozenset[Use] = frozenset()
-    owners: frozenset[str] = frozenset()
-    """The modules whose parameters it holds."""
+    owners: frozenset[str] = frozenset()  # the modules whose parameters it holds
     leaf: Leaf = Leaf.NO
     origin: ViewOrigin | None = None
     made: SourceSpan | None = None
-    integer: bool = False
-    """Whether its elements are integers or truth values."""
-    items: tuple[Value, ...] = ()
-    """The elements of a sequence."""
+    integer: bool = False  # whether its elements are integers or truth values
+    items: tuple[Value, ...] = ()  # the elements of a sequence
     data: Any = None
     """Data of the kind: `Constant`, `ModuleData`, a function, a class, ``tuple`` or ``list``, a tuple of a
     dictionary's keys."""
-    name: str = ""
-    """The variable or attribute that holds it: ``self.encoder``."""
-    given: bool = False
-    """Whether it is an argument of a function that was not called."""
+    name: str = ""  # the variable or attribute that holds it: ``self.encoder``
+    given: bool = False  # whether it is an argument of a function that was not called
 
     @property
     def may_be_tensor(self) -> bool:

@@ -28,12 +28,10 @@ _DEEP = 6_000  # nested calls that the interpreter may need for one file
 class CheckedFile:
     """The result of one file."""
 
-    path: str
-    """Absolute path."""
+    path: str  # absolute path
     lines: int = 0
     findings: tuple[Finding, ...] = ()
-    problem: str = ""
-    """The reason why the file could not be checked; no full stop."""
+    problem: str = ""  # the reason why the file could not be checked; no full stop
     error: SyntaxError | None = None
     """The error at a text that is no Python; its ``filename`` is the file's path, or a cell's."""
     commented: tuple[str, ...] = ()

@@ -30,11 +30,9 @@ class TracebackCause:
     """The first is the likeliest; the facts don't distinguish the others from it."""
     saved: tuple[str, int] | None
     needed: tuple[str, int] | None
-    why: tuple[str, ...]
-    """The facts that speak for it, the strongest first; no full stops."""
+    why: tuple[str, ...]  # the facts that speak for it, the strongest first; no full stops
     is_confident: bool
-    finding: Finding
-    """The finding that a check would report there, for the fixers."""
+    finding: Finding  # the finding that a check would report there, for the fixers
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from ..model import UnclobberError
 
 Gradients = dict[str, Tensor | None]
 
-_LONGEST = 200
-"""Most characters of an error that a reason quotes."""
+_LONGEST = 200  # most characters of an error that a reason quotes
 
 
 class NotApplicableError(Exception):

@@ -28,8 +28,7 @@ class _Trained:
     refusal: Finding | None = None
     """The finding for the error; None if the error is no refusal of torch's that unclobber explains."""
     findings: tuple[Finding, ...] = ()
-    suppressed: int = 0
-    """Number of findings that comments or settings suppress."""
+    suppressed: int = 0  # number of findings that comments or settings suppress
 
 
 def judge(name: str, case: Case) -> WayResult:

@@ -37,8 +37,7 @@ class _Running:
 
     way: str
     process: BaseProcess
-    log: str
-    """The file of what it prints."""
+    log: str  # the file of what it prints
     started: float
 
 

@@ -29,10 +29,8 @@ class Target:
     """A target of the command, with what the options say of it; picklable, so that a process can load it."""
 
     name: str
-    config: str | None = None
-    """A JSON file with the arguments of the class or factory."""
-    inputs: str | None = None
-    """The target of a function that makes the inputs."""
+    config: str | None = None  # a JSON file with the arguments of the class or factory
+    inputs: str | None = None  # the target of a function that makes the inputs
 
     @property
     def words(self) -> tuple[str, str, str]:

@@ -19,8 +19,7 @@ from ._case import Case, NotApplicableError, input_embedding, loss_of, tensors_i
 
 Train = Callable[[Case], Case]
 
-_RANK = 2
-"""Rank of the adapters of `lora`."""
+_RANK = 2  # rank of the adapters of `lora`
 
 
 def plain(case: Case) -> Case:

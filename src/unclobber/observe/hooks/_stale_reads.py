@@ -116,16 +116,11 @@ class _TouchingCall:
     touched: list[_Touched]
     """Stale tensors, each with an argument that shares its memory or was computed from it."""
     written: list[torch.Tensor]
-    unread: list[torch.Tensor]
-    """Written tensors that it doesn't read, though it saves them."""
-    reads_values: bool
-    """Whether it reads more than shapes and strides."""
-    read: list[StaleTensor]
-    """Stale tensors of which it reads an element that differs."""
-    carried_on: bool
-    """Whether its result is only another stale tensor, an error once it is saved."""
-    is_error: bool
-    """Whether a read is an error, not only a choice of the next branch."""
+    unread: list[torch.Tensor]  # written tensors that it doesn't read, though it saves them
+    reads_values: bool  # whether it reads more than shapes and strides
+    read: list[StaleTensor]  # stale tensors of which it reads an element that differs
+    carried_on: bool  # whether its result is only another stale tensor, an error once it is saved
+    is_error: bool  # whether a read is an error, not only a choice of the next branch
 
 
 class StaleReads(compat.dispatcher.OwnMode):
@@ -147,8 +142,7 @@ class StaleReads(compat.dispatcher.OwnMode):
         self._computed: dict[int, tuple[torch.Tensor, StaleTensor]] = {}
         """Tensors that were computed from a stale one, by storage key; kept so that no other tensor gets
         their memory."""
-        self._awaiting: list[_StaleSave] = []
-        """Saves whose operation may not have run yet."""
+        self._awaiting: list[_StaleSave] = []  # saves whose operation may not have run yet
 
     def observe(self, stale: StaleTensor) -> None:
         self._by_key.setdefault(stale.key, []).append(stale)

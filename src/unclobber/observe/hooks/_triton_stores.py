@@ -108,8 +108,7 @@ class _Reader:
         self.first = definition.lineno
         self.stores: dict[str, set[int]] = {}
         """Lines of the statements that store to each parameter, or call a helper that does."""
-        self.returned = _NONE
-        """Parameters into which the kernel's result may be an address."""
+        self.returned = _NONE  # parameters into which the kernel's result may be an address
         self._numbers = numbers
         self._globals = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
         arguments = (*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs)

@@ -41,10 +41,8 @@ _FARTHEST = 3
 class _AutocastRegion:
     """An outermost region of one thread."""
 
-    start: int
-    """Number of the first backward node that is made in it."""
-    end: int | None = None
-    """Number of the first node after it; None while it is open."""
+    start: int  # number of the first backward node that is made in it
+    end: int | None = None  # number of the first node after it; None while it is open
     copied: set[int] = field(default_factory=set)
     """Storage keys of leaves of which a backward has seen a copy."""
 

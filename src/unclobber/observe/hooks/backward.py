@@ -39,10 +39,8 @@ class BackwardCall:
         self.fresh_from: int | None = None
         """Nodes from this sequence number on can't have been in the graph of an earlier call. None if other
         threads, which number their own nodes, made calls, too."""
-        self.paused = False
-        """Whether its writes go unseen because no Python of the program's runs in it."""
-        self.of_engine = call
-        """The engine's call: its roots, inputs and graph."""
+        self.paused = False  # whether its writes go unseen because no Python of the program's runs in it
+        self.of_engine = call  # the engine's call: its roots, inputs and graph
 
 
 class BackwardMark(NamedTuple):
@@ -55,8 +53,7 @@ class BackwardMark(NamedTuple):
     """Whether gradients of chosen inputs were requested, so that the call may have left nodes out."""
     before: int = 0
     """Sequence number of the next node of its thread when the call started: smaller ones existed already."""
-    written: int = 0
-    """Position among the calls that the program wrote."""
+    written: int = 0  # position among the calls that the program wrote
 
 
 class NodeNote(NamedTuple):
@@ -76,10 +73,8 @@ class _Marker:
         self.notes: NodeNotes[tuple[Stack, BackwardMark | None]] = NodeNotes()
         """Notes of ``note_of`` that the native core doesn't have."""
         self.now: BackwardMark | None = None
-        self.noted: Stack | None = None
-        """The stack of the saves whose node was noted last."""
-        self._native: Any = None
-        """The native core, once it notes which backward unpacks."""
+        self.noted: Stack | None = None  # the stack of the saves whose node was noted last
+        self._native: Any = None  # the native core, once it notes which backward unpacks
 
     def set(self, now: BackwardMark | None) -> None:
         self.now, self.noted = now, None
@@ -109,13 +104,11 @@ class _ThreadCalls(threading.local):
     def __init__(self) -> None:
         """Start without a call."""
         self.calls: list[BackwardCall] = []
-        self.highest = 0
-        """The largest sequence number of a root node of a call, plus one."""
+        self.highest = 0  # the largest sequence number of a root node of a call, plus one
         self.made = (-1, 0)
         """Two counts: the calls seen before the present clients, when this thread last made one, and this
         thread's calls since."""
-        self.recent: tuple[BackwardMark, ...] = ()
-        """Marks of the last two calls, oldest first."""
+        self.recent: tuple[BackwardMark, ...] = ()  # marks of the last two calls, oldest first
         self.first_node: int | None = None
         """Sequence number of the first node made since the present clients are notified; None in threads
         other than the one where that started."""

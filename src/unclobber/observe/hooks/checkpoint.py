@@ -193,12 +193,10 @@ class Runs(NamedTuple):
     """Both runs of a checkpoint's code."""
 
     forward: list[RunSave]
-    again: list[RunSave]
-    """The saves of the last recomputation."""
+    again: list[RunSave]  # the saves of the last recomputation
     values: list[tuple[str, Any, Any]]
     """Values that the code reads and that differ from those when the forward began: name, before, now."""
-    written: list[str]
-    """Names of the tensors that were written since."""
+    written: list[str]  # names of the tensors that were written since
 
 
 def runs_in(variables: Mapping[str, Any]) -> Runs | None:

@@ -33,8 +33,7 @@ class StaleInRecompute(Conflict):
     """A checkpoint's recomputation reads a tensor that has changed since its forward."""
 
     state: SaveState
-    read: Stack = ()
-    """Stack of the read; only the frames below the checkpoint."""
+    read: Stack = ()  # stack of the read; only the frames below the checkpoint
     cached: str | None = None
     """The operation whose result selective checkpointing cached; None if the code itself reads the tensor."""
     error: RuntimeError | None = None

@@ -39,13 +39,11 @@ class Stashed(NamedTuple):
     """A tensor that ``forward`` left on ``ctx``, directly or inside of another object."""
 
     conflicts: Conflicts
-    path: str
-    """``x``, ``xs[0]``, ``cache["k"]``."""
+    path: str  # ``x``, ``xs[0]``, ``cache["k"]``
     ways: list[_nested.Way]
     saved: SavedTensor
     """Save record whose ``origin`` is the tensor: ``backward`` can't read one that the program dropped."""
-    owner: Any = None
-    """The native core's entry, which keeps the record in its queue."""
+    owner: Any = None  # the native core's entry, which keeps the record in its queue
 
 
 def _stashed(conflicts: Conflicts, tensors: list[tuple[str, int, SavedTensor]], owner: Any) -> list[Stashed]:
@@ -98,10 +96,8 @@ class _Forward:
         self.in_two = compat.entries.has_setup_context(function)
         """Whether ``ctx`` is given to ``setup_context``, which runs when ``forward`` has ended."""
         self.recorded = torch.is_grad_enabled()  # now, because torch turns it off for `forward`
-        self.awaits = "forward"
-        """The method that torch calls next."""
-        self.method: Any = None
-        """The program's method that torch calls now."""
+        self.awaits = "forward"  # the method that torch calls next
+        self.method: Any = None  # the program's method that torch calls now
         self.attributes: dict[int, tuple[Any, dict[str, Stack]]] = {}
         """The ctx, and where each attribute was last set, by identity of the ctx."""
         self.dirty: tuple[torch.Tensor, ...] = ()

@@ -268,16 +268,11 @@ class Counts(NamedTuple):
     repairs undoes every change.
     """
 
-    hook: int | None
-    """A tensor's hook."""
-    function: int | None
-    """The backward of a custom Function."""
-    module_output: int | None
-    """A module's full backward pre-hook."""
-    module_input: int | None
-    """A module's full backward hook, as ``grad_input``."""
-    base: int | None
-    """The base of a view."""
+    hook: int | None  # a tensor's hook
+    function: int | None  # the backward of a custom Function
+    module_output: int | None  # a module's full backward pre-hook
+    module_input: int | None  # a module's full backward hook, as ``grad_input``
+    base: int | None  # the base of a view
     held_by_function: int | None = 0
     """Number of references that a custom Function itself holds to its arguments while its backward runs: 1 up
     to 2.12, 0 since."""

@@ -63,10 +63,8 @@ class Kernels:
         """Start with an empty table and no listener."""
         self.listeners = Listeners()
         self._lock = threading.RLock()
-        self.active = False
-        """Whether the registered kernels notify a listener."""
-        self.native: Any = None
-        """The native core, if it has kernels in the table."""
+        self.active = False  # whether the registered kernels notify a listener
+        self.native: Any = None  # the native core, if it has kernels in the table
         self._table: dict[str, AnyKernel | None] = {}
         """The kernel of every operator name seen so far; None for those that write nothing."""
         self._registered: dict[str, Any] = {}
@@ -80,12 +78,10 @@ class Kernels:
         """Kernels over one of torch's or of the program's, which become dormant by themselves."""
         self._to_be_made: set[str] = set()
         """The program's operations that have changed since a kernel was made for them."""
-        self._follows = False
-        """Whether ``registered`` is called for each registration of the program."""
+        self._follows = False  # whether ``registered`` is called for each registration of the program
         self._complete = False
         """Whether the table has all operations except those of a library that was loaded since."""
-        self._loads = 0
-        """Number of shared libraries that were loaded when the table was made."""
+        self._loads = 0  # number of shared libraries that were loaded when the table was made
         self._registering = False
         """Whether unclobber itself is registering a kernel of a program's operation now."""
 

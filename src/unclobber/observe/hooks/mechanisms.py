@@ -57,10 +57,8 @@ class Off(NamedTuple):
 
 
 class _Mechanism(NamedTuple):
-    unseen: str
-    """Part of a sentence: what goes unseen if the mechanism is off."""
-    refused: str
-    """Part of a sentence: what guard does then."""
+    unseen: str  # part of a sentence: what goes unseen if the mechanism is off
+    refused: str  # part of a sentence: what guard does then
     programs: tuple[Callable[[StandInSession], str | None], ...]
     """Self-tests; each returns what is wrong, or None."""
 

@@ -78,8 +78,7 @@ class SavedTensorHooks:
         need = _or_registered(need)
         self.pack, self.unpack = _make_hooks(ledger, need, see)
         self._ledger = ledger
-        self._native: Any = _core_of(ledger)
-        """The native core, if its queue is the ledger's."""
+        self._native: Any = _core_of(ledger)  # the native core, if its queue is the ledger's
         self._pushed = False
         """Whether the hooks are on torch's stack. The native core's hooks need not be."""
         self._over: tuple[Pack, Unpack] | None = None

@@ -43,10 +43,8 @@ class Unmarked:
             where: True for each element of ``base`` that has changed; of its shape.
         """
         self.conflicts = conflicts
-        self.conflict = conflict
-        """The conflict to report."""
-        self.where = where
-        """Mask of the base's shape: True for each element that has changed."""
+        self.conflict = conflict  # the conflict to report
+        self.where = where  # mask of the base's shape: True for each element that has changed
         node: Any = compat.graph.grad_fn(base)
         node.register_hook(self.ran)
         self.node, self.number = compat.graph.node_key(node), compat.graph.sequence_number(node)

@@ -21,8 +21,7 @@ from .kernels import Listener
 class FollowedWrite(NamedTuple):
     """A write to a followed storage."""
 
-    key: int
-    """Key of the storage."""
+    key: int  # key of the storage
     operation: str
     stack: Stack
     before: torch.Tensor | None

@@ -117,8 +117,7 @@ class WatchCore(NamedTuple):
 
     saves: Literal["engine", "compiled hooks", "Python hooks"]
     """The receiver of a saved tensor: the core's engine, which wraps torch's, or hooks on torch's stack."""
-    why: str
-    """Why it is no faster one, as one clause; empty for the engine."""
+    why: str  # why it is no faster one, as one clause; empty for the engine
 
 
 def choose() -> WatchCore:

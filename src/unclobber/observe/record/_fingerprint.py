@@ -14,10 +14,8 @@ class ProgramPoint(NamedTuple):
     """A moment of the program."""
 
     stack: Stack
-    after: bool
-    """Whether the moment is just after the call that the stack ends in, not just before it."""
-    name: str = ""
-    """The torch function that is called, if one is."""
+    after: bool  # whether the moment is just after the call that the stack ends in, not just before it
+    name: str = ""  # the torch function that is called, if one is
     moment: int | None = None
     """Number of the moment: two for each call of torch, one before and one after it. None if no torch
     function is called, or if another thread runs as well."""
@@ -37,13 +35,10 @@ class Fingerprint:
         self.nbytes = alias.numel() * alias.itemsize
         self.value: int | None = None
         """The hash. None until it is taken, and again while an observed write is under way."""
-        self.owner = owner
-        """The thread whose operation must finish before the hash may be taken."""
+        self.owner = owner  # the thread whose operation must finish before the hash may be taken
         self.at_need_only = False
         """Whether the memory was given back, so that it has content only once it is refilled for backward."""
-        self.good: ProgramPoint | None = None
-        """The last moment at which the content matched the hash."""
-        self.bad: ProgramPoint | None = None
-        """The first moment at which the content differed from the hash."""
+        self.good: ProgramPoint | None = None  # the last moment at which the content matched the hash
+        self.bad: ProgramPoint | None = None  # the first moment at which the content differed from the hash
         self.write: Stack | None = None
         """Stack of the only statement that can have changed the content; None if several can."""

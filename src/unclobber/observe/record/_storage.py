@@ -37,10 +37,8 @@ class StorageLog:
 
     def __init__(self) -> None:
         """Make the log of a storage without saves and writes."""
-        self.serial = 0
-        """Number of writes seen so far."""
-        self.bumps = 0
-        """Number of version counter bumps of those writes."""
+        self.serial = 0  # number of writes seen so far
+        self.bumps = 0  # number of version counter bumps of those writes
         self.writes: list[WriteEvent] = []
         self.handed_out: Stack | None = None
         """The last place, after a save, that handed the memory to code outside of torch."""

@@ -104,8 +104,7 @@ class OldValues:
         self.region = region
         self.dtype = dtype
         self.data = data
-        self.selection = selection
-        """The elements of the region that ``data`` holds; None: all of them."""
+        self.selection = selection  # the elements of the region that ``data`` holds; None: all of them
         self.full = full
         """Whether these are all values of an undo log, so that rebuilding needs no later record."""
         self.nbytes = region.nbytes if selection is None else selection.nbytes + data.nbytes

@@ -26,8 +26,7 @@ class ViewWrite(NamedTuple):
     memory: weakref.ref[torch.UntypedStorage]
     """The written memory. Not the tensor: ``torch.utils.swap_tensors``, as ``load_state_dict`` under
     ``set_swap_module_params_on_conversion``, refuses a tensor that a weak reference exists of."""
-    after: int
-    """Version counter after the write."""
+    after: int  # version counter after the write
     operation: str
     stack: Stack
 
@@ -45,8 +44,7 @@ class ViewWrites:
 
     def __init__(self) -> None:
         """Start without a write."""
-        self._recent: dict[int, ViewWrite] = {}
-        """The newest write by the identity of its base, oldest first."""
+        self._recent: dict[int, ViewWrite] = {}  # the newest write by the identity of its base, oldest first
         self.noted: Callable[[torch.Tensor], tuple[str, Stack] | None] | None = None
         """Return operation and stack of the last write to a view's memory, if the native core noted it."""
         self._steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, OptimizerStep] = (

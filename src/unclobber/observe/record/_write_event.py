@@ -68,21 +68,17 @@ class WriteEvent:
         self.first = self.last = 0
         """Serial number of the write in its storage's log. 0 until it is entered there."""
         self.count = 1
-        self.operation = operation
-        """ATen name without namespace and overload: ``add_``."""
+        self.operation = operation  # ATen name without namespace and overload: ``add_``
         self.seen_at = stack
         """Stack of the kernel: of a traced operation, that of the compiled code which ran it."""
         self.region: Region | None = None
         """The written bytes. None if only metadata changed (``unsqueeze_``) or no element was written."""
-        self.version = version
-        """Version counter of the written tensor before the write."""
-        self.bumps = bumps
-        """Number of bumps of the written tensor's version counter by this write."""
+        self.version = version  # version counter of the written tensor before the write
+        self.bumps = bumps  # number of bumps of the written tensor's version counter by this write
         self.counter: int | None = None
         """Version counter of the newest live save before the write, because the written tensor may have a
         counter of its own (``.data``)."""
-        self.actor = actor
-        """Weak reference to the module or optimizer whose code wrote, or None."""
+        self.actor = actor  # weak reference to the module or optimizer whose code wrote, or None
 
     @property
     def stack(self) -> Stack:

@@ -64,10 +64,8 @@ class SaveState:
     """The save state: what is known of a save record when backward unpacks it."""
 
     saved: SavedTensor
-    version: int
-    """Version counter now."""
-    unseen: bool
-    """Whether the counter moved more often than by the observed writes."""
+    version: int  # version counter now
+    unseen: bool  # whether the counter moved more often than by the observed writes
     value: torch.Tensor | None
     """The saved value, rebuilt from undo records. None if no element was overwritten, or if it is unknown."""
     changed: bool
@@ -75,8 +73,7 @@ class SaveState:
     as a change while a CUDA graph is captured."""
     storage_swapped: bool
     """Whether it changed because ``.data =`` or ``set_`` gave the tensor memory with other values."""
-    now: torch.Tensor
-    """The tensor that torch would read."""
+    now: torch.Tensor  # the tensor that torch would read
 
     @property
     def moved(self) -> bool:
@@ -121,16 +118,14 @@ class Ledger:
         self.unrecorded: Callable[[Exception], str] = str
         """Called when recording a write fails. Returns the sentence that is stored with every save the write
         may have hit."""
-        self.view_writes = ViewWrites()
-        """Writes that a view may have missed; all sessions share one object."""
+        self.view_writes = ViewWrites()  # writes that a view may have missed; all sessions share one object
         self.saved_bytes: SavedBytes | None = None
         """Bytes that each line keeps; None if the session doesn't count them."""
         self.replay: Stack | None = None
         """Stack of the first CUDA graph replay, whose writes go unseen because it runs no operation."""
         self.shared_counters: SharedCounters | None = None
         """Version counters that count writes to two memories; None until the program makes one."""
-        self._saves_taken = 0
-        """Number of saves that have left the queue."""
+        self._saves_taken = 0  # number of saves that have left the queue
         self.pending_limit = _FIRST_PRUNE
         self._watched_limit = _FIRST_PRUNE
         self._lock = threading.RLock()

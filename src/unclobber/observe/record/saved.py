@@ -35,8 +35,7 @@ class SavedTensor:
     would hand it. Let go before its memory is written to or exchanged: an in-place operation may make it the
     output of a node that leads to this save."""
     version: int
-    requires_grad: bool
-    """Whether the tensor itself requires grad: the alias has no history."""
+    requires_grad: bool  # whether the tensor itself requires grad: the alias has no history
     origin: weakref.ref[torch.Tensor]
     """The tensor itself, for its name and its present grad_fn, and because ``.data =`` may swap a
     leaf's memory. Weak: an output is held by the node that saves it, and even a leaf can get a
@@ -46,12 +45,10 @@ class SavedTensor:
     stack: Stack
     copied: bytes | None
     """Its bytes, if code outside of torch can write to the memory at any time (``open_memory``)."""
-    entry: LogEntry | None
-    """None until the storage is about to be written to: nothing has happened since."""
+    entry: LogEntry | None  # none until the storage is about to be written to: nothing has happened since
     fingerprint: Fingerprint | None
     """The content hash. Unset unless the session takes fingerprints and has chosen this save."""
-    unchecked = False
-    """Whether torch compares no version counters for it."""
+    unchecked = False  # whether torch compares no version counters for it
 
 
 class UncheckedSave(SavedTensor):
@@ -99,14 +96,11 @@ class LogEntry:
         """Make the entry of a save that nothing has happened to yet."""
         self.log = log
         """The storage's log. None if the tensor has no storage: then only its version counter is known."""
-        self.since = since
-        """Number of writes that the log had recorded when the tensor was saved."""
-        self.bumps = bumps
-        """Number of version counter bumps of those writes."""
+        self.since = since  # number of writes that the log had recorded when the tensor was saved
+        self.bumps = bumps  # number of version counter bumps of those writes
         self.nth = nth
         """1-based number of this version among the versions of the storage that the save's stack saved."""
-        self.unseen = unseen
-        """Whether the counter moved before any observed write."""
+        self.unseen = unseen  # whether the counter moved before any observed write
         self.given_back = False
         """Whether `storage.resize_` freed the values, so that the present content says nothing about them."""
         self.storage_swap: StorageSwap | None = None
@@ -114,10 +108,8 @@ class LogEntry:
         self.detached: Stack | None = None
         """Stack of the ``detach_`` that removed the tensor's history, which another node had saved."""
         self.undo_log: UndoLog | None = None
-        self.position: LogPosition | None = None
-        """Position in the undo log at which the tensor was saved."""
-        self.sealed: int | None = None
-        """Version counter at the end of the session; None before that."""
+        self.position: LogPosition | None = None  # position in the undo log at which the tensor was saved
+        self.sealed: int | None = None  # version counter at the end of the session; None before that
         self.original: torch.Tensor | None = None
         """The tensor that torch would keep alive and show, if later operations may join its history."""
         self.differentiated = False

@@ -20,8 +20,7 @@ class SavedBytes:
 
     def __init__(self) -> None:
         """Start counting with no save alive."""
-        self._saves: dict[int, int] = {}
-        """Number of live saves by storage key."""
+        self._saves: dict[int, int] = {}  # number of live saves by storage key
         self._paid: dict[int, tuple[Line, int]] = {}
         """Line and bytes that a storage is counted for, by storage key."""
         self._now: dict[Line, int] = {}

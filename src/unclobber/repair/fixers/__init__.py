@@ -44,10 +44,8 @@ class Fixer:
     """A way to fix, with what sets its repairs apart from those of others."""
 
     module: ModuleType
-    apart: str
-    """A clause: what it keeps, copies or moves."""
-    codes: str = ""
-    """The codes that it is for, separated by blanks; empty for those of all writes."""
+    apart: str  # a clause: what it keeps, copies or moves
+    codes: str = ""  # the codes that it is for, separated by blanks; empty for those of all writes
     in_doubt: bool = False
     """Whether each of its candidates is in doubt (`Candidate.in_doubt`), so that no report shows one."""
 

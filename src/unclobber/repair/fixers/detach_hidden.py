@@ -77,8 +77,7 @@ def _cuts(
 class HiddenState:
     """An attribute that the methods of one class set after the object was made."""
 
-    owner: str
-    """Name of the object in the methods: ``self``."""
+    owner: str  # name of the object in the methods: ``self``
     name: str
     stores: list[ast.Assign] = field(default_factory=list)
     """Assignments to this attribute alone, outside of ``__init__``."""
@@ -86,8 +85,7 @@ class HiddenState:
     """Methods that read it before they set it."""
     forms: set[str] = field(default_factory=set)
     """Kinds of values that it is seen to hold: ``tuple``, ``list``, ``dict``, ``none``."""
-    made_by: str = ""
-    """The name of the class."""
+    made_by: str = ""  # the name of the class
     elements: set[str] = field(default_factory=set)
     """The parts of it that are set one by one, as code: ``["h"]``."""
 

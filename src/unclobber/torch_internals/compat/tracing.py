@@ -85,7 +85,7 @@ def stack_of(traced: Sequence[Any]) -> tuple[Any, ...]:
 def made_codes() -> Any:
     """Return the code objects that Dynamo has made, each with the one of which it made it, by identity."""
     utils = sys.modules.get("torch._dynamo.utils")
-    return {} if utils is None else utils.orig_code_map
+    return getattr(utils, "orig_code_map", {})  # another thread may be importing it right now
 
 
 def at_break(code: CodeType, called: CodeType | None, lasti: int) -> tuple[CodeType, int] | None:
