@@ -13,7 +13,7 @@ from unclobber.cli._main import group
 
 def reference() -> str:
     """Return a section for each command, as Markdown: its usage, description and options."""
-    context = click.Context(group, info_name="unclobber")
+    context = click.Context(group, info_name="unclobber", **group.context_settings)
     commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
     return "\n\n".join(
         part for name, command in commands.items() if command for part in _section(name, command, context)
@@ -21,7 +21,7 @@ def reference() -> str:
 
 
 def _section(name: str, command: click.Command, parent: click.Context) -> Iterator[str]:
-    context = click.Context(command, info_name=name, parent=parent)
+    context = click.Context(command, info_name=name, parent=parent, **command.context_settings)
     yield f"## unclobber {name}"
     yield f"```text\n{' '.join([context.command_path, *command.collect_usage_pieces(context)])}\n```"
     yield _prose(command.help)
