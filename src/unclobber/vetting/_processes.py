@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import _run_finalizers  # type: ignore[attr-defined]
 from typing import Any
 
 import torch
@@ -121,6 +122,7 @@ def _judge_in_child(target: Target, case: Case | None, way: str, sender: Connect
     torch.set_num_threads(1)
     sender.send(judge(way, target.load() if case is None else case))
     sender.close()
+    _run_finalizers()  # else Python warns of semaphores: torch's compiler makes one if transformers is loaded
     os._exit(0)  # taking torch apart takes longer than most ways
 
 
