@@ -314,6 +314,9 @@ def test_a_step_in_another_case_than_the_forward():
 @pytest.mark.parametrize(("function", "line", "expected"), [
     ("forward", "x /= x.norm()", 1), ("forward", "x = x / x.norm()", 0), ("loss", "x /= x.norm()", 1),
     ("schedule", "x /= x.norm()", 0), ("forward", "y = x.norm(); a = 1; b = 2; c = 3; x /= y", 0),
+    # `ClipBoxes` of EfficientDet, and what is made without a history, on whatever device
+    ("forward", "x[:, 0] = x[:, 0].clamp(min=0); x[:, 1] = x[:, 1].clamp(min=0)", 0),
+    ("forward", "x = torch.arange(3).float(); x = x.cuda(); x.mul_(-3).exp_().mul_(2)", 0),
 ])  # fmt: skip
 def test_an_argument_that_is_overwritten_almost_at_once(function, line, expected):
     """In what is trained an argument mostly needs a gradient: ``L2Norm`` of PytorchSSD."""

@@ -255,7 +255,9 @@ def _of_library(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("tensor unknown function", "")
 def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method of a tensor, or of an unknown value that may be one."""
-    table, name, receiver = torch_table(), call.name, call.receiver
+    table, receiver = torch_table(), call.receiver
+    # The table has no `cuda` and no `cpu`, which are short for a `to`.
+    name = "to" if call.name in ("cuda", "cpu") else call.name
     values = [receiver, *call.values]
     if name in table.writes_self and receiver.may_be_tensor:
         return _written(run, call, state)

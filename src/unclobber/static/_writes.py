@@ -127,7 +127,7 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
             bound = [state.bound_if.get(guard, {}).get(name) for guard in kept.guards]
             if any(b and b[0].places == value.places and place not in b[1].places for b in bound):
                 continue  # where the save is, the name had another value (`psp.py` of hyperstyle)
-            confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed.write)), HIGH)
+            confidence = min(kept.grad + 1 + (trained and _is_next(kept, blamed)), HIGH)
             confidence -= (not sure) + 2 * (not alone)
             key = (blamed.write, kept.span, kept.operation)
             # The second round of a loop makes new nodes at the same lines. A backward through either round
@@ -141,11 +141,14 @@ def _over_kept(state: FlowState, value: Value, blamed: Suspicion, *, sure: bool,
             state.pending[key] = Pending(nodes, bool(state.mode), state.quiet, suspicion)
 
 
-def _is_next(kept: Kept, write: SourceSpan) -> bool:
+def _is_next(kept: Kept, blamed: Suspicion) -> bool:
     """Return whether a write follows a save almost at once: ``norm = x.norm()``, then ``x /= norm``."""
+    write = blamed.write
+    assert write is not None
     between = write.statement_line - kept.span.statement_end_line
     is_here = kept.span.function == write.function and not (kept.span.inner or write.inner)
-    return kept.own and is_here and between in (0, 1, 2)
+    # Boxes are clipped by `x[:, 0] = x[:, 0].clamp(min=0)` where nothing is trained.
+    return kept.own and is_here and between in (0, 1, 2) and "[" not in blamed.name
 
 
 def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
