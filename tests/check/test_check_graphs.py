@@ -272,6 +272,29 @@ def test_a_flag_that_is_set_after_construction():
     assert found_in(every.format("", "ReLU")) == []
 
 
+def test_a_list_of_modules_that_is_rebuilt_by_arguments():
+    """``Block`` of Xception, public in dozens of copies: its first module is out of place, or gone."""
+    body = """
+    class Block(nn.Module):
+        def __init__(self, relu_first):
+            super().__init__()
+            rep = [nn.ReLU(inplace=True), nn.Linear(3, 3)]
+            if not relu_first:
+                rep = rep[1:]
+            {}
+            self.rep = nn.Sequential(*rep)
+        def forward(self, x):
+            return self.rep(x)
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.block = nn.Linear(3, 3), Block(False)
+        def forward(self, x):
+            return self.block(F.relu(self.fc(x)))
+    """
+    assert found_in(body.format("else:\n                rep[0] = nn.ReLU()")) == []
+
+
 def test_a_loop_over_a_tensor_unbinds_it():
     """torch refuses to write to its rows: ``masked_softmax`` of yet-another-vectornet."""
     body = """

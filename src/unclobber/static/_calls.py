@@ -88,7 +88,9 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
     for key, value in trial.attributes.items():
         owner, _, name = key.rpartition(".")
         once = home_of(init).assigned_attributes[name] == ast.unparse(init).count(f".{name} = ")
-        if owner == made.name and once and isinstance(value.data, (Constant, ModuleData)):
+        # What is in a `Sequential` of a list, which `__init__` rebuilds by its arguments, is not certain.
+        plain = isinstance(value.data, ModuleData) and not value.data.parts
+        if owner == made.name and once and (plain or isinstance(value.data, Constant)):
             constants[name] = value
 
 
