@@ -272,6 +272,25 @@ def test_a_flag_that_is_set_after_construction():
     assert found_in(every.format("", "ReLU")) == []
 
 
+@pytest.mark.parametrize(("targets", "expected"), [
+    ("loss, *_", 0), ("_, loss, *_", 1), ("*_, loss, n", 1), ("loss, old, n", 0), ("loss, *a, b, c, d", 1),
+])  # fmt: skip
+def test_results_that_a_starred_target_takes_apart(targets, expected):
+    """Before and after the star each has its own place: ``wae_ssm`` of sliced_score_matching."""
+    body = f"""
+    def both(net, opt, x):
+        first = net(x).mean()
+        first.backward(retain_graph=True)
+        opt.step()
+        return net(x).mean(), first, 3
+    net = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+    opt = torch.optim.SGD(net.parameters(), 0.1)
+    {targets} = both(net, opt, torch.ones(2, 3))
+    loss.backward()
+    """
+    assert len(found_in(body)) == expected
+
+
 def test_a_list_of_modules_that_is_rebuilt_by_arguments():
     """``Block`` of Xception, public in dozens of copies: its first module is out of place, or gone."""
     body = """

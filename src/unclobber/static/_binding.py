@@ -68,12 +68,13 @@ def _words(text: str) -> frozenset[str]:
 
 def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: FlowState) -> None:
     """Assign the elements of a value to the targets of an unpacking."""
-    starred = any(isinstance(element, ast.Starred) for element in target.elts)
+    count = len(target.elts)
+    star = next((at for at, element in enumerate(target.elts) if isinstance(element, ast.Starred)), count)
     exact = value.kind == "sequence" and value.data in ("tuple", "list")
-    exact = exact and len(value.items) == len(target.elts) and not starred
+    exact = exact and (len(value.items) == count or len(value.items) >= count - 1 > star - 1)
     for at, element in enumerate(target.elts):
-        if exact:
-            each = value.items[at]
+        if exact and at != star:
+            each = value.items[at if at < star else at - count]
         elif value.kind == "sequence" and value.items:
             each = shared(value.items) or PLAIN
         elif value.kind == "tensor":
