@@ -47,6 +47,7 @@ from ._unseen import Unseen
 from ._warning import warn
 from .program import is_in_command, settings_here
 
+_NOTHING = contextlib.nullcontext()
 _UNSURE = "whether a tensor that backward needs was overwritten is not known"
 """Message of a refusal if an internal error leaves no more to be said."""
 
@@ -113,7 +114,8 @@ class Session:
         self._warned: set[int] = set()
         """Identities of the findings that have warned. All are kept, so no identity is reused."""
         self._suppression = suppression
-        self._program = counted_as_program(program)
+        # A step loop enters a session in each step, and hardly any has a program of its own.
+        self._program = counted_as_program(program) if program else _NOTHING
         self._raised: dict[int, Finding] = {}
         """Findings that were raised although torch is silent, by identity; they are reported in any case."""
         self.active = False

@@ -85,9 +85,10 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
     trial = FlowState()
     with run.within(suspicions={}, evaluated=run.evaluated):
         inline(run, init, trial, call.values, call.keywords, made)
+    text = ast.unparse(init)
     for key, value in trial.attributes.items():
         owner, _, name = key.rpartition(".")
-        once = home_of(init).assigned_attributes[name] == ast.unparse(init).count(f".{name} = ")
+        once = home_of(init).assigned_attributes[name] == text.count(f".{name} = ")
         # What is in a `Sequential` of a list, which `__init__` rebuilds by its arguments, is not certain.
         plain = isinstance(value.data, ModuleData) and not value.data.parts
         if owner == made.name and once and (plain or isinstance(value.data, Constant)):

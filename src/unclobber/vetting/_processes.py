@@ -97,8 +97,7 @@ def run_ways(
 
 def _warm_up(ways: Sequence[str]) -> None:
     """Do once what each child would do again: inspect torch's operators, import torch's compiler."""
-    with Session("guard", warn=False):
-        pass
+    Session.prepare()
     if any(way.startswith(_WITH_COMPILER) for way in ways):
         torch.compiler.reset()
 
