@@ -467,6 +467,54 @@ def test_a_state_that_an_object_carries_is_the_users_to_cut(fix):
     assert "`unclobber fix --write --take N train.py` writes way N" in " ".join(done.out.split())
 
 
+ROLLOUT = """
+import torch
+
+net = torch.nn.Linear(2, 1)
+opt = torch.optim.SGD(net.parameters(), 0.1)
+states, kept = torch.randn(4, 2), torch.zeros(4)
+for t in range(4):
+    kept[t] = net(states[t]).squeeze().sigmoid()
+for _ in range(2):
+    loss = (net(states).squeeze().sigmoid() / kept).sum()
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+"""
+
+
+def test_a_value_that_a_rollout_stores_is_the_users_to_detach(fix):
+    """Where it is stored, or by no_grad around the loop; either changes the first backward's gradients."""
+    done = fix(ROLLOUT, "--write")
+    assert (done.code, done.text) == (1, ROLLOUT.lstrip("\n"))
+    assert "+    kept[t] = net(states[t]).squeeze().sigmoid().detach()" in done.out
+    assert "+with torch.no_grad():" in done.out
+    done = fix(ROLLOUT, "--write", "--take", "1")
+    assert ".sigmoid().detach()\n" in done.text
+
+
+LAST = """
+import torch
+
+net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+opt = torch.optim.SGD(net.parameters(), 0.1)
+last = torch.zeros(1)
+for _ in range(3):
+    out = net(torch.ones(1, 2))
+    loss = (out - last).square().sum()
+    opt.zero_grad()
+    loss.backward(retain_graph=True)
+    opt.step()
+    last = out
+"""
+
+
+def test_a_state_that_is_carried_behind_the_backward_is_cut_where_it_is(fix):
+    """A detach before that assignment would come too early."""
+    cut = "+    loss.backward()\n     opt.step()\n-    last = out\n+    last = out.detach()\n"
+    assert cut in fix(LAST).out
+
+
 def test_a_terminal_shows_what_is_tried(tmp_path):
     """The hazard, the candidate with the number of those that are known, and how far others are proved."""
     (tmp_path / "pyproject.toml").touch()

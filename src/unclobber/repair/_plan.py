@@ -9,12 +9,12 @@ from .fixers import FIXERS
 from .fixers._needless import with_fewer_copies
 from .project import Project
 
-MOST = 40  # limit of candidates for one finding
+MOST = 40  # limit of candidates for one finding, beside those that the user decides on
 
 
 def candidates(finding: Finding, project: Project, *, certain: bool = False) -> list[Candidate]:
-    """Return the fixers' candidates for a finding: fewest changed lines first, no duplicates, at most
-    `MOST`.
+    """Return the fixers' candidates for a finding: fewest changed lines first, no duplicates, those that the
+    user decides on last.
 
     Args:
         certain: Return only candidates without a doubt, and skip the fixers whose candidates always have one.
@@ -34,7 +34,8 @@ def candidates(finding: Finding, project: Project, *, certain: bool = False) -> 
                 late = candidate.late or bool(candidate.shared_name)
                 ranked.append((project.lines_changed(candidate.texts), late, rank, candidate))
     ranked.sort(key=lambda item: item[:3])
-    return [candidate for *_, candidate in ranked[:MOST]]
+    tried = [candidate for *_, candidate in ranked if not candidate.offered]
+    return tried[:MOST] + [candidate for *_, candidate in ranked if candidate.offered]
 
 
 def has_any(finding: Finding, project: Project) -> bool:  # known once the first one is made

@@ -323,6 +323,11 @@ class Source:
             block += f"{newline}{line.indent}{after}" if after else self.text[end : line.end]
             yield self.edited(Splice(line.start, line.end, (left and f"{left}{newline}") + block))
 
+    def block_put_under(self, compound: ast.stmt, header: str) -> str:
+        line = self.line(compound)
+        body = self.moved(line.start, line.end, line.indent + self.unit)
+        return self.edited(Splice(line.start, line.end, f"{line.indent}{header}{self.newline}{body}"))
+
     def moved(self, start: int, end: int, indent: str) -> str:
         """Return the whole lines between two offsets, re-indented; the inside of strings stays."""
         first, last = self._starts.index(start), self._starts.index(end)

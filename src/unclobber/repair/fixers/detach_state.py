@@ -13,7 +13,19 @@ from dataclasses import replace
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
+from .._syntax import (
+    For,
+    Loop,
+    Source,
+    flat,
+    is_constant,
+    is_place,
+    method_call,
+    names_in,
+    root_name,
+    targets_of,
+    walk,
+)
 from ..project import Project
 from ._blocks import assigned_to
 from ._inplace import without
@@ -89,6 +101,15 @@ def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, 
             places.append(source.code(node))
     places = list(dict.fromkeys(place for group in together.values() for place in group))
     for place in places:
+        # `pending = pred` behind the backward would bind it to the graph again.
+        late = {
+            value: detached(source, value)
+            for value in assigned_to(source, place)
+            if is_place(value) and source.start(backward) < source.start(value) < source.end(loop)
+        }
+        if late:
+            yield source.replaced(late), f"`{place}`"
+            continue
         for code in cuts(place, _forms(source, place)):
             text = source.inserted(backward, after=(code,))
             if text is not None:

@@ -1,0 +1,79 @@
+"""Fixer: take values off their graph where they are stored for later backwards: ``kept.append(p.detach())``.
+
+A rollout keeps log-probabilities and values that several updates read, and the first backward frees the
+graph that they are tied to. PPO and a replay buffer want them as constants. That changes the first backward,
+too, so it is the user's to decide: a ``.detach()`` where a value is stored, or the loop that stores under
+``no_grad``.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ...model import Finding
+from ...syntax import last_name
+from .._candidate import Candidate
+from .._syntax import Loop, Source, arguments_of, flat, is_name, is_small, single_target, walk
+from ..project import Project
+from ._blocks import calls_method, line_in, shortened
+from ._sites import callers
+from .keep_graph import two_losses
+
+_NOTE = "what is stored is a constant then: no gradient reaches it, not in the first backward either"
+_STORES = {"append", "appendleft", "add", "push", "insert", "store", "put", "remember"}
+
+
+def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
+    """Yield a stored value detached, then the loops that ran before the backward under ``no_grad``."""
+    if two_losses(finding, project):
+        return
+    for path, source, statement in callers(finding.saved, project):
+        for values in _stored(source, statement):
+            text = source.replaced({value: f"{source.in_brackets(value)}.detach()" for value in values})
+            title = f"store `{shortened(source.code(values[0]))}` detached"
+            yield Candidate(title, {path: text}, offered=True, note=_NOTE)
+    for path, source, statement in callers(finding.needed, project):
+        for loop in _loops_before(source, statement):
+            title = f"run `{source.text.splitlines()[loop.lineno - 1].strip()}` under `no_grad`"
+            text = source.block_put_under(loop, f"with {source.torch_name}.no_grad():")
+            yield Candidate(title, {path: text}, offered=True, note=_NOTE)
+
+
+def _stored(source: Source, statement: ast.AST) -> Iterator[list[ast.expr]]:
+    """Yield the computed values that a statement stores, or the reads that store the name it binds."""
+    target = single_target(statement)
+    if not isinstance(target, ast.Name):
+        yield from ([value] for value in _values(statement) if isinstance(value, ast.Call))
+        return
+    home = source.function(statement) or source.tree
+    stores = [line for line in walk(home) if is_small(line) and line is not statement]
+    reads = [value for line in stores for value in _values(line) if is_name(value, target.id)]
+    if reads:
+        yield reads
+
+
+def _values(statement: ast.AST) -> Iterator[ast.expr]:
+    """Yield what a statement puts into a container or an attribute, element by element."""
+    target = single_target(statement)
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _STORES:
+        stored = arguments_of(call)
+    else:
+        stored = [statement.value] if isinstance(target, ast.Subscript | ast.Attribute) else []
+    for value in (part for each in stored for part in flat(each)):
+        # `buffer.append(Transition(state, action, value))`
+        made = isinstance(value, ast.Call) and last_name(value.func)[:1].isupper()
+        yield from arguments_of(value) if made else [value]
+
+
+def _loops_before(source: Source, statement: ast.AST) -> Iterator[Loop]:
+    """Yield the last loop without a backward before a statement, in each block around it."""
+    for above in (statement, *source.all_above(statement)):
+        if source.torch_name and isinstance(above, ast.stmt):
+            block = source.block(above)
+            before = block[: line_in(source, above, block)]
+            loops = [
+                line for line in before if isinstance(line, Loop) and not calls_method(line, {"backward"})
+            ]
+            yield from loops[-1:]
