@@ -9,7 +9,7 @@ from .fixers import FIXERS
 from .fixers._needless import with_fewer_copies
 from .project import Project
 
-MOST = 40  # limit of candidates for one finding, beside those that the user decides on
+MOST = 40  # limit of candidates for one finding, not counting those that the user decides on
 
 
 def candidates(finding: Finding, project: Project, *, certain: bool = False) -> list[Candidate]:
