@@ -493,6 +493,29 @@ def test_a_value_that_a_rollout_stores_is_the_users_to_detach(fix):
     assert ".sigmoid().detach()\n" in done.text
 
 
+SAME = """
+import torch
+
+net = torch.nn.Linear(2, 1)
+x = torch.ones(3, 2)
+def update(old):
+    loss = (net(x).sigmoid() / old).sum()
+    loss.backward()
+old = net(x).sigmoid()
+update(old)
+update(old)
+"""
+
+
+def test_what_is_not_fixed_says_which_candidate_came_furthest(fix):
+    """Here the only one runs clean, and its gradients are zero."""
+    said = " ".join(fix(SAME).out.split())
+    assert (
+        "furthest came the one to keep the graph in `loss.backward()` for the next backward: there are no"
+        in said
+    )
+
+
 LAST = """
 import torch
 

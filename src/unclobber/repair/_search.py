@@ -113,6 +113,8 @@ class Search:
     _cuts: bool = False  # whether the user may detach a state instead, see ``detach_state``
     _rejected: list[str] = field(default_factory=list)
     """Candidates with the right gradients and another end state, each in words."""
+    _nearest: tuple[int, str] = (0, "")
+    """The last backward of the failed candidate that came furthest, and in words what came of it."""
 
     def __post_init__(self) -> None:
         self._trial = Trial(self.program, self.runner, beyond=BEYOND)
@@ -192,6 +194,7 @@ class Search:
             self.progress(f"{hazard}, {number}: {state.steps[-1].title}")
             ran = self._watch(state)
             if ran.finding is not None and ran.failed_at <= self._trial.until + BEYOND:
+                self._note(state, ran)
                 # If another finding follows, the copy that was taken away may have been what kept it off.
                 if state.copies >= 0 and self._helps(state, ran):
                     state = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
@@ -240,6 +243,18 @@ class Search:
         interpretations = (state.interpretations | _interpretations(finding, None)) - {None}
         return self._trial.holders(state.texts, interpretations, _hiding.probes_of(finding))
 
+    def _note(self, state: _SearchState, ran: Ran, why: str = "") -> None:
+        """Keep how a run failed if none has come further; of equal ones the first, which was likelier.
+
+        Args:
+            why: The reason in words, if it is no finding and no exception.
+        """
+        found = ran.finding and f"{ran.finding.code} at backward {ran.failed_at}"
+        steps = ", then ".join(step.title for step in state.steps)
+        if ran.backwards > self._nearest[0]:
+            how = found or why or ran.error or ran.ended.value
+            self._nearest = ran.backwards, f"; furthest came the one to {steps}: {how}"
+
     def _helps(self, state: _SearchState, ran: Ran) -> bool:
         assert ran.finding is not None
         seen = _finding_key(ran.finding) in state.seen_findings
@@ -248,14 +263,17 @@ class Search:
     def _proved(self, state: _SearchState, ran: Ran) -> Repair | None:
         """Return the state as a repair: without proof if none can be made; None if the state is wrong."""
         if ran.ended in (Ended.TIMEOUT, Ended.DIED):
+            self._note(state, ran)
             return None
         if not state.comparable:
             return None if ran.ended is Ended.ERROR else _repair(state, None)
         reference = self._trial.reference(state.interpretations)
         if ran.ended is Ended.ERROR and ran.error != reference.ran.error:
+            self._note(state, ran)
             return None
         proof = self._trial.proof(ran, reference)
         if isinstance(proof, str):
+            self._note(state, ran, proof)
             return None
         if ran.at_end:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
@@ -289,7 +307,9 @@ class Search:
                 lines = project.on_disk.lines_changed(project.overlay)
                 state = _SearchState(project, (candidate,), lines=lines)
                 ran = self._watch(state)
-                if ran.finding is None and ran.ended.well:
+                if ran.finding is not None or not ran.ended.well:
+                    self._note(state, ran)
+                else:
                     shown.append(replace(_repair(state, None), applicable=False))
         return tuple(shown)
 
@@ -343,7 +363,7 @@ class Search:
         reference = next(iter(self._trial.references.values()), None)
         if reference is not None and reference.ran.backwards < self._trial.until:
             return f"the program as it is could not be run for comparison ({reference.ran.problem})"
-        return f"none of {self._tried} candidates runs clean with the same gradients"
+        return f"none of {self._tried} candidates runs clean with the same gradients{self._nearest[1]}"
 
 
 def _interpretations(finding: Finding, candidate: Candidate | None) -> frozenset[Any]:

@@ -31,7 +31,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for path, source, statement in callers(finding.saved, project):
         for values in _stored(source, statement):
             text = source.replaced({value: f"{source.in_brackets(value)}.detach()" for value in values})
-            title = f"store `{shortened(source.code(values[0]))}` detached"
+            title = f"keep `{shortened(source.code(values[0]))}` detached"
             yield Candidate(title, {path: text}, offered=True, note=_NOTE)
     for path, source, statement in callers(finding.needed, project):
         for loop in _loops_before(source, statement):
@@ -43,14 +43,14 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 def _stored(source: Source, statement: ast.AST) -> Iterator[list[ast.expr]]:
     """Yield the computed values that a statement stores, or the reads that store the name it binds."""
     target = single_target(statement)
-    if not isinstance(target, ast.Name):
+    if not isinstance(target, ast.Name) or not isinstance(statement, ast.Assign):
         yield from ([value] for value in _values(statement) if isinstance(value, ast.Call))
         return
     home = source.function(statement) or source.tree
     stores = [line for line in walk(home) if is_small(line) and line is not statement]
     reads = [value for line in stores for value in _values(line) if is_name(value, target.id)]
-    if reads:
-        yield reads
+    # `old = policy(states).log_prob(actions)` before the updates
+    yield reads or [statement.value]
 
 
 def _values(statement: ast.AST) -> Iterator[ast.expr]:
