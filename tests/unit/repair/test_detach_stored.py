@@ -53,4 +53,14 @@ def test_what_counts_as_stored(proposed, store, detached):
 def test_a_loop_with_a_backward_of_its_own_stays(proposed):
     """Its gradients are wanted."""
     text = ROLLOUT.replace("kept.append(p.log_prob(x))", "p.backward()")
-    assert proposed(detach_stored, "UC301", text, saved="policy(x)", needed=BACKWARD) == []
+    texts = proposed(detach_stored, "UC301", text, saved="policy(x)", needed=BACKWARD)
+    assert not any("no_grad" in new for new in texts)
+
+
+def test_what_is_computed_once_for_several_updates(proposed):
+    """A name that nothing stores: its value is detached where it is computed."""
+    text = "old = policy(xs)\nfor _ in range(3):\n    (policy(xs) / old).sum().backward()\n"
+    texts = proposed(
+        detach_stored, "UC301", text, saved=("policy(xs)", 1), needed="(policy(xs) / old).sum().backward()"
+    )
+    assert texts == [text.replace("old = policy(xs)", "old = policy(xs).detach()")]
