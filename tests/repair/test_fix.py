@@ -532,6 +532,33 @@ for _ in range(3):
 """
 
 
+TWO_OPTIMIZERS = """
+import torch
+
+torch.manual_seed(0)
+below, trunk, actor, critic = (torch.nn.Linear(2, 2) for _ in range(4))
+first = torch.optim.SGD([*trunk.parameters(), *below.parameters(), *actor.parameters()], 0.1)
+second = torch.optim.SGD([*trunk.parameters(), *critic.parameters()], 0.1)
+for _ in range(2):
+    h = trunk(below(torch.ones(1, 2)))
+    actor_loss, critic_loss = actor(h).square().sum(), critic(h).square().sum()
+    first.zero_grad()
+    actor_loss.backward(retain_graph=True)
+    first.step()
+    second.zero_grad()
+    critic_loss.backward()
+    second.step()
+"""
+
+
+def test_an_edit_that_another_one_replaces_goes(fix):
+    """Copies of the weights are enough; a moved backward that then must keep its graph isn't written, too."""
+    done = fix(TWO_OPTIMIZERS)
+    assert "proved to the end" in done.out, done.out
+    assert "functional_call" in done.out
+    assert "backward" not in "".join(re.findall(r"^[-+] .*", done.out, re.M))
+
+
 def test_a_state_that_is_carried_behind_the_backward_is_cut_where_it_is(fix):
     """A detach before that assignment would come too early."""
     cut = "+    loss.backward()\n     opt.step()\n-    last = out\n+    last = out.detach()\n"

@@ -170,16 +170,17 @@ class Search:
         while self._queue:
             _, _, state = heapq.heappop(self._queue)
             enough = self.first_only or len(proved) >= MOST_PROVED
-            # States come best first, so no later one beats those that are proved. Another way for one of
-            # several findings would be another way for all.
+            # States come best first, so no later one beats those that are proved.
             best = proved[0][1] if proved else state
-            if proved and (enough or len(best.steps) > 1 or state.rank > best.rank):
+            if proved and (enough or state.rank > best.rank):
                 if confirmed := self._confirmed(proved):
                     return confirmed, unproved, ""
                 # None of them holds to its end, so the search goes on (test_how_far.py,
                 # test_where_none_of_the_best_holds_to_its_end).
                 proved = []
-            elif proved and state.lines > best.lines:
+            # Another way for one of several findings would be another way for all. But the first edit may be
+            # what makes the next ones necessary (test_fix.py, test_an_edit_that_another_one_replaces).
+            elif proved and (state.lines > best.lines or len(state.steps) >= len(best.steps) > 1):
                 continue
             if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
                 limit = f"{MOST_RUNS} candidates" if self._tried >= MOST_RUNS else f"{self.seconds:g} seconds"
@@ -286,6 +287,7 @@ class Search:
         If runs to the end are long, only the best one runs to its end, and the next one if that fails.
         """
         ordered = sorted(repairs, key=lambda pair: _rank(pair[0]))
+        ordered = [pair for pair in ordered if len(pair[1].steps) <= len(ordered[0][1].steps)]
         proved = [repair for repair, _ in ordered]
         if self._trial.not_to_end or self._goes_to_end():
             return proved

@@ -9,7 +9,7 @@ from rewriting import plain, rewritten
 
 from unclobber.repair._syntax import parse
 from unclobber.repair.fixers import FIXERS, _inplace
-from unclobber.repair.fixers.out_of_place import rewrites
+from unclobber.repair.fixers.out_of_place import bound, rewrites
 
 out_of_place = FIXERS["out-of-place"]
 HEAD = "import torch\nimport torch.nn.functional as F\nfrom torch import nn\n"
@@ -111,6 +111,13 @@ def test_not_safe_so_untouched(text):
 def test_without_torch_in_scope():
     """A file that doesn't import torch gets a form that needs none."""
     assert rewritten(rewrites, "x.copy_(a)  # <-\nuse(x)\n") == ["x = x.clone().copy_(a)\nuse(x)\n"]
+
+
+def test_a_copy_of_a_new_value_binds_it():
+    """Another name's tensor is cloned, lest a later write reaches it; a part can't be bound."""
+    assert rewritten(bound, "x.copy_(a / b)  # <-\nuse(x)\n") == ["x = a / b\nuse(x)\n"]
+    assert rewritten(bound, "x.copy_(a)  # <-\nuse(x)\n") == ["x = a.clone()\nuse(x)\n"]
+    assert rewritten(bound, "x[0].copy_(a / b)  # <-\nuse(x)\n") == []
 
 
 def test_read_in_the_next_turn():

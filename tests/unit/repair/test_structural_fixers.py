@@ -358,6 +358,24 @@ def test_the_forward_is_computed_again(proposed):
     assert texts == [plain(GAN).replace("opt_d.step()\n", "opt_d.step()\nscore = critic(fake)\n")]
 
 
+def test_a_sample_is_not_drawn_again(proposed):
+    """Nor what follows from it alone, nor the other loss, which is only printed; a line appears once."""
+    text = """
+    logits, value = net(x)
+    d = Categorical(logits=logits); a = d.sample()
+    advantage = reward(a) - value; loss = -d.log_prob(a) * advantage.detach()
+    critic_loss = advantage ** 2
+    opt_d.step()
+    critic_loss.backward()
+    print(loss)
+    """
+    places = {"saved": "net(x)", "write": "opt_d.step()", "needed": "critic_loss.backward()"}
+    texts = proposed(recompute, "UC101", text, write_facts=STEP, **places)
+    line = "advantage = reward(a) - value; loss = -d.log_prob(a) * advantage.detach()\n"
+    again = f"logits, value = net(x)\n{line}critic_loss = advantage ** 2\n"
+    assert texts == [plain(text).replace("opt_d.step()\n", f"opt_d.step()\n{again}")]
+
+
 def test_the_forward_moves_into_the_loop(proposed):
     """For a second backward through a graph that was made before the loop."""
     text = "cost = f(x)\nfor _ in range(3):\n    cost.backward()\n"

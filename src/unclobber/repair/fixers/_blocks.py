@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
-from .._syntax import Source, calls, is_small, names_in, targets_of, walk
+from .._syntax import Source, calls, is_small, method_call, names_in, targets_of, walk
 
 
 def line_in(source: Source, node: ast.AST, body: Sequence[ast.stmt]) -> int | None:
@@ -54,8 +54,17 @@ def calls_method(node: ast.AST, names: set[str]) -> bool:
     return next(calls(node, names), None) is not None
 
 
-def forward_slice(body: Sequence[ast.stmt], first: int, stop: int) -> list[ast.stmt] | None:
+_CONSTANTS = {"sample", "multinomial", "item", "detach", "argmax", "tolist", "numpy"}
+"""Methods whose results no gradient flows through; a sample drawn again would be another one."""
+
+
+def forward_slice(
+    body: Sequence[ast.stmt], first: int, stop: int, wanted: Container[str] = ()
+) -> list[ast.stmt] | None:
     """Return the assignment at ``first`` and those before ``stop`` that depend on it.
+
+    Args:
+        wanted: Names that are needed later; if none of them is bound here, all that later statements read.
 
     Returns:
         None if one of them does more than compute: a backward, a step, or a compound statement.
@@ -66,7 +75,7 @@ def forward_slice(body: Sequence[ast.stmt], first: int, stop: int) -> list[ast.s
     tainted = binds(start)
     lines = [start]
     for line in body[first + 1 : stop]:
-        if not reads(line) & tainted:
+        if not reads(line) & tainted or method_call(getattr(line, "value", None), *_CONSTANTS) is not None:
             continue
         # A backward or step in between is no part of the forward.
         if calls_method(line, {"backward", "step", "zero_grad", "grad"}):
@@ -76,12 +85,11 @@ def forward_slice(body: Sequence[ast.stmt], first: int, stop: int) -> list[ast.s
         if binds(line):
             tainted |= binds(line)
             lines.append(line)
-    return _used(lines, body[stop:])
+    return _used(lines, {name for name in tainted if name in wanted} or set().union(*map(reads, body[stop:])))
 
 
-def _used(lines: list[ast.stmt], later: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """Return the assignments whose values are read later, directly or through another one of them."""
-    wanted = set().union(*map(reads, later))
+def _used(lines: list[ast.stmt], wanted: set[str]) -> list[ast.stmt]:
+    """Return the assignments whose values are wanted, directly or through another one of them."""
     kept: list[ast.stmt] = []
     for line in reversed(lines):
         if binds(line) & wanted:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import Comprehension, Source, flat, is_place, walk
+from .._syntax import Comprehension, Source, flat, is_place, method_call, walk
 from ..project import Project
 from ._aliases import held_elsewhere
 from ._fresh import is_fresh
@@ -25,6 +25,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for _, (path, source, statement) in write_statements(finding, project):
         if finding.code == "UC201" and steps_along_gradient(statement):
             continue  # a new tensor is no leaf: its `.grad` would stay empty from the next step on
+        for text, name, is_shared in bound(source, statement):
+            title, shared = f"bind `{name}` to the new values", name if is_shared else ""
+            yield Candidate(title, {path: text}, guess=True, shared_name=shared)
         narrow = finding.saved is not None and finding.saved.dtype in _NARROW
         for text, target, is_shared in rewrites(source, statement, keep_dtype=narrow):
             where = f"`{target}`" if target else "the result"
@@ -34,6 +37,18 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 _NARROW = frozenset({"bfloat16", "float16"})
 """Dtypes that an in-place operation keeps, but its out-of-place form with a float32 tensor does not."""
+
+
+def bound(source: Source, statement: ast.AST) -> Iterator[tuple[str, str, bool]]:
+    """Yield ``x = y + 1`` for ``x.copy_(y + 1)``, which is the same if shape and dtype are those of ``x``."""
+    call = statement.value if isinstance(statement, ast.Expr) else None
+    target = method_call(call, "copy_")
+    if target is None or not isinstance(call, ast.Call) or not is_place(target) or len(call.args) != 1:
+        return
+    value, name = source.code(call.args[0]), source.code(target)
+    new = value if is_fresh(call.args[0], source) else f"{source.in_brackets(call.args[0])}.clone()"
+    if read_later(source, statement, target):
+        yield source.replaced({statement: f"{name} = {new}"}), name, held_elsewhere(source, statement, target)
 
 
 def rewrites(

@@ -7,7 +7,8 @@ is offered, never applied.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from functools import partial
 
 from ...model import Finding
 from .._candidate import Candidate
@@ -23,6 +24,7 @@ _Edit = Callable[[Source, ast.AST, ast.AST], str | None]
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield the statements that computed the overwritten or freed tensors once more, where they are new."""
     forwards = list(callers(finding.saved, project))
+    wanted = set().union(*(names_in(statement) for _, _, statement in callers(finding.needed, project)))
     if finding.code == "UC301":
         for path, source, backward in callers(finding.needed, project):
             made = [(path, source, line) for line in _makers(source, backward)]
@@ -34,7 +36,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         return
     for write, _ in write_statements(finding, project):
         for path, source, step in callers(write, project):
-            for forward, text in _first(path, forwards, repeated_after, step):
+            for forward, text in _first(path, forwards, partial(repeated_after, wanted=wanted), step):
                 title = f"compute `{forward}` again after `{shortened(source.code(step))}`"
                 note = "the loss is then computed with the updated weights"
                 yield Candidate(title, {path: text}, offered=True, note=note)
@@ -61,10 +63,12 @@ def _makers(source: Source, backward: ast.AST) -> Iterator[ast.AST]:
             yield line
 
 
-def repeated_after(source: Source, forward: ast.AST, step: ast.AST) -> str | None:
+def repeated_after(
+    source: Source, forward: ast.AST, step: ast.AST, wanted: Container[str] = ()
+) -> str | None:
     line = source.own_line(step)
     block = None if line is None else in_order(source, forward, line.statements[0])
-    again = None if block is None else forward_slice(*block)
+    again = None if block is None else forward_slice(*block, wanted)
     if line is None or not again:
         return None
     return source.edited(source.behind(line, "".join(_moved(source, again, line.indent))))
@@ -86,6 +90,6 @@ def moved_into_loop(source: Source, forward: ast.AST, backward: ast.AST) -> str 
 def _moved(
     source: Source, statements: list[ast.stmt], indent: str, *, with_comments: bool = False
 ) -> Iterator[str]:
-    for statement in statements:
-        line = source.line(statement)
+    lines = {line.start: line for line in map(source.line, statements)}  # some share a line
+    for line in lines.values():
         yield source.moved(line.above if with_comments else line.start, line.end, indent)
