@@ -535,19 +535,24 @@ for _ in range(3):
 TWO_OPTIMIZERS = """
 import torch
 
-torch.manual_seed(0)
-below, trunk, actor, critic = (torch.nn.Linear(2, 2) for _ in range(4))
-first = torch.optim.SGD([*trunk.parameters(), *below.parameters(), *actor.parameters()], 0.1)
-second = torch.optim.SGD([*trunk.parameters(), *critic.parameters()], 0.1)
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+        self.actor, self.critic = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+
+    def forward(self, x):
+        h = self.trunk(x)
+        return self.actor(h), self.critic(h)
+
+net = Net()
+first = torch.optim.SGD([*net.trunk.parameters(), *net.actor.parameters()], 0.1)
+second = torch.optim.SGD([*net.trunk.parameters(), *net.critic.parameters()], 0.1)
 for _ in range(2):
-    h = trunk(below(torch.ones(1, 2)))
-    actor_loss, critic_loss = actor(h).square().sum(), critic(h).square().sum()
-    first.zero_grad()
-    actor_loss.backward(retain_graph=True)
-    first.step()
-    second.zero_grad()
-    critic_loss.backward()
-    second.step()
+    logits, value = net(torch.ones(1, 2))
+    actor_loss, critic_loss = logits.square().sum(), value.square().sum()
+    first.zero_grad(); actor_loss.backward(retain_graph=True); first.step()
+    second.zero_grad(); critic_loss.backward(); second.step()
 """
 
 
@@ -555,7 +560,6 @@ def test_an_edit_that_another_one_replaces_goes(fix):
     """Copies of the weights are enough; a moved backward that then must keep its graph isn't written, too."""
     done = fix(TWO_OPTIMIZERS)
     assert "proved to the end" in done.out, done.out
-    assert "functional_call" in done.out
     assert "backward" not in "".join(re.findall(r"^[-+] .*", done.out, re.M))
 
 
