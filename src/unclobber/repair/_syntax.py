@@ -314,6 +314,10 @@ class Source:
             lead = f"{newline}{self.unit}{opened}{inner}{self.unit}"
             yield self.edited(Splice(colon, start, lead))
             return
+        siblings = self.block(line.statements[0])
+        above = siblings[max(siblings.index(line.statements[0]) - 1, 0)]
+        if isinstance(above, ast.With) and self.code(above).startswith(f"{header}{newline}"):
+            opened, inner = "", self.line(above.body[-1]).indent
         yield self.edited(Splice(line.start, line.end, opened + self.moved(line.start, line.end, inner)))
         if len(line.statements) > 1:
             start, end = self.start(small), self.end(small)

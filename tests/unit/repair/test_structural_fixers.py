@@ -101,6 +101,13 @@ def test_a_body_on_its_headers_line_under_no_grad(proposed):
     ]
 
 
+def test_a_block_above_takes_the_next_write_in(proposed):
+    """Two writes one after the other need one block."""
+    text = "import torch\nwith torch.no_grad():\n    w.add_(1)\nw.clamp_(0)\nuse(w)\n"
+    texts = proposed(no_grad, "UC201", text, write="w.clamp_(0)")
+    assert texts == [text.replace("\nw.clamp_", "\n    w.clamp_")]
+
+
 def test_a_function_that_returns_is_not_decorated(proposed):
     """What it returns would be cut off the graph."""
     text = "import torch\ndef f(w):\n    w.add_(1)\n    return w * 2\n"

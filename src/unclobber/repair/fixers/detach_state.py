@@ -102,7 +102,7 @@ def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, 
     places = list(dict.fromkeys(place for group in together.values() for place in group))
     for place in places:
         # `pending = pred` behind the backward would bind it to the graph again.
-        late = {
+        late: dict[ast.AST, str] = {
             value: detached(source, value)
             for value in assigned_to(source, place)
             if is_place(value) and source.start(backward) < source.start(value) < source.end(loop)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ...model import Finding
 from ...syntax import last_name
 from .._candidate import Candidate
-from .._syntax import Loop, Source, arguments_of, flat, is_name, is_small, single_target, walk
+from .._syntax import Loop, Source, arguments_of, flat, is_name, is_small, walk
 from ..project import Project
 from ._blocks import calls_method, line_in, shortened
 from ._sites import callers
@@ -42,29 +42,31 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
 
 def _stored(source: Source, statement: ast.AST) -> Iterator[list[ast.expr]]:
     """Yield the computed values that a statement stores, or the reads that store the name it binds."""
-    target = single_target(statement)
-    if not isinstance(target, ast.Name) or not isinstance(statement, ast.Assign):
-        yield from ([value] for value in _values(statement) if isinstance(value, ast.Call))
-        return
-    home = source.function(statement) or source.tree
-    stores = [line for line in walk(home) if is_small(line) and line is not statement]
-    reads = [value for line in stores for value in _values(line) if is_name(value, target.id)]
-    # `old = policy(states).log_prob(actions)` before the updates
-    yield reads or [statement.value]
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            stores = filter(is_small, walk(source.function(statement) or source.tree))
+            # `old = policy(states).log_prob(actions)` before the updates is stored by nothing.
+            yield [read for line in stores for read in _values(line) if is_name(read, name)] or [value]
+        case _:
+            for value in _values(statement):
+                if isinstance(value, ast.Call):
+                    yield [value]
 
 
 def _values(statement: ast.AST) -> Iterator[ast.expr]:
     """Yield what a statement puts into a container or an attribute, element by element."""
-    target = single_target(statement)
-    call = statement.value if isinstance(statement, ast.Expr) else None
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _STORES:
-        stored = arguments_of(call)
-    else:
-        stored = [statement.value] if isinstance(target, ast.Subscript | ast.Attribute) else []
+    stored: list[ast.expr] = []
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=name)) as call) if name in _STORES:
+            stored = arguments_of(call)
+        case ast.Assign(targets=[ast.Subscript() | ast.Attribute()], value=value):
+            stored = [value]
     for value in (part for each in stored for part in flat(each)):
         # `buffer.append(Transition(state, action, value))`
-        made = isinstance(value, ast.Call) and last_name(value.func)[:1].isupper()
-        yield from arguments_of(value) if made else [value]
+        if isinstance(value, ast.Call) and last_name(value.func)[:1].isupper():
+            yield from arguments_of(value)
+        else:
+            yield value
 
 
 def _loops_before(source: Source, statement: ast.AST) -> Iterator[Loop]:
