@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from unclobber.cli import run
@@ -29,3 +32,15 @@ def test_the_native_core_is_named_where_it_could_be_built_and_was_not(monkeypatc
     assert said.startswith(begins)
     assert bool(said) == bool(begins)
     assert said.count("\n") == bool(said)
+
+
+def test_what_the_native_core_brings_is_what_was_measured(monkeypatch):
+    """The medians are those of the committed run of the benchmark."""
+    monkeypatch.setattr(core, "choice", lambda: core.Choice(None, core._NOT_BUILT))
+    monkeypatch.setattr(build, "compiler_here", lambda: "c++")
+    results = Path(__file__).parents[3] / "benchmarks" / "RESULTS.md"
+    medians = re.search(r"^\| median \|.*$", results.read_text(), re.M)[0]
+    native, _, python, _ = re.findall(r"([\d.]+)x", medians)
+    assert (
+        f"took {native} times a plain one's time with it, and {python} without" in run._what_native_brings()
+    )
