@@ -35,8 +35,10 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
         statements = [statement for other, _, statement in wrote if other == path]
         limits = limited(source, backward)
         names = " before ".join(f"`{shortened(source.code(node))}`" for node in (backward, *statements[:1]))
-        for text in (text for statement in statements for text in rewrites(source, statement, backward)):
-            yield Candidate(f"run {names}", {path: text}, moves=True)
+        for statement in statements:
+            # Between that update's backward and its step it would mostly add to the step's gradients.
+            for text, late in zip(rewrites(source, statement, backward), (False, True), strict=False):
+                yield Candidate(f"run {names}", {path: text}, moves=True, late=late)
         if limits and (edited := project.with_texts({path: limits}).source(path)) is not None:
             title = "let the backward reach the weights that are stepped next alone"
             yield Candidate(title, {path: limits}, moves=True, late=True, note=_NOTE)
