@@ -57,6 +57,12 @@ def test_a_loop_with_a_backward_of_its_own_stays(proposed):
     assert not any("no_grad" in new for new in texts)
 
 
+def test_what_each_turn_computes_is_no_constant(proposed):
+    """Its gradient is wanted: a state that the loop carries is for other fixers."""
+    text = "for x in xs:\n    h = cell(x, h)\n    h.sum().backward()\n"
+    assert proposed(detach_stored, "UC301", text, saved="cell(x, h)", needed="h.sum().backward()") == []
+
+
 def test_what_is_computed_once_for_several_updates(proposed):
     """A name that nothing stores: its value is detached where it is computed."""
     text = "old = policy(xs)\nfor _ in range(3):\n    (policy(xs) / old).sum().backward()\n"

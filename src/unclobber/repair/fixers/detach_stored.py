@@ -28,7 +28,15 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """Yield a stored value detached, then the loops that ran before the backward under ``no_grad``."""
     if two_losses(finding, project):
         return
-    for path, source, statement in callers(finding.saved, project):
+    made = list(callers(finding.saved, project))
+    turns = {
+        above
+        for _, source, backward in callers(finding.needed, project)
+        for above in source.all_above(backward)
+    }
+    loop = next(filter(None, (source.loop_round(statement) for _, source, statement in made)), None)
+    # What each turn computes before its own backward is no constant: `self.h = self.cell(x, self.h)`.
+    for path, source, statement in () if loop in turns else made:
         for values in _stored(source, statement):
             text = source.replaced({value: f"{source.in_brackets(value)}.detach()" for value in values})
             title = f"keep `{shortened(source.code(values[0]))}` detached"
