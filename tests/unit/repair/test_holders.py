@@ -43,7 +43,7 @@ def held(monkeypatch):
         write = WriteStatement("program.py", line, len(code) - len(code.lstrip()) + 1)
         names = {"__name__": "program"}
         with Session("guard", warn=False) as session:
-            holders = Holders(session.ledger.saves)
+            holders = Holders(session)
             for name in (PASSED, PLACE):
                 monkeypatch.setattr("builtins." + name, None, raising=False)
             holders.install()
