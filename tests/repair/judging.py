@@ -33,7 +33,7 @@ class Verdict:
 
 def judge(case: Case, runner: Runner | None = None) -> Verdict:
     """Repair a case and check the claim."""
-    rounds = _rounds.fix(str(case.path), timeout=TIMEOUT, fix_all=True, runner=runner)
+    rounds = _rounds.fix(str(case.path), runner=runner, fix_all=True)
     last = rounds.last
     offered = len(getattr(last, "offered", ()))
     tried = sum(getattr(outcome, "tried", 0) for outcome in rounds.outcomes)

@@ -137,12 +137,11 @@ def command(
                 rounds = fix(
                     script,
                     target.arguments,
+                    runner=runner,
                     module=module,
-                    timeout=timeout,
                     fix_all=fix_all,
                     first_only=check,
                     progress=progress,
-                    runner=runner,
                 )
                 kept.keep(rounds, runner.reads)
     except KeyboardInterrupt:

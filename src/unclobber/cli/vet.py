@@ -171,10 +171,9 @@ def _proved(vettings: list[Vetting], targets: list[Target], timeout: float, show
             rounds = fix(
                 program,
                 words,
-                timeout=timeout,
+                runner=runner(),
                 fix_all=True,
                 progress=lambda step: show and show(f"{words[1]}: {step}"),
-                runner=runner(),
                 root=project.root,
             )
             return rounds.report(()).findings

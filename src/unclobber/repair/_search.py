@@ -98,7 +98,6 @@ class Search:
     program: CommandLine
     runner: Runner
     first_only: bool = False  # whether to stop at the first proof, without looking for a better one
-    seconds: float = 600.0  # time limit of the whole search, in seconds
     progress: Callable[[str], None] = lambda _: None  # called with the title of each candidate before it runs
     solved: int = 0  # number of hazards that earlier searches have solved
     _tried: int = 0
@@ -165,6 +164,7 @@ class Search:
         proved: list[tuple[Repair, _SearchState]] = []
         unproved: list[Repair] = []
         stopped = ""
+        seconds = 10 * self.runner.timeout
         self._push(start, finding, self._proposed_first)
         while self._queue:
             _, _, state = heapq.heappop(self._queue)
@@ -180,8 +180,8 @@ class Search:
                 proved = []
             elif proved and state.lines > best.lines:
                 continue
-            if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
-                limit = f"{MOST_RUNS} candidates" if self._tried >= MOST_RUNS else f"{self.seconds:g} seconds"
+            if self._tried >= MOST_RUNS or time.monotonic() - began > seconds:
+                limit = f"{MOST_RUNS} candidates" if self._tried >= MOST_RUNS else f"{seconds:g} seconds"
                 stopped = f"the search ended after {limit}, before a cure was proved"
                 break
             self._tried += 1
