@@ -155,8 +155,9 @@ def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
 
 def _has_changed_past_torch(saved: SavedTensor, ledger: Ledger) -> bool:
     fingerprints = ledger.fingerprints
-    here = lambda: ProgramPoint(of_program(), False)  # noqa: E731
-    return fingerprints is not None and fingerprints.changed(saved, here) is not None
+    return fingerprints is not None and (
+        fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False)) is not None
+    )
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:
