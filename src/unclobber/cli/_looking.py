@@ -64,7 +64,7 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
     if options.since is not None:
         changed = changed_lines(options.since)
         kept = [path for path in kept if path in changed]
-    cache = projects.cache(kept[0]) if options.use_cache and kept and options.stdin is None else None
+    cache = cache_of(projects.of(kept[0])) if options.use_cache and kept and options.stdin is None else None
     checked_files = _look(kept, named, options, cache)
     for file in checked_files:
         _require_python(file, named)
@@ -224,9 +224,6 @@ class _Projects:
 
     def confidence(self, path: str) -> str:
         return self._options.confidence or self.of(path).confidence
-
-    def cache(self, path: str) -> str:
-        return cache_of(self.of(path))
 
     def baseline(self, path: str) -> str | None:
         return self._options.baseline or self.of(path).baseline

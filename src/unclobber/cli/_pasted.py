@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+import click
+
 from ..model import Report
 from ..repair import with_candidates
 from ..settings import shown_path
@@ -35,7 +37,8 @@ def explain(file: str, paths: Sequence[str], format_: str) -> int:
     if format_ not in ("text", "json"):
         raise UsageError(f"there is no format {format_!r} of a pasted traceback", "It is text or json.")
     try:
-        text = sys.stdin.buffer.read() if file == "-" else _read(file)
+        with click.open_file(file, "rb") as stream:
+            text = stream.read()
         sources = python_files(paths or ["."])
     except OSError as error:
         said = (error.strerror or str(error)).lower()
@@ -48,11 +51,6 @@ def explain(file: str, paths: Sequence[str], format_: str) -> int:
     edits = [_edit(cause.finding) if cause.is_confident else None for cause in answer.causes]
     write_text(sys.stdout, (_as_json if format_ == "json" else _as_text)(answer, edits))
     return int(not answer.causes)
-
-
-def _read(file: str) -> bytes:
-    with open(file, "rb") as stream:
-        return stream.read()
 
 
 def _edit(finding: Finding) -> tuple[str, str | None] | None:

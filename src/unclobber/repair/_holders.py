@@ -30,7 +30,6 @@ _MOST_WORDS = 3
 class _Seen:
     """The holders at one statement, over all its runs."""
 
-    times: int = 0
     names: set[str] = field(default_factory=set)
     others: tuple[str, ...] = ()
     callers: set[tuple[str, int, str]] = field(default_factory=set)
@@ -82,14 +81,13 @@ class Holders:
 
     def by_statement(self) -> dict[WriteStatement, HeldBy]:
         return {
-            write: HeldBy(seen.times, tuple(sorted(seen.names)), seen.others, tuple(sorted(seen.callers)))
+            write: HeldBy(tuple(sorted(seen.names)), seen.others, tuple(sorted(seen.callers)))
             for write, seen in self._seen.items()
         }
 
     def _look(self, write: WriteStatement, name: str, value: torch.Tensor, frame: FrameType) -> None:
         """Record the holders of a tensor that is about to be written."""
         seen = self._seen.setdefault(write, _Seen())
-        seen.times += 1
         # Once another holder is known, further runs of the statement can't clear it.
         if seen.others:
             return

@@ -83,12 +83,11 @@ def test_the_name_alone(held, body):
     assert (found.names, found.others) == (("h",), ())
 
 
-def test_each_run_is_counted(held):
+def test_one_run_of_several_decides(held):
     """One run in which somebody holds it is enough."""
     found = held(
         "for n in range(3):\n    h = net(x).exp()\n    if n == 1:\n        hist.append(h)\n    h += 1  # here"
     )
-    assert found.times == 3
     assert "hist" in _names_of_callers(found)
 
 
