@@ -40,7 +40,7 @@ def main() -> int:
         counts[case.family][verdict.result] += 1
         seconds = time.monotonic() - began
         print(
-            f"{verdict.result:9} {case.family:16} {case.name:45} {seconds:5.1f}s {verdict.tried:3}  "
+            f"{verdict.result:9} {case.family:16} {case.name:45} {seconds:5.1f}s {verdict.runs:3}  "
             f"{verdict.detail}",
             flush=True,
         )

@@ -150,10 +150,8 @@ class Search:
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
-            return Proved(finding, tuple(proved), offered, self._tried)
-        return Unproved(
-            finding, stopped or self._reason(unproved), offered + tuple(unproved[:2]), self._tried
-        )
+            return Proved(finding, tuple(proved), offered)
+        return Unproved(finding, stopped or self._reason(unproved), offered + tuple(unproved[:2]))
 
     # --- the search -----------------------------------------------------------------------------
 

@@ -136,7 +136,6 @@ class Proved:
     finding: Finding
     repairs: tuple[Repair, ...]
     offered: tuple[Repair, ...] = ()
-    tried: int = 0  # number of candidates that were run
 
     @property
     def best(self) -> Repair:
@@ -151,7 +150,6 @@ class Unproved:
     finding: Finding
     reason: str  # the reason in one sentence, without a trailing full stop
     offered: tuple[Repair, ...] = ()
-    tried: int = 0
 
 
 @dataclass(frozen=True, slots=True)
