@@ -31,7 +31,7 @@ class Verdict:
     runs: int = 0
 
 
-def judge(case: Case, runner: Runner | None = None) -> Verdict:
+def judge(case: Case, runner: Runner) -> Verdict:
     """Repair a case and check the claim."""
     rounds = _rounds.fix(str(case.path), runner=runner, fix_all=True)
     last = rounds.last

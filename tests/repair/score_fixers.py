@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from programs.running import PROGRAMS, find_cases
 from repair.judging import judge
+from unclobber.repair import Runner
 
 
 def main() -> int:
@@ -36,7 +37,8 @@ def main() -> int:
         if case.family == "allowed" or not (options.silent or case.refused):
             continue
         began = time.monotonic()
-        verdict = judge(case)
+        with Runner() as runner:
+            verdict = judge(case, runner)
         counts[case.family][verdict.result] += 1
         seconds = time.monotonic() - began
         print(
