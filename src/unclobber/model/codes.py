@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-Severity = Literal["error", "warning"]
-
 Stage = Literal["backward", "write", "graph"]
 """The stage that goes wrong: ``backward`` needs a value that has been overwritten; torch refuses the
 ``write`` (or another action of the line) at once; the ``graph`` that backward runs is freed."""
@@ -95,7 +93,6 @@ class Code:
     known."""
     summaries: Mapping[Variant | Literal["harmless"], str] = field(default_factory=dict)
     """Summaries for variants that the usual one doesn't fit, and for writes that changed no needed value."""
-    severity: Severity = "error"
     refusals: tuple[Refusal, ...] = ()  # torch's own sentences, if it refuses
     label: str | None = None  # the refused tensor, in a few words
     used: str | None = None

@@ -93,7 +93,7 @@ def _rule(code: str) -> Object:
             "text": f"{entry.meaning} {entry.advice} More: unclobber explain {code}",
             "markdown": f"{entry.meaning}\n\n{entry.advice}\n\nMore: `unclobber explain {code}`",
         },
-        "defaultConfiguration": {"level": entry.severity},
+        "defaultConfiguration": {"level": "error"},
         "properties": {"tags": ["pytorch", "autograd", "correctness"], "precision": "very-high"},
     }
 
