@@ -72,13 +72,13 @@ def load_ipython_extension(shell: Any) -> None:
     from .model import require_installed_torch
 
     require_installed_torch()
-    from .integrations.notebook import load
+    from .integrations.notebook import Magics
 
-    load(shell)
+    Magics.load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Remove the magics, for IPython's ``%unload_ext unclobber``."""
-    from .integrations.notebook import unload
+    from .integrations.notebook import Magics
 
-    unload(shell)
+    Magics.unload(shell)

@@ -9,7 +9,8 @@ import pytest
 
 from grammar import random_script
 from oracles.scripts import run
-from unclobber.static import check_file, check_text
+from unclobber.static import check_text
+from unclobber.static.files import check_file
 
 SILENT = ("UC102", "UC104")
 """Codes of which torch says nothing."""

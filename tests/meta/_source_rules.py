@@ -22,7 +22,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "observe": ("model", "torch_internals", "source"),
     "explain": (*_FACTS, "derivatives", "source", "observe"),
     "session": ("model", "settings", "torch_internals", "source", "observe", "explain", "report"),
-    "repair": (*_FACTS, *("observe", "session")),
+    "repair": (*_FACTS, "session"),
     "footprint": (*_FACTS, "derivatives", "source"),
     "vetting": ("model", "session"),
     "integrations": ("model", "report", "session", "repair", "footprint"),

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 import unclobber
 from unclobber.observe.hooks import backward_calls, kernels, saves, write_log
 from unclobber.observe.native import core, place
-from unclobber.observe.record import overlap, region_of
+from unclobber.observe.record import region_of
 from unclobber.session import Session
 from unclobber.torch_internals import compat
 
@@ -397,7 +397,7 @@ def test_a_write_to_a_byte_of_a_save_is_never_left_out():
                 kept = torch.ones(saved.shape, requires_grad=True) * saved
             before = session.ledger.write_count
             written.data.fill_(1)
-            meets = overlap(region_of(saved), region_of(written))
+            meets = region_of(saved).overlaps(region_of(written))
             noted = session.ledger.write_count > before
             assert noted or not meets
             apart += not meets

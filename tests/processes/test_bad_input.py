@@ -36,7 +36,7 @@ CASES = {
     "missing submodule": (["-m", "pkg.not_there"], ["pkg.not_there", "No module named"]),
     "missing package": (["-m", "pkg.deep.er"], ["pkg.deep.er", "No module named 'pkg.deep'"]),
     "module by file name": (["-m", "marks.py"], ["without `.py`", "`-m marks`"]),
-    "package without main": (["-m", "pkg"], ["'pkg' is a package without a __main__ module"]),
+    "package without main": (["-m", "pkg"], ["'pkg' is a package and cannot be directly executed"]),
     "relative module": (["-m", ".marks"], ["is no module name"]),
     "syntax in a module": (["-m", "pkg.broken"], ["broken.py, line 1", "nothing was run"]),
     "output in no directory": (

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 import unclobber
-from unclobber.static import CheckRule, check_file
+from unclobber.static import CheckRule
+from unclobber.static.files import check_file
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / "tests" / "programs"

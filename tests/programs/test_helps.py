@@ -21,9 +21,9 @@ from torch import nn
 import unclobber
 from programs.helps import HELPED, Helped
 from programs.running import find_cases
-from unclobber.model import PACKAGE, Finding, Fix, Help, Report
+from unclobber.model import PACKAGE, Finding, Fix, Help, Interpretation, Report
 from unclobber.repair import _interpretations, with_candidates
-from unclobber.repair._candidate import KEPT, interpretation_of
+from unclobber.repair._candidate import interpretation_of
 from unclobber.report._notes import helps
 from unclobber.torch_internals.agreement import compared
 
@@ -103,7 +103,7 @@ def as_meant(helped: Helped, path: str, finding: Finding) -> Gradients:
     """The gradients of the program as it is meant: under guard and in the interpretation of its code."""
     if helped.meant:
         return run(helped.twin(helped.meant), path, unclobber.watch())[0]
-    interpretation = KEPT if finding.code == "UC301" else interpretation_of(finding)
+    interpretation = Interpretation.KEPT if finding.code == "UC301" else interpretation_of(finding)
     found, left = run(helped.twin(""), path, unclobber.guard(), interpreted(interpretation))
     assert all(one.repaired for one in left), left
     return found

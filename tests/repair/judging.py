@@ -28,28 +28,27 @@ class Verdict:
     result: str
     detail: str
     offered: int = 0
-    tried: int = 0
+    runs: int = 0
 
 
-def judge(case: Case, runner: Runner | None = None) -> Verdict:
+def judge(case: Case, runner: Runner) -> Verdict:
     """Repair a case and check the claim."""
-    rounds = _rounds.fix(str(case.path), timeout=TIMEOUT, fix_all=True, runner=runner)
+    rounds = _rounds.fix(str(case.path), runner=runner, fix_all=True)
     last = rounds.last
     offered = len(getattr(last, "offered", ()))
-    tried = sum(getattr(outcome, "tried", 0) for outcome in rounds.outcomes)
     titles = " + ".join(" + ".join(outcome.best.titles) for outcome in rounds.proved)
     if not rounds.proved:
         if isinstance(last, Clean):
             return Verdict("nothing", "clean")
         reason = getattr(last, "reason", "")
         found = last.finding.code if isinstance(last, Unproved) else "-"
-        return Verdict("unproved", f"{found} {reason}", offered, tried)
+        return Verdict("unproved", f"{found} {reason}", offered, rounds.runs)
     fixed = run_text(case, dict(rounds.project.overlay)[str(case.path.resolve())])
     if fixed.returncode != 0:
         still = "" if isinstance(last, Clean) else f" ({getattr(last, 'reason', '')})"
         result = "wrong" if isinstance(last, Clean) else "unproved"
         return Verdict(
-            result, f"{titles}: fails: {fixed.stderr.strip().splitlines()[-1]}{still}", offered, tried
+            result, f"{titles}: fails: {fixed.stderr.strip().splitlines()[-1]}{still}", offered, rounds.runs
         )
     found_gradients = gradients(fixed.stdout)
     for name, program in (
@@ -57,8 +56,8 @@ def judge(case: Case, runner: Runner | None = None) -> Verdict:
         ("guard", ["-m", "unclobber", "run", "--guard", str(case.path)]),
     ):
         if same(found_gradients, gradients(run(program, case.path.parent).stdout)):
-            return Verdict("right", f"{titles} [= {name}]", offered, tried)
-    return Verdict("wrong", f"{titles}: {found_gradients}", offered, tried)
+            return Verdict("right", f"{titles} [= {name}]", offered, rounds.runs)
+    return Verdict("wrong", f"{titles}: {found_gradients}", offered, rounds.runs)
 
 
 def same(one: dict[str, tuple[float, float]], other: dict[str, tuple[float, float]]) -> bool:

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
 from programs.running import PROGRAMS, find_cases
 from repair.judging import judge
+from unclobber.repair import Runner
 
 
 def main() -> int:
@@ -36,11 +37,12 @@ def main() -> int:
         if case.family == "allowed" or not (options.silent or case.refused):
             continue
         began = time.monotonic()
-        verdict = judge(case)
+        with Runner() as runner:
+            verdict = judge(case, runner)
         counts[case.family][verdict.result] += 1
         seconds = time.monotonic() - began
         print(
-            f"{verdict.result:9} {case.family:16} {case.name:45} {seconds:5.1f}s {verdict.tried:3}  "
+            f"{verdict.result:9} {case.family:16} {case.name:45} {seconds:5.1f}s {verdict.runs:3}  "
             f"{verdict.detail}",
             flush=True,
         )

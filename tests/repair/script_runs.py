@@ -83,7 +83,7 @@ def check(script: Script, at: Desk) -> Verdict:
     if truth.code != 0:
         return Verdict(UNFIT, f"the truth fails: {_last(truth.err)}")
     at.path.write_text(script.text)
-    rounds = _rounds.fix("train.py", timeout=60.0, fix_all=True, runner=at.runner)
+    rounds = _rounds.fix("train.py", runner=at.runner, fix_all=True)
     return judged(script, rounds, truth, at)
 
 

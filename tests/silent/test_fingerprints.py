@@ -382,10 +382,8 @@ def test_sampling_is_deterministic_and_proportional():
     def found(rate: float) -> list[int]:
         chosen = []
         with Session(fingerprint=rate, warn=False) as session:
-            real = session.on
-            session.on = lambda changed: chosen.append(changed.fingerprint.good.stack[1])
+            session.content_changed = lambda saved: chosen.append(saved.fingerprint.good.stack[1])
             Program.of(body).run()
-            session.on = real
         return chosen
 
     first, second = found(0.25), found(0.25)

@@ -136,7 +136,7 @@ def test_a_comment_that_can_not_be_read_suppresses_nothing(step, monkeypatch):
     def broken(path):
         raise OSError("gone")
 
-    monkeypatch.setattr(suppression, "comments_in", broken)
+    monkeypatch.setattr(suppression.IgnoreComment, "all_in", broken)
     with pytest.warns(unclobber.SilentWriteWarning):
         step(IGNORED)(unclobber.watch())
 

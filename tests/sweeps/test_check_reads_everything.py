@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from unclobber.static import check_file, check_text
+from unclobber.static import check_text
+from unclobber.static.files import check_file
 from unclobber.syntax import NotParsedError
 
 PARTS = 50

@@ -21,7 +21,8 @@ from surroundings import surroundings
 from unclobber.explain import boundary, occurrences
 from unclobber.explain.rules import rule_of
 from unclobber.model import Report
-from unclobber.report import FORMATS, RenderOptions, rendered
+from unclobber.report import FORMATS, RenderOptions
+from unclobber.report._boundary import never_failing
 
 WHOSE_ERROR = "unclobber.explain.refusals"
 """The module that tells torch's refusals from errors of the program; after a fault an error is left alone."""
@@ -246,7 +247,7 @@ def test_a_report_is_shown_although_one_finding_can_not_be():
             raise RuntimeError("planted")
         return FORMATS["text"](report, options)
 
-    text = rendered(render, report, RenderOptions(width=200))
+    text = never_failing(render)(report, RenderOptions(width=200))
     assert "error[UC101]" in text
     assert "the story could not be shown: RuntimeError: planted" in text
     assert "<telling leaf>:" in text

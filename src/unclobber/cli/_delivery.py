@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TextIO
 
 from ..model import Report
-from ..report import FORMATS, guard_lines, notice_lines, options_for, rendered
+from ..report import FORMATS, guard_lines, notice_lines, options_for
 from ._output import OutputFile, send, usable, write_to_stderr
 from ._verdict import unrepaired
 
@@ -72,7 +72,7 @@ class Delivery:
         return text + "".join(f"{line}\n" for line in notice_lines(report, columns))
 
     def _rendered(self, report: Report, stream: TextIO | None) -> str:
-        text = rendered(FORMATS[self.format], report, options_for(stream))
+        text = FORMATS[self.format](report, options_for(stream))
         return text if text.endswith("\n") or not text else f"{text}\n"
 
 

@@ -7,14 +7,14 @@ import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ..model import CheckedSources, Finding, Report, Suppressed
 from ..model.text import plural
-from ..settings import Baseline, ProjectSettings, Suppression, comments_in, shown_path
-from ..settings.unused import unused
+from ..settings import Baseline, IgnoreComment, ProjectSettings, Suppression, shown_path
 from ._errors import UsageError, not_python
+from ._options import cores
 from ._output import OutputFile
 from ._since import changed_lines
 from ._suppression import idle_entries
@@ -35,7 +35,7 @@ class CheckOptions:
 
     all_rules: bool = False  # whether to run the rules that only `--all` enables, too
     confidence: str | None = None  # the least confidence, `high` or `medium`; None for the settings'
-    jobs: int = 0  # processes; 0 for as many as there are cores
+    jobs: int = field(default_factory=cores)  # processes
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     baseline: str | None = None  # a file of known findings, which are suppressed; None for the settings'
@@ -64,7 +64,7 @@ def looked_at(paths: Sequence[str], options: CheckOptions | None = None) -> Repo
     if options.since is not None:
         changed = changed_lines(options.since)
         kept = [path for path in kept if path in changed]
-    cache = projects.cache(kept[0]) if options.use_cache and kept and options.stdin is None else None
+    cache = cache_of(projects.of(kept[0])) if options.use_cache and kept and options.stdin is None else None
     checked_files = _look(kept, named, options, cache)
     for file in checked_files:
         _require_python(file, named)
@@ -115,7 +115,7 @@ def _require_python(file: CheckedFile, named: Collection[str]) -> None:
 def _require_understood(file: CheckedFile) -> None:
     """Raise a `UsageError` for a comment that was meant to suppress a finding, and doesn't."""
     for path in file.commented:
-        for comment in comments_in(path):
+        for comment in IgnoreComment.all_in(path):
             if comment.problem:
                 where = f"{shown_path(path)}:{comment.line}"
                 raise UsageError(f"{where}: `{comment.text}` is not understood: {comment.problem}")
@@ -123,16 +123,17 @@ def _require_understood(file: CheckedFile) -> None:
 
 def _stale(checked_files: Sequence[CheckedFile], options: CheckOptions) -> Iterator[str]:
     """Yield a sentence for each comment that suppresses nothing, whichever rules and codes are chosen."""
-    from ..static import check_file
+    from ..static import check_files
 
     # An editor checks at each key, and a branch is not to blame for comments on lines that it left alone.
     if options.stdin is not None or options.since is not None:
         return
     commented = [file for file in checked_files if file.commented]
-    whole = commented if options.all_rules else [check_file(f.path, all_rules=True) for f in commented]
+    own = [file.path for file in commented]
+    whole = commented if options.all_rules else check_files(own, all_rules=True, jobs=options.jobs)
     every = [finding for file in whole for finding in file.findings]
     paths = [path for file in commented for path in file.commented]
-    yield from unused(paths, every, "in this check (a run may have one)")
+    yield from IgnoreComment.unused(paths, every, "in this check (a run may have one)")
 
 
 # --- looking -----------------------------------------------------------------------------------------
@@ -140,13 +141,18 @@ def _look(
     files: Sequence[str], named: Collection[str], options: CheckOptions, cache: str | None
 ) -> list[CheckedFile]:
     """Return the result of each file; `cache` is the folder of those that need not be followed."""
-    from ..static import check_file, check_files
+    from ..static import check_files
 
-    if (stdin := options.stdin) is not None:
-        return [check_file(stdin[0], True, all_rules=options.all_rules, text=stdin[1])]
+    text = None if options.stdin is None else options.stdin[1]
     with _bar(len(files)) as done:
         return check_files(
-            files, named=named, all_rules=options.all_rules, jobs=options.jobs, done=done, cache=cache
+            files,
+            named=named,
+            all_rules=options.all_rules,
+            jobs=options.jobs,
+            done=done,
+            cache=cache,
+            text=text,
         )
 
 
@@ -218,9 +224,6 @@ class _Projects:
 
     def confidence(self, path: str) -> str:
         return self._options.confidence or self.of(path).confidence
-
-    def cache(self, path: str) -> str:
-        return cache_of(self.of(path))
 
     def baseline(self, path: str) -> str | None:
         return self._options.baseline or self.of(path).baseline

@@ -15,7 +15,6 @@ from ._progress import said
 
 if TYPE_CHECKING:
     from ..footprint import StepMemory
-    from ..repair import Proof
 
 
 def apply(
@@ -44,7 +43,17 @@ def apply(
             prover = Prover(project, script, tuple(arguments), runner, report.step)
             for change in changes:
                 progress(f"trying: {change.title}")
-                lines.append(_line(change.title, change.saved, prover.take(change.edits)))
+                proof = prover.take(change.edits)
+                if isinstance(proof, str):
+                    lines.append(f"not proved: {change.title}: {proof}")
+                    continue
+                how = "to the bit"
+                if not proof.exact:
+                    how = f"within {proof.largest_difference:.0e} of the largest element"
+                lines.append(
+                    f"proved: {change.title}: {size(change.saved)} off the peak; loss and gradients of "
+                    f"{plural(proof.leaves, 'leaf', 'leaves')} are equal {how}"
+                )
             texts = prover.texts
     if texts:
         click.echo(project.diff(texts), nl=False)
@@ -60,14 +69,3 @@ def apply(
     elif texts:
         click.echo(f"nothing written yet: `{repeated('--write')}` writes it")
     sys.stdout.flush()
-
-
-def _line(title: str, saved: int, proof: Proof | str) -> str:
-    """Return a sentence on a change: that it is proved, and how exactly, or why it is not."""
-    if isinstance(proof, str):
-        return f"not proved: {title}: {proof}"
-    how = "to the bit" if proof.exact else f"within {proof.largest_difference:.0e} of the largest element"
-    return (
-        f"proved: {title}: {size(saved)} off the peak; loss and gradients of "
-        f"{plural(proof.leaves, 'leaf', 'leaves')} are equal {how}"
-    )

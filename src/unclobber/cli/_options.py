@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
@@ -57,6 +58,22 @@ def format_of(formats: Collection[str], more: str = "") -> Callable[..., Any]:
         callback=checked,
         help=f"How to report; text is the default.{more}",
     )
+
+
+def cores() -> int:
+    # Not `cpu_count` where it can be helped: a container may have fewer cores than its machine.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def jobs_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the command with ``--jobs``, of as many processes as there are cores by default."""
+    return click.option(
+        "--jobs",
+        type=click.IntRange(min=0),
+        default=0,
+        callback=lambda _, __, given: given or cores(),
+        help="Processes; as many as there are cores by default.",
+    )(command)
 
 
 _OPTIONS = (

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING
 
+import click
+
 from ..model import Report
 from ..repair import with_candidates
 from ..settings import shown_path
@@ -17,7 +19,8 @@ from ._errors import UsageError
 from ._output import write_text
 
 if TYPE_CHECKING:
-    from ..static.traceback import TracebackAnswer, TracebackCause
+    from ..model import Finding
+    from ..static.traceback import TracebackAnswer
 
 _WIDTH = 80
 
@@ -29,12 +32,13 @@ def explain(file: str, paths: Sequence[str], format_: str) -> int:
         file: The file with the pasted text; ``-`` for standard input.
     """
     from ..static import python_files
-    from ..static.traceback import causes_of
+    from ..static.traceback import TracebackAnswer
 
     if format_ not in ("text", "json"):
         raise UsageError(f"there is no format {format_!r} of a pasted traceback", "It is text or json.")
     try:
-        text = sys.stdin.buffer.read() if file == "-" else _read(file)
+        with click.open_file(file, "rb") as stream:
+            text = stream.read()
         sources = python_files(paths or ["."])
     except OSError as error:
         said = (error.strerror or str(error)).lower()
@@ -42,21 +46,16 @@ def explain(file: str, paths: Sequence[str], format_: str) -> int:
             f"{error.filename}: {said}", "Name a file with the text, then the sources."
         ) from None
     # Replaced, because people paste what their terminal showed, in any encoding.
-    answer = causes_of(text.decode("utf-8", "replace"), sources)
+    answer = TracebackAnswer.of(text.decode("utf-8", "replace"), sources)
     # None for the others: they may be right as they are.
-    edits = [_edit(cause) if cause.is_confident else None for cause in answer.causes]
+    edits = [_edit(cause.finding) if cause.is_confident else None for cause in answer.causes]
     write_text(sys.stdout, (_as_json if format_ == "json" else _as_text)(answer, edits))
     return int(not answer.causes)
 
 
-def _read(file: str) -> bytes:
-    with open(file, "rb") as stream:
-        return stream.read()
-
-
-def _edit(cause: TracebackCause) -> tuple[str, str | None] | None:
+def _edit(finding: Finding) -> tuple[str, str | None] | None:
     # Every one, because a pasted failure is worth the reading of a long file, too.
-    report = with_candidates(Report("suspected", (cause.finding,)), every=True)
+    report = with_candidates(Report("suspected", (finding,)), every=True)
     fixes = [fix for fix in report.findings[0].fixes if fix.code or fix.diff or fix.general]
     fix = next((fix for fix in fixes if fix.diff), fixes[0] if fixes else None)
     return None if fix is None else (f"{fix.title}: {fix.code}" if fix.code else fix.title, fix.diff)
@@ -85,28 +84,24 @@ def _place(place: tuple[str, int] | None) -> dict[str, object] | None:
 
 
 def _as_text(answer: TracebackAnswer, edits: Sequence[tuple[str, str | None] | None]) -> str:
-    """Return the candidates and what can't be decided, as lines for a terminal."""
+    """Return the candidates, each with its places and why, and what can't be decided, for a terminal."""
+    said = []
     # Ranks count from 1, as in JSON.
-    pairs = enumerate(zip(answer.causes, edits, strict=True), 1)
-    said = [_candidate(rank, cause, edit) for rank, (cause, edit) in pairs]
+    for rank, (cause, edit) in enumerate(zip(answer.causes, edits, strict=True), 1):
+        first, *others = (_line(*place) for place in cause.writes)
+        lines = [f"{rank}. {'confident: ' if cause.is_confident else ''}{first}\n"]
+        lines += [_wrapped("or", other) for other in others]
+        for name, place in (("saved", cause.saved), ("needed", cause.needed)):
+            if place is not None:
+                lines.append(_wrapped(name, _line(*place)))
+        lines += [_wrapped("why", reason) for reason in cause.why]
+        if edit is not None:
+            lines.append(_wrapped("edit", f"{edit[0]} (it was not run)"))
+        said.append("".join(lines))
     if not answer.causes:
         said.append("no candidate in these sources\n")
     said += [_wrapped("can't be told", sentence) for sentence in answer.unknown]
     return "\n".join(said)
-
-
-def _candidate(rank: int, cause: TracebackCause, edit: tuple[str, str | None] | None) -> str:
-    """Return one candidate: where it writes, saves and is needed, and why."""
-    path, line = cause.writes[0]
-    lines = [f"{rank}. {'confident: ' if cause.is_confident else ''}{_line(path, line)}\n"]
-    lines += [_wrapped("or", _line(*place)) for place in cause.writes[1:]]
-    for name, place in (("saved", cause.saved), ("needed", cause.needed)):
-        if place is not None:
-            lines.append(_wrapped(name, _line(*place)))
-    lines += [_wrapped("why", reason) for reason in cause.why]
-    if edit is not None:
-        lines.append(_wrapped("edit", f"{edit[0]} (it was not run)"))
-    return "".join(lines)
 
 
 def _line(path: str, line: int) -> str:

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 from ..model import Finding, Report, Suppressed
 from ..model.text import plural
-from ..settings import Baseline, ProjectSettings, Suppression, codes, shown_path
-from ..settings.unused import unused
+from ..settings import Baseline, IgnoreComment, ProjectSettings, Suppression, codes, shown_path
 from ._errors import ReportError
 from ._output import OutputFile
 from ._program import ProgramEnd
@@ -83,7 +82,9 @@ class RunSuppression(NamedTuple):
         notices = list(report.notices)
         in_baseline = [item.finding for item in report.suppressed if item.by == "baseline"]
         if not (ending.failed or ending.refused):
-            notices += unused(files, (*report.findings, *(item.finding for item in report.suppressed)))
+            notices += IgnoreComment.unused(
+                files, (*report.findings, *(item.finding for item in report.suppressed))
+            )
             baseline = self._known()
             if self.written is None and baseline is not None:
                 notices += idle_entries(baseline.split(in_baseline)[2], " in this run")

@@ -6,14 +6,16 @@ import importlib.util
 import io
 import os
 import sys
-import warnings
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import PathFinder, SourceFileLoader
 from types import CodeType
-from typing import Any
 
-from ..repair.main_module import first_on_path, run_as_main
+from ..repair.main_module import first_on_path, module_as_main, run_as_main
 from ._errors import UsageError, not_python
+
+
+class _MissingError(Exception):
+    """There is no module of a name, or no code of it."""
 
 
 @dataclass
@@ -86,50 +88,16 @@ class Module:
 
     def run(self) -> None:
         """Find the module under the watch, importing its packages, and run it."""
-        # `python -m` shows packages this while it finds the module in them
-        sys.argv = ["-m", *self.arguments]
-        spec, code = self._find(self.name)
-        assert spec.origin is not None
-        sys.argv[0] = spec.origin
-        run_as_main(
-            code, file=spec.origin, loader=spec.loader, spec=spec, package=spec.parent, cached=spec.cached
-        )
-
-    def _find(self, name: str) -> tuple[ModuleSpec, CodeType]:
-        """Return the spec and code of the module that ``python -m name`` runs, importing the packages
-        above it."""
-        package = name.rpartition(".")[0]
-        if package:
-            try:
-                importlib.import_module(package)
-            except ImportError as error:
-                # Only a missing package is bad input: an ImportError inside of it is the program's own
-                # (test_as_without_us.py, test_a_failing_package).
-                if error.name is None or not f"{package}.".startswith(f"{error.name}."):
-                    raise
-                raise self._missing(str(error)) from None
-            _warn_if_imported(name, package)
         try:
-            spec = importlib.util.find_spec(name)
-        except (ImportError, ValueError) as error:
+            run_module = module_as_main(self.name, self.arguments, _MissingError)
+        except _MissingError as error:
             raise self._missing(str(error)) from None
-        if spec is None:
-            raise self._missing(f"No module named '{name}'")
-        if spec.submodule_search_locations is not None:
-            if name.endswith(".__main__"):
-                raise self._missing(f"'{name}' is a package")
-            if importlib.util.find_spec(f"{name}.__main__") is None:
-                raise self._missing(f"'{name}' is a package without a __main__ module")
-            return self._find(f"{name}.__main__")
-        loader: Any = spec.loader
-        code = (
-            _compiled(lambda: loader.get_code(name), spec.origin or name)
-            if hasattr(loader, "get_code")
-            else None
-        )
-        if code is None or spec.origin is None:
-            raise self._missing(f"'{name}' has no Python source to run")
-        return spec, code
+        except SyntaxError as error:
+            # One in a package above it is the program's own.
+            if error.filename is None or error.filename != file_of_module(self.name):
+                raise
+            raise not_python(error, error.filename) from None
+        run_module()
 
     def _missing(self, reason: str) -> UsageError:
         hint = f"Modules are looked up from {os.getcwd()} and in {sys.prefix}."
@@ -198,27 +166,9 @@ def _compiled_script(path: str) -> CodeType:
         ) from None
     # dont_inherit keeps future imports of this file out of the script (test_as_without_us.py,
     # test_future_imports_of_ours_stay_ours).
-    return _compiled(lambda: compile(source, _joined(path), "exec", dont_inherit=True), path)
-
-
-def _compiled(compiled: Any, name: str) -> CodeType:
-    """Return the code object; raise a `UsageError` of one paragraph if there is none."""
     try:
-        code: CodeType = compiled()
+        return compile(source, _joined(path), "exec", dont_inherit=True)
     except SyntaxError as error:
-        raise not_python(error, name) from None
+        raise not_python(error, path) from None
     except ValueError as error:  # null bytes, before Python 3.11.4
-        raise UsageError(f"{name} is not Python source: {error}", "Name a Python file.") from None
-    return code
-
-
-def _warn_if_imported(name: str, package: str) -> None:
-    """Warn, as the interpreter does, that the module was imported and is about to run as ``__main__``."""
-    existing = sys.modules.get(name)
-    if existing is not None and not hasattr(existing, "__path__"):
-        warnings.warn(
-            f"{name!r} found in sys.modules after import of package {package!r}, but prior to execution of "
-            f"{name!r}; this may result in unpredictable behaviour",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        raise UsageError(f"{path} is not Python source: {error}", "Name a Python file.") from None

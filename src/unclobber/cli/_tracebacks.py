@@ -50,10 +50,10 @@ def _stripped(traceback: TracebackType | None) -> TracebackType | None:
     entries: list[TracebackType] = []
     own_so_far = traceback is not None and _is_own(traceback.tb_frame)
     while traceback is not None:
-        # Import machinery below unclobber's frames was called by it, like `<frozen runpy>`; below the
+        # `<frozen runpy>` and what it imports with, below unclobber's frames, were called by it; below the
         # program's frames, by the program (test_as_without_us.py, test_a_failing_module).
         frozen = traceback.tb_frame.f_code.co_filename.startswith("<frozen ")
-        if not _is_own(traceback.tb_frame) and not (own_so_far and (frozen or _is_importlib(traceback))):
+        if not _is_own(traceback.tb_frame) and not (own_so_far and frozen):
             own_so_far = False
             entries.append(traceback)
         traceback = traceback.tb_next
@@ -65,7 +65,3 @@ def _stripped(traceback: TracebackType | None) -> TracebackType | None:
 
 def _is_own(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_OWN)
-
-
-def _is_importlib(traceback: TracebackType) -> bool:
-    return str(traceback.tb_frame.f_globals.get("__name__", "")).partition(".")[0] == "importlib"

@@ -18,7 +18,7 @@ from ..settings import Baseline, add_comments
 from ._delivery import Delivery
 from ._errors import UsageError
 from ._looking import CheckOptions, looked_at
-from ._options import a_file, choices, reporting
+from ._options import a_file, choices, jobs_option, reporting
 from ._output import OutputFile, write_text
 from ._suppression import codes_of
 from ._terminal import COMMAND
@@ -59,9 +59,7 @@ from ._terminal import COMMAND
 @click.option("--add-ignore", is_flag=True, help="Add `# unclobber: ignore[…]` to the lines of all findings.")
 @click.option("--statistics", is_flag=True, help="Print how often each code was found, and nothing else.")
 @click.option("-q", "--quiet", is_flag=True, help="Print one line for each finding, and nothing else.")
-@click.option(
-    "--jobs", type=click.IntRange(min=0), default=0, help="Processes; as many as there are cores by default."
-)
+@jobs_option
 @click.option("--no-cache", is_flag=True, help="Check files again in which an earlier check found nothing.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where findings alone would make it 1.")
 @click.argument("paths", nargs=-1, metavar="PATH...", shell_complete=a_file)

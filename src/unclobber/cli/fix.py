@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..model import UnclobberError, require_installed_torch
-from ..model.text import listing
 from ..report import options_for
 from ..settings import ProjectSettings
 from . import _unrun
@@ -28,7 +27,7 @@ from ._torch import require_torch
 
 if TYPE_CHECKING:
     from ..model import Report
-    from ..repair import Proof, Repair, Rounds
+    from ..repair import Rounds
 
 _NO_RUN = "Name files and folders: `unclobber fix --no-run src`."
 IN_PLACE = "the script's folder is too large to be copied, so its runs wrote in the folder itself"
@@ -138,12 +137,11 @@ def command(
                 rounds = fix(
                     script,
                     target.arguments,
+                    runner=runner,
                     module=module,
-                    timeout=timeout,
                     fix_all=fix_all,
                     first_only=check,
                     progress=progress,
-                    runner=runner,
                 )
                 kept.keep(rounds, runner.reads)
     except KeyboardInterrupt:
@@ -231,7 +229,7 @@ def _ways(rounds: Rounds, take: int | None) -> list[str]:
             notes = way.notes if is_chosen or not way.proof else ()
             # A way that a user decides on has no sentence on a proof, even if it is the chosen one.
             if is_chosen and way.proof is not None:
-                said = _proof_line(way)
+                said = way.proof.sentence
             elif best is not None and way is best:
                 said = f"way {number}, proved and ranked first: {title}"
             elif best is not None and way.proof is not None:
@@ -294,30 +292,6 @@ def _print_diff(diff: str) -> None:
         console.print(Text(line, style=style))
 
 
-def _proof_line(repair: Repair) -> str:
-    """Return the sentence that says how far a repair is proved and how exactly values agree."""
-    proof = repair.proof
-    assert proof is not None
-    how = "bit for bit" if proof.exact else f"within {proof.largest_difference:.1g} of the largest element"
-    what = (
-        "the script as written under guard"
-        if proof.interpretation == "as written"
-        else f"the script {proof.interpretation}"
-    )
-    leaves = "1 leaf" if proof.leaves == 1 else f"{proof.leaves} leaves"
-    calls = "1 backward call" if proof.backward == 1 else f"{proof.backward} backward calls"
-    if not proof.to_end:
-        return (
-            f"proved up to backward {proof.backward}: loss and gradients of {leaves} equal those of {what}, "
-            f"{how}; not to the end, because {proof.why_not_to_end}"
-        )
-    return (
-        f"proved to the end: output, files and state are those of {what}, and so are loss and gradients of "
-        f"{leaves}, {how}, at {calls}"
-        + (f"; left out, as it changes from run to run: {listing(proof.left_out)}" if proof.left_out else "")
-    )
-
-
 def _json(report: Report, rounds: Rounds, diff: str) -> dict[str, Any]:
     """Return the JSON document of a fix: the report, the diff, the proofs and the ways."""
     from ..report import to_json
@@ -330,7 +304,7 @@ def _json(report: Report, rounds: Rounds, diff: str) -> dict[str, Any]:
             "diff": rounds.project.diff(way.texts),
             "changes_result": not way.applicable,
             "notes": list(way.notes),
-            "proof": _proof(way.proof),
+            "proof": None if way.proof is None else way.proof.to_dict(),
         }
         for number, way in enumerate(rounds.ways, 1)
     ]
@@ -340,24 +314,7 @@ def _json(report: Report, rounds: Rounds, diff: str) -> dict[str, Any]:
         "reason": rounds.reason,
         "runs": rounds.runs,
         "in_place": rounds.in_place,
-        "proofs": [_proof(outcome.best.proof) for outcome in rounds.proved],
+        "proofs": [proof.to_dict() for outcome in rounds.proved if (proof := outcome.best.proof)],
         "ways": ways,
     }
     return document
-
-
-def _proof(proof: Proof | None) -> dict[str, Any] | None:
-    """Return a proof as JSON values; None if there is no proof."""
-    if proof is None:
-        return None
-    return {
-        "reading": proof.interpretation,
-        "verified": proof.verified,
-        "why_not_to_end": proof.why_not_to_end or None,
-        "left_out": list(proof.left_out),
-        "backward_calls": proof.backward,
-        "leaves": proof.leaves,
-        "largest_relative_difference": proof.largest_difference,
-        "extra_seconds": round(proof.seconds, 3),
-        "extra_bytes": proof.extra_bytes,
-    }

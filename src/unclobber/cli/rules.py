@@ -85,9 +85,9 @@ def _rendered(operations: list[OperationRules], format_: str, *, coloured: bool)
         }
         return _json(document)
     if format_ == "markdown":
-        from ..derivatives.card import to_markdown
+        from ..derivatives.card import OperationRules
 
-        return to_markdown(operations)
+        return OperationRules.to_markdown(operations)
     return "\n\n".join(_card(operation, coloured) for operation in operations)
 
 

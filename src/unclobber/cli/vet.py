@@ -15,9 +15,9 @@ import click
 from ..model import Report, UnclobberError
 from ..model.text import plural
 from ..repair import with_candidates
-from ..report import FORMATS, options_for, rendered, text_of, to_json
+from ..report import FORMATS, options_for, text_of, to_json
 from ._errors import UsageError
-from ._options import a_file, choices, format_of, output_file
+from ._options import a_file, choices, format_of, jobs_option, output_file
 from ._output import OutputFile, send
 from ._progress import program_progress
 from ._terminal import COMMAND
@@ -66,9 +66,7 @@ _MOST_STORIES = 8
     metavar="S",
     help="Seconds for each way (120).",
 )
-@click.option(
-    "--jobs", type=click.IntRange(min=0), default=0, help="Processes; as many as there are cores by default."
-)
+@jobs_option
 @format_of(FORMATS)
 @output_file
 @click.argument("targets", nargs=-1, metavar="TARGET...", shell_complete=choices(("hf:", "timm:")))
@@ -99,20 +97,18 @@ def command(
     require_torch()
     import torch
 
-    from ..vetting import Target, Vetting, about, checked_ways, merged, run_ways, ways
+    from ..vetting import Target, Vetting, checked_ways, run_ways, ways
 
     if list_ways:
         formatter = click.get_current_context().make_formatter()
-        formatter.write_dl([(way, about(way)) for way in ways])
+        formatter.write_dl([*checked_ways(ways).items()])
         send(lambda _: formatter.getvalue(), output, text=True, of_program=False)
         return 0
-    names = checked_ways(chosen or ways)
+    names = tuple(checked_ways(chosen or ways))
     # Results must not depend on the number of cores, and a pool of threads would forbid forks.
     torch.set_num_threads(1)
     vettings: list[Vetting] = []
     built = [Target(target, config, inputs) for target in targets]
-    # Not `cpu_count`: a container may have fewer cores than its machine.
-    jobs = jobs or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     # Not the spinner of `said`: its thread would forbid forks.
     with program_progress() as show:
         for target in built:
@@ -129,7 +125,7 @@ def command(
         problems = [vetting.problem for vetting in vettings if vetting.problem]
         if len(problems) == len(vettings):
             raise UnclobberError("; ".join(problems))
-        findings = _proved(merged(vettings), vettings, built, timeout, show)
+        findings = _proved(vettings, built, timeout, show)
     code = 2 if problems else int(any(vetting.faults for vetting in vettings))
     report = _report(findings, vettings, targets, code)
     send(
@@ -153,9 +149,7 @@ def _step(show: Any, target: str, count: int) -> Any:
     return step
 
 
-def _proved(
-    findings: tuple[Finding, ...], vettings: list[Vetting], targets: list[Target], timeout: float, show: Any
-) -> tuple[Finding, ...]:
+def _proved(vettings: list[Vetting], targets: list[Target], timeout: float, show: Any) -> tuple[Finding, ...]:
     """Return the findings with edits that `fix` has proved, where the module's file may be written."""
     from ..repair import Project, Runner, fix
     from ..vetting import with_proofs
@@ -177,15 +171,14 @@ def _proved(
             rounds = fix(
                 program,
                 words,
-                timeout=timeout,
+                runner=runner(),
                 fix_all=True,
                 progress=lambda step: show and show(f"{words[1]}: {step}"),
-                runner=runner(),
                 root=project.root,
             )
             return rounds.report(()).findings
 
-        return with_proofs(findings, vettings, targets, prove)
+        return with_proofs(vettings, targets, prove)
 
 
 def _check_trained(vetting: Vetting) -> Vetting:
@@ -222,7 +215,7 @@ def _report(
 
 def _rendered(report: Report, vettings: list[Vetting], format_: str, stream: TextIO | None) -> str:
     """Return the report in a format: as text the stories and then the table, as JSON with the ways."""
-    from ..vetting import table
+    from ..vetting import Vetting
 
     options = options_for(stream)
     # Its keys are those of every report, and one more: a reader of reports needs to learn nothing.
@@ -230,13 +223,13 @@ def _rendered(report: Report, vettings: list[Vetting], format_: str, stream: Tex
         document = to_json(report) | {"vetted": [vetting.to_dict() for vetting in vettings]}
         return f"{json.dumps(document, indent=2, ensure_ascii=False)}\n"
     if format_ != "text":
-        return f"{rendered(FORMATS[format_], report, options)}\n"
+        return f"{FORMATS[format_](report, options)}\n"
     # What backward would refuse next is a consequence of what it refused; JSON has it.
     own_findings = [finding for finding in report.findings if not finding.ahead]
     parts = [text_of(finding, **asdict(options)) for finding in own_findings[:_MOST_STORIES]]
     if left := own_findings[_MOST_STORIES:]:
         parts.append(f"{plural(len(left), 'more finding')}: --format json")
-    return "\n\n".join([*parts, table(vettings), _summary(vettings)]) + "\n"
+    return "\n\n".join([*parts, Vetting.table(vettings), _summary(vettings)]) + "\n"
 
 
 def _summary(vettings: list[Vetting]) -> str:

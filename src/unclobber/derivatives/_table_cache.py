@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any
 
 from platformdirs import user_cache_path
 
+from ..model import write_cached
 from ._rule import Argument, GradientFormula, Rule, SavedRole
 
 _CODE = ("torch_table.py", "_rule.py")  # unclobber's own files that make the table
@@ -33,8 +32,7 @@ def read_through(sources: Iterable[Path], make: Callable[[], tuple[Rule, ...]]) 
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         return tuple(_rule(entry) for entry in json.loads(path.read_text("utf-8")))
     rules = make()
-    with contextlib.suppress(OSError):
-        _write(path, json.dumps([asdict(rule) for rule in rules]))
+    write_cached(str(path), json.dumps([asdict(rule) for rule in rules]).encode())
     return rules
 
 
@@ -50,19 +48,6 @@ def _path(sources: Iterable[Path]) -> Path | None:
     except OSError:
         return None
     return user_cache_path("unclobber", appauthor=False) / f"derivatives-{digest.hexdigest()[:24]}.json"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the file in one step, so that no other process reads half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)  # another process may be writing the same file
-    except BaseException:
-        os.unlink(name)
-        raise
 
 
 def _rule(entry: dict[str, Any]) -> Rule:

@@ -49,7 +49,19 @@ class OperationRules:
     """Python spellings: ``torch.exp``, ``Tensor.exp_``, ``nn.ReLU``."""
 
     def __repr__(self) -> str:
-        return card(self)
+        """Return the card as plain text.
+
+        Example:
+            >>> unclobber.rules("neg")
+            neg(Tensor self) -> Tensor                                          NegBackward0
+              keeps      nothing
+              gradient   self = grad.neg()
+              overwrite  self: yes
+                         result: yes
+              in place   neg_ keeps nothing
+              Python     -a, torch.neg, torch.neg_, Tensor.neg, Tensor.neg_
+        """
+        return "\n".join("".join(piece.text for piece in line) for line in self.lines())
 
     def lines(self, width: int = 80) -> list[Line]:
         """Return the card as lines of styled pieces, none longer than ``width`` if words allow."""
@@ -80,21 +92,47 @@ class OperationRules:
             "variants": [_variant_dict(variant) for variant in self.variants],
         }
 
+    @staticmethod
+    def to_markdown(some: Iterable[OperationRules]) -> str:
+        """Return one Markdown table with a row for each overload.
 
-def card(operation: OperationRules, width: int = 80) -> str:
-    """Return the card as plain text.
-
-    Example:
-        >>> print(card(unclobber.rules("neg")))
-        neg(Tensor self) -> Tensor                                          NegBackward0
-          keeps      nothing
-          gradient   self = grad.neg()
-          overwrite  self: yes
-                     result: yes
-          in place   neg_ keeps nothing
-          Python     -a, torch.neg, torch.neg_, Tensor.neg, Tensor.neg_
-    """
-    return "\n".join("".join(piece.text for piece in line) for line in operation.lines(width))
+        Example:
+            >>> neg = unclobber.rules("neg")
+            >>> print(neg.to_markdown([neg]).splitlines()[2])
+            | `neg` | nothing | self = grad.neg() | input and output | nothing |
+        """
+        rows = [
+            "| operation | keeps | gradient | may be overwritten | in place it keeps |",
+            "|---|---|---|---|---|",
+        ]
+        for operation in some:
+            if operation.parts:
+                rows.append(
+                    _cells(
+                        f"`{operation.name}`",
+                        f"runs {', '.join(f'`{p}`' for p in operation.parts)}",
+                        "",
+                        "",
+                        "",
+                    )
+                )
+            for variant in operation.variants:
+                keeps = "; ".join(
+                    f"`{saved.role}`" + ("" if saved.when == "always" else f" {saved.when}")
+                    for saved in variant.saves
+                )
+                inner = variant.in_place
+                in_place = "" if inner is None else "; ".join(inner.keeps) or "nothing"
+                rows.append(
+                    _cells(
+                        f"`{variant.schema.partition('(')[0]}`",
+                        keeps or "nothing",
+                        "; ".join(_gradients(variant)),
+                        variant.may_overwrite,
+                        in_place,
+                    )
+                )
+        return "\n".join(rows)
 
 
 def _calls(count: int) -> str:
@@ -226,43 +264,6 @@ def _variant_dict(variant: Variant) -> dict[str, Any]:
     facts = asdict(variant)
     head = {name: facts.pop(name) for name in ("schema", "node", "key", "when", "view")}
     return {**head, "may_overwrite": variant.may_overwrite, **facts}
-
-
-def to_markdown(some: Iterable[OperationRules]) -> str:
-    """Return one Markdown table with a row for each overload.
-
-    Example:
-        >>> print(to_markdown([unclobber.rules("exp")]).splitlines()[2])
-        | `exp` | `result` | self = grad * result | input | `self` as it has become: don't write it again |
-    """
-    rows = [
-        "| operation | keeps | gradient | may be overwritten | in place it keeps |",
-        "|---|---|---|---|---|",
-    ]
-    for operation in some:
-        if operation.parts:
-            rows.append(
-                _cells(
-                    f"`{operation.name}`", f"runs {', '.join(f'`{p}`' for p in operation.parts)}", "", "", ""
-                )
-            )
-        for variant in operation.variants:
-            keeps = "; ".join(
-                f"`{saved.role}`" + ("" if saved.when == "always" else f" {saved.when}")
-                for saved in variant.saves
-            )
-            inner = variant.in_place
-            in_place = "" if inner is None else "; ".join(inner.keeps) or "nothing"
-            rows.append(
-                _cells(
-                    f"`{variant.schema.partition('(')[0]}`",
-                    keeps or "nothing",
-                    "; ".join(_gradients(variant)),
-                    variant.may_overwrite,
-                    in_place,
-                )
-            )
-    return "\n".join(rows)
 
 
 def _cells(*texts: str) -> str:

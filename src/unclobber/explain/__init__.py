@@ -8,13 +8,14 @@ expression that made it. ``verdict`` decides at an unpack: it, ``reads`` and ``s
 
 from ..derivatives import by_node
 from .boundary import bare_finding
-from .occurrences import Occurrence, of_frozen, of_refusal
+from .occurrences import Occurrence, SeenConflicts, of_frozen
 from .reads import is_unpacking
 from .unobserved import notices
 from .verdict import Verdict
 
 __all__ = [
-    "Occurrence", "Verdict", "bare_finding", "is_unpacking", "notices", "of_frozen", "of_refusal", "prepare",
+    "Occurrence", "SeenConflicts", "Verdict", "bare_finding", "is_unpacking", "notices", "of_frozen",
+    "prepare",
 ]  # fmt: skip
 
 

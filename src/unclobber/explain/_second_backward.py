@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from ..model import Frame, Save
-from ..observe.hooks import BackwardCall, BackwardMark, NodeNote, backward_calls
+from ..observe.hooks import BackwardCall, BackwardMark, backward_calls
 from ..source import (
     Instruction,
     ParsedSource,
     ProgramNames,
+    Stack,
     code_of,
     contents,
     is_a,
@@ -60,7 +61,7 @@ class _Joined(NamedTuple):
     """The last node on the way to the freed one that the failed backward itself ran."""
 
     save: Save  # the node's operation
-    note: NodeNote
+    stack: Stack
 
 
 class _SecondBackward:
@@ -106,7 +107,7 @@ class _SecondBackward:
         for node in reversed(self.freed.way[:-1]):
             note = backward_calls.note_of(node)
             if note is not None and note.mark is not None and note.mark.nth == self.call.nth:
-                return _Joined(of_node(node, note.stack), note)
+                return _Joined(of_node(node, note.stack), note.stack)
         return None
 
     def freed_by(self) -> BackwardMark | None:  # None if no hook saw it
@@ -151,11 +152,13 @@ class _SecondBackward:
         return _graph_attribute.find(self.call, self.frames)
 
     def hidden_state(self) -> HiddenState:
-        joined = None if self.joined is None else self.joined.note
+        """Return the state that ties both graphs, by what sets it: a statement, a loop or a method."""
+        joined = () if self.joined is None else self.joined.stack
+        freed = () if self.note is None else self.note.stack
         return (
             _set_by_statement(joined, self.live_frames)
             or _set_by_loop(self.call, self.live_frames)
-            or _set_by_method(joined, self.note, self.frames)
+            or _set_by_method(joined, freed, self.frames)
         )
 
     def cut(self, attribute: _graph_attribute.GraphAttribute | None, state: HiddenState) -> Frame | None:
@@ -190,14 +193,13 @@ HiddenState = Mapping[str, Any]
 """State that one run of the program leaves to the next: names, with their current values."""
 
 
-def _set_by_statement(note: NodeNote | None, live_frames: Sequence[LiveFrame]) -> HiddenState:
+def _set_by_statement(stack: Stack, live_frames: Sequence[LiveFrame]) -> HiddenState:
     """Return the variables that the operation's statement both reads and sets: ``h`` in ``h = f(x, h)``.
 
     If it sets none, return those of the nearest statement that called it, if they hold tensors with a graph.
     Only functions that are still running count, because others set their variables again at the next call.
     """
-    stack = () if note is None else note.stack
-    own = None if note is None else user_frame(note.stack)
+    own = user_frame(stack)
     for code, lasti in zip(stack[::2], stack[1::2], strict=True):
         live_frame = next((running for running in live_frames if running.code is code), None)
         located = None if live_frame is None or is_library(code) else Instruction(code, lasti).located()
@@ -241,19 +243,17 @@ def _set_by_loop(call: BackwardCall | None, live_frames: Sequence[LiveFrame]) ->
     return of_graph if len(of_graph) == 1 else {}
 
 
-def _set_by_method(
-    joined: NodeNote | None, of_freed: NodeNote | None, frames: Sequence[FrameType]
-) -> HiddenState:
+def _set_by_method(joined: Stack, freed: Stack, frames: Sequence[FrameType]) -> HiddenState:
     """Return the attributes that a method's statement both reads and sets, if it made both the freed node and
     the node that references it.
 
     ``net.hidden`` for ``out, self.hidden = self.lstm(x, self.hidden)``, as in
     tests/programs/UC301/tied_an_lstm_s_state_on_its_module.py.
     """
-    place = None if joined is None else user_frame(joined.stack)
+    place = user_frame(joined)
     # An input computed once may be the link instead, on another line:
     # tests/programs/UC301/tied_an_input_that_was_computed_once.py.
-    if place is None or of_freed is None or place != user_frame(of_freed.stack):
+    if place is None or place != user_frame(freed):
         return {}
     code, located = place.code, place.located()
     if located is None or not code.co_argcount:

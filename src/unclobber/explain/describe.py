@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from ..model import Save, Site, Write
 from ..observe.hooks import backward_calls
-from ..observe.record import Fingerprint, Ledger, ProgramPoint, SavedTensor, SaveState, open_memory
+from ..observe.record import Ledger, ProgramPoint, SavedTensor, SaveState, open_memory
 from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
 from . import line_range, need, reads, sentence, write
@@ -59,8 +59,10 @@ def _is_view(saved: SavedTensor) -> bool:  # torch rebuilds a view's history whe
     return saved.base is not None or (origin is not None and origin._base is not None)
 
 
-def changed_unseen(state: SaveState, session: SessionView, fingerprint: Fingerprint) -> Evidence:
-    # A line range stands for the write, which no hook saw.
+def changed_unseen(state: SaveState, session: SessionView) -> Evidence:
+    """Return the evidence of a change that no hook saw, with a range of lines in place of the write."""
+    fingerprint = state.saved.fingerprint
+    assert fingerprint is not None
     written = None if fingerprint.write is None else line_range.write_at(fingerprint.write)
     lines = line_range.between(fingerprint.good, fingerprint.bad, written)
     facts = evidence(state, session, repaired=False)
@@ -105,7 +107,7 @@ def _evidence(
     by_backward = state.unseen or any(write.by == "backward" for write in written)
     gradient = ProgramNames(frames).gradient(saved.alias) if by_backward else None
     unread = kind == "saved" and reads.never_read(saved, ledger, node)
-    hidden = _changed_past_torch(saved, ledger)
+    hidden = saved.fingerprint if _has_changed_past_torch(saved, ledger) else None
     log = None if saved.entry is None else saved.entry.log
     hit = state.moved or bool(Write.overwriting(written))
     if state.changed and not hit and log is not None:
@@ -148,13 +150,14 @@ def _went_before(node: Any) -> bool:
 
 def _has_changed(saved: SavedTensor, ledger: Ledger) -> bool:
     seen = saved.entry is not None and ledger.state_of(saved).changed
-    return seen or _changed_past_torch(saved, ledger) is not None
+    return seen or _has_changed_past_torch(saved, ledger)
 
 
-def _changed_past_torch(saved: SavedTensor, ledger: Ledger) -> Fingerprint | None:
-    if ledger.fingerprints is None:
-        return None
-    return ledger.fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False))
+def _has_changed_past_torch(saved: SavedTensor, ledger: Ledger) -> bool:
+    fingerprints = ledger.fingerprints
+    return fingerprints is not None and (
+        fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False)) is not None
+    )
 
 
 def _changed_too(saved: SavedTensor, ledger: Ledger) -> tuple[Site | None, ...]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch.utils.checkpoint import CheckpointError
 
-from ..model import Finding, Save, Write, or_default
-from ..observe.hooks import compiled, conflicts
-from ..observe.hooks.write_log import FollowedWrite
-from ..observe.record import SavedTensor, SaveState, ViewWrites
+from ..model import Finding, Save, Variant, Write, or_default
+from ..observe.hooks import compiled
+from ..observe.record import Ledger, SavedTensor, SaveState
 from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
 from . import describe, need, reads, refused, runs, save, sentence, spelling, write
@@ -53,10 +53,6 @@ class Occurrence:
 
     def finding(self) -> Finding | None:
         return finding_or_fallback(self.make, self.known_facts)
-
-    @staticmethod
-    def of_conflict(conflict: conflicts.Conflict, session: SessionView) -> Occurrence | None:
-        return _MAKERS[type(conflict)](conflict, session)
 
     @staticmethod
     def of_unpack(
@@ -119,223 +115,260 @@ class Occurrence:
             yield Occurrence.of_unpack(session.ledger.state_of(saved), session, repaired=False, node=node)
 
 
-def _on_ctx(conflict: conflicts.StaleOnCtx, session: SessionView) -> Occurrence:
-    """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""
-    node = conflict.node
-    held = {
-        "kind": "ctx",
-        "operation": node.removesuffix("Backward"),
-        "role": conflict.attribute,
-        "node": node,
-    }
-    return _held("UC103", conflict.state, session, held, can_be_repaired=True)
+class SeenConflicts:
+    """The methods by which the hooks hand over what no saved tensor shows (``observe.hooks.conflicts``).
 
-
-def _in_recompute(conflict: conflicts.StaleInRecompute, session: SessionView) -> Occurrence:
-    """UC105: a checkpoint's second run reads a tensor that has changed since its first.
-
-    Guard can hand it the old values only if selective checkpointing does: else the code reads by itself.
+    A session inherits them, and keeps in ``on`` what they describe.
     """
-    cached, error, state = conflict.cached, conflict.error, conflict.state
-    if cached is None:
-        held = {"kind": "recompute", "operation": "checkpoint", "read": conflict.read}
-        return _held("UC105", state, session, held, can_be_repaired=False)
-    message = None if error is None else str(error)
-    of_cache = {"kind": "cache", "operation": cached, "cached": True, "torch_message": message}
-    known = state.value is not None or not state.changed
-    occurrence = _held("UC105", state, session, of_cache, can_be_repaired=known)
-    refused = occurrence.refused or (error is not None and session.policy == "watch")
-    return replace(occurrence, again=True, refused=refused, cause=error)
 
+    active: bool
+    ledger: Ledger
+    backwards_before: int
+    policy: str
 
-def _held(
-    code: str, state: SaveState, session: SessionView, held: dict[str, Any], *, can_be_repaired: bool
-) -> Occurrence:
-    """Return the occurrence of a changed tensor that autograd did not save.
+    def on(self, occurrence: Occurrence) -> None:
+        """Keep the finding for a conflict, and report it."""
+        raise NotImplementedError
 
-    Args:
-        held: The holder, as ``describe.held_elsewhere`` takes it.
-        can_be_repaired: Whether guard can hand the old values to the holder.
-    """
-    guards = session.policy == "guard"
-    repaired = guards and can_be_repaired and session.active
+    def stale_on_ctx(self, state: SaveState, attribute: str, node: str) -> None:
+        """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""
+        operation = node.removesuffix("Backward")
+        held = {"kind": "ctx", "operation": operation, "role": attribute, "node": node}
+        self.on(self._held("UC103", state, held, can_be_repaired=True))
 
-    def key() -> Any:
-        last = session.ledger.last_write(state.saved)
-        return code, frame_key(state.saved.stack), frame_key(() if last is None else last.stack)
+    def stale_in_recompute(self, state: SaveState, read: Stack) -> None:
+        """UC105: a checkpoint's second run reads a tensor that has changed since its first.
 
-    return Occurrence(
-        key,
-        lambda: judge(describe.held_elsewhere(state, session, repaired=repaired, **held)),
-        lambda: bare_finding(code, saved=_unplaced(state.saved), repaired=repaired),
-        can_be_repaired=can_be_repaired,
-        refused=guards and not can_be_repaired,
-    )
+        Guard can't hand it the old values, because the code reads by itself.
+        """
+        held = {"kind": "recompute", "operation": "checkpoint", "read": read}
+        self.on(self._held("UC105", state, held, can_be_repaired=False))
 
+    def stale_in_cache(self, state: SaveState, operation: str, error: RuntimeError | None) -> None:
+        """UC105: a checkpoint's second run gets a changed tensor that selective checkpointing has cached."""
+        message = None if error is None else str(error)
+        held = {"kind": "cache", "operation": operation, "cached": True, "torch_message": message}
+        known = state.value is not None or not state.changed
+        occurrence = self._held("UC105", state, held, can_be_repaired=known)
+        refused = occurrence.refused or (error is not None and self.policy == "watch")
+        self.on(replace(occurrence, again=True, refused=refused, cause=error))
 
-def _gradient(conflict: conflicts.GradientWritten, session: SessionView) -> Occurrence:
-    """UC104: a gradient was changed before another consumer received it."""
-    written = conflict.writes
-    repaired = session.policy == "guard"
-    return Occurrence(
-        lambda: ("UC104", frame_key(written[0].stack)),
-        lambda: judge_gradient(
-            _writes(written),
-            need.running(conflict.node, session.backwards_before),
-            shape=tuple(conflict.gradient.shape),
-            repaired=repaired,
-        ),
-        lambda: bare_finding("UC104", repaired=repaired),
-        can_be_repaired=True,
-    )
+    def _held(
+        self, code: str, state: SaveState, held: dict[str, Any], *, can_be_repaired: bool
+    ) -> Occurrence:
+        """Return the occurrence of a changed tensor that autograd did not save.
 
+        Args:
+            held: The holder, as ``describe.held_elsewhere`` takes it.
+            can_be_repaired: Whether guard can hand the old values to the holder.
+        """
+        guards = self.policy == "guard"
+        repaired = guards and can_be_repaired and self.active
 
-def _not_returned(conflict: conflicts.DirtyNotReturned, session: SessionView) -> Occurrence:
-    """UC103: torch refused a Function that marked a tensor dirty and returned another.
+        def key() -> Any:
+            last = self.ledger.last_write(state.saved)
+            return code, frame_key(state.saved.stack), frame_key(() if last is None else last.stack)
 
-    The finding replaces torch's error, which has no line.
-    """
-    error, function, stack = str(conflict.error), conflict.function, conflict.stack
-    written = conflict.writes
-    message = uc103.DIRTY.message.format(function=function, what="a tensor")
-    return Occurrence(
-        lambda: ("UC103", frame_key(stack)),
-        lambda: uc103.judge_dirty(_writes(written), need.at(stack), function=function, torch_message=error),
-        lambda: bare_finding("UC103", message=message, torch_message=error, variant="dirty"),
-        again=True,
-        refused=True,
-        cause=conflict.error,
-    )
-
-
-def _input(conflict: conflicts.InputOverwritten, session: SessionView) -> Occurrence | None:
-    """UC103: an input is read after a Function overwrote it unmarked, so its gradient ignores the write.
-
-    Guard can't repair it, because the derivative of the written values is not recorded.
-    """
-    if not session.active:
-        return None
-    stack, function = conflict.stack, conflict.function
-
-    def make() -> Finding:
-        """Describe the input as the Function's argument at its `apply`, and judge the writes to it."""
-        site = resolve(stack)
-        given = spelling.spell_argument(stack, conflict.position)
-        facts = save.of_kind(conflict.shape, conflict.dtype, math.prod(conflict.shape), conflict.version)
-        saved = replace(
-            facts,
-            site=None if site is None else replace(site, below=()),  # torch's own `apply`
-            operation=function,
-            node=f"{function}Backward",
-            expression=given,
-            extent=spelling.mention(stack, given),
-        )
-        return uc103.judge_unmarked(
-            saved,
-            _writes(conflict.writes),
-            need.running(None, session.backwards_before),
-            returned=conflict.returned,
-            is_operator=conflict.is_operator,
+        return Occurrence(
+            key,
+            lambda: judge(describe.held_elsewhere(state, self, repaired=repaired, **held)),
+            lambda: bare_finding(code, saved=_unplaced(state.saved), repaired=repaired),
+            can_be_repaired=can_be_repaired,
+            refused=guards and not can_be_repaired,
         )
 
-    texts = uc103.BY_OPERATOR if conflict.is_operator else uc103.UNMARKED
-    message = texts.message.format(function=function, held="an input")
-    return Occurrence(
-        lambda: ("UC103", "unmarked", frame_key(stack), frame_key(conflict.writes[0].stack)),
-        make,
-        lambda: bare_finding("UC103", message=message, variant="unmarked"),
-        # An operator can't mark its input, and the gradient past it is right if it adds a constant
-        # (test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain).
-        refused=session.policy == "guard" and not conflict.is_operator,
-    )
-
-
-def _copy(conflict: conflicts.StaleCopy, session: SessionView) -> Occurrence | None:
-    """UC106: an operation was given a copy by autocast that is older than a write to the weight."""
-    if not session.active:
-        return None
-    leaf, stack, read = conflict.leaf, conflict.stack, conflict.read
-
-    def make() -> Finding:
-        """Describe the weight where its copy is read, and judge the write to it."""
-        names = ProgramNames(user_frames())
-        saved = replace(
-            save.unplaced(leaf),
-            site=resolve(read),
-            operation="autocast",
-            expression=names.variable(leaf),
-            name=names.parameter(leaf),
-        )
-        written = _writes([conflict])
-        return judge_copy(
-            saved, written, need.running(None, session.backwards_before), repaired=conflict.repaired
+    def gradient_written(
+        self, gradient: torch.Tensor, writes: Sequence[tuple[str, Stack]], node: Any
+    ) -> None:
+        """UC104: a gradient was changed before another consumer received it."""
+        repaired = self.policy == "guard"
+        self.on(
+            Occurrence(
+                lambda: ("UC104", frame_key(writes[0][1])),
+                lambda: judge_gradient(
+                    _writes(writes),
+                    need.running(node, self.backwards_before),
+                    shape=tuple(gradient.shape),
+                    repaired=repaired,
+                ),
+                lambda: bare_finding("UC104", repaired=repaired),
+                can_be_repaired=True,
+            )
         )
 
-    return Occurrence(
-        lambda: ("UC106", user_place(stack), user_place(read)),
-        make,
-        lambda: bare_finding("UC106", repaired=conflict.repaired),
-        tensor=lambda: leaf.data_ptr(),
-        can_be_repaired=conflict.repaired,
-    )
+    def dirty_not_returned(
+        self, error: RuntimeError, function: str, writes: Sequence[tuple[str, Stack]], stack: Stack
+    ) -> None:
+        """UC103: torch refused a Function that marked a tensor dirty and returned another.
 
+        The finding replaces torch's error, which has no line.
+        """
+        said, message = str(error), uc103.DIRTY.message.format(function=function, what="a tensor")
+        self.on(
+            Occurrence(
+                lambda: ("UC103", frame_key(stack)),
+                lambda: uc103.judge_dirty(
+                    _writes(writes), need.at(stack), function=function, torch_message=said
+                ),
+                lambda: bare_finding("UC103", message=message, torch_message=said, variant="dirty"),
+                again=True,
+                refused=True,
+                cause=error,
+            )
+        )
 
-def _by_itself(conflict: conflicts.HarmfulOperation, session: SessionView) -> Occurrence | None:
-    """An operation does harm by itself, such as one that reads what it has overwritten (UC102).
+    def input_overwritten(
+        self,
+        function: str,
+        *,
+        is_operator: bool,
+        position: int,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        version: int,
+        writes: Sequence[tuple[str, Stack]],
+        stack: Stack,
+        returned: bool,
+    ) -> None:
+        """UC103: an input is read after a Function overwrote it unmarked, so its gradient ignores the write.
 
-    Guard doesn't refuse it: the result is what plain torch computes, and guard's promise is about gradients.
-    """
-    if not session.active:
-        return None
-    code, variant, stack = conflict.code, conflict.variant, conflict.stack
+        Guard can't repair it, because the derivative of the written values is not recorded.
+        """
+        if not self.active:
+            return
 
-    def make() -> Finding:
-        read = resolve(stack, attrgetter("right_side"))
-        finding: Finding = rule_of(code, variant).judge_operation(write.by(conflict.operation, stack), read)
-        return finding
+        def make() -> Finding:
+            """Describe the input as the Function's argument at its `apply`, and judge the writes to it."""
+            site = resolve(stack)
+            given = spelling.spell_argument(stack, position)
+            saved = replace(
+                save.of_kind(shape, dtype, math.prod(shape), version),
+                site=None if site is None else replace(site, below=()),  # torch's own `apply`
+                operation=function,
+                node=f"{function}Backward",
+                expression=given,
+                extent=spelling.mention(stack, given),
+            )
+            needed = need.running(None, self.backwards_before)
+            return uc103.judge_unmarked(
+                saved, _writes(writes), needed, returned=returned, is_operator=is_operator
+            )
 
-    def message() -> str:
-        return str(rule_of(code, variant).WORDING.message.format(what="a tensor"))
+        texts = uc103.BY_OPERATOR if is_operator else uc103.UNMARKED
+        message = texts.message.format(function=function, held="an input")
+        self.on(
+            Occurrence(
+                lambda: ("UC103", "unmarked", frame_key(stack), frame_key(writes[0][1])),
+                make,
+                lambda: bare_finding("UC103", message=message, variant="unmarked"),
+                # An operator can't mark its input, and the gradient past it is right if it adds a constant
+                # (test_an_operator_that_overwrites_its_input_is_named_and_runs_as_plain).
+                refused=self.policy == "guard" and not is_operator,
+            )
+        )
 
-    return Occurrence(
-        lambda: (code, variant, user_place(stack)),
-        make,
-        lambda: bare_finding(code, message=or_default(message, None), variant=variant),
-    )
+    def stale_copy(
+        self, leaf: torch.Tensor, operation: str, stack: Stack, read: Stack, *, repaired: bool
+    ) -> None:
+        """UC106: an operation was given a copy by autocast that is older than a write to the weight."""
+        if not self.active:
+            return
 
+        def make() -> Finding:
+            """Describe the weight where its copy is read, and judge the write to it."""
+            names = ProgramNames(user_frames())
+            saved = replace(
+                save.unplaced(leaf),
+                site=resolve(read),
+                operation="autocast",
+                expression=names.variable(leaf),
+                name=names.parameter(leaf),
+            )
+            needed = need.running(None, self.backwards_before)
+            return judge_copy(saved, (write.by(operation, stack),), needed, repaired=repaired)
 
-def _content(conflict: conflicts.ContentChanged, session: SessionView) -> Occurrence | None:
-    """UC102: the content of a saved tensor changed although no write to it was seen.
+        self.on(
+            Occurrence(
+                lambda: ("UC106", user_place(stack), user_place(read)),
+                make,
+                lambda: bare_finding("UC106", repaired=repaired),
+                tensor=lambda: leaf.data_ptr(),
+                can_be_repaired=repaired,
+            )
+        )
 
-    Guard can't repair it, because no copy of the old content exists.
-    """
-    saved, fingerprint, ledger = conflict.saved, conflict.fingerprint, session.ledger
-    # A query that fails counts as a read. A change that no derivative reads does no harm
-    # (test_a_change_that_backward_does_not_read_is_no_finding).
-    if (
-        not session.active
-        or reads.is_unpacking()
-        or or_default(lambda: reads.is_scratch(saved) or reads.never_read(saved, ledger), False)
-    ):
-        return None
-    return Occurrence(
-        lambda: ("UC102", user_place(saved.stack), fingerprint.good, fingerprint.bad),
-        lambda: judge(describe.changed_unseen(ledger.state_of(saved), session, fingerprint)),
-        lambda: bare_finding("UC102", saved=_unplaced(saved)),
-        refused=session.policy == "guard",
-    )
+    def harmful_operation(
+        self, code: str, operation: str, stack: Stack, variant: Variant | None = None
+    ) -> None:
+        """An operation does harm by itself, such as one that reads what it has overwritten (UC102).
 
+        Guard doesn't refuse it: the result is what plain torch computes, and guard's promise is about
+        gradients.
+        """
+        if not self.active:
+            return
 
-_MAKERS: dict[type[conflicts.Conflict], Callable[[Any, SessionView], Occurrence | None]] = {
-    conflicts.StaleOnCtx: _on_ctx,
-    conflicts.StaleInRecompute: _in_recompute,
-    conflicts.GradientWritten: _gradient,
-    conflicts.DirtyNotReturned: _not_returned,
-    conflicts.InputOverwritten: _input,
-    conflicts.ContentChanged: _content,
-    conflicts.HarmfulOperation: _by_itself,
-    conflicts.StaleCopy: _copy,
-}
+        def make() -> Finding:
+            read = resolve(stack, attrgetter("right_side"))
+            finding: Finding = rule_of(code, variant).judge_operation(write.by(operation, stack), read)
+            return finding
+
+        def message() -> str:
+            return str(rule_of(code, variant).WORDING.message.format(what="a tensor"))
+
+        self.on(
+            Occurrence(
+                lambda: (code, variant, user_place(stack)),
+                make,
+                lambda: bare_finding(code, message=or_default(message, None), variant=variant),
+            )
+        )
+
+    def content_changed(self, saved: SavedTensor) -> None:
+        """UC102: the content of a saved tensor changed although no write to it was seen.
+
+        Guard can't repair it, because no copy of the old content exists.
+        """
+        ledger, fingerprint = self.ledger, saved.fingerprint
+        # A query that fails counts as a read. A change that no derivative reads does no harm
+        # (test_a_change_that_backward_does_not_read_is_no_finding).
+        if (
+            not self.active
+            or fingerprint is None
+            or reads.is_unpacking()
+            or or_default(lambda: reads.is_scratch(saved) or reads.never_read(saved, ledger), False)
+        ):
+            return
+        self.on(
+            Occurrence(
+                lambda: ("UC102", user_place(saved.stack), fingerprint.good, fingerprint.bad),
+                lambda: judge(describe.changed_unseen(ledger.state_of(saved), self)),
+                lambda: bare_finding("UC102", saved=_unplaced(saved)),
+                refused=self.policy == "guard",
+            )
+        )
+
+    def refusal_finding(self, error: BaseException) -> Finding | None:
+        """Return the finding for an error that torch raised; None if the error isn't torch's refusal."""
+        # If the query fails, the error stays as it is
+        # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
+        if (graph := compiled.RefusedGraph.of(error)) is not None:
+            return finding_or_fallback(
+                lambda: uc101_stale.judge(refused.in_compiled(error, graph)),
+                lambda: bare_finding("UC101", torch_message=str(error)),
+            )
+        kind = or_default(lambda: kind_of(error), None)
+        if isinstance(error, CheckpointError):
+            return finding_or_fallback(
+                lambda: uc105_differs.judge(runs.evidence(error, self.backwards_before)),
+                lambda: bare_finding("UC105", torch_message=str(error), variant="differs"),
+            )
+        if kind is None:
+            return None
+        return finding_or_fallback(
+            lambda: judge_refusal(refused.evidence(error, kind, self)),
+            lambda: bare_finding(kind.code, torch_message=str(error)),
+        )
 
 
 def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding:
@@ -358,32 +391,9 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
     return finding
 
 
-def of_refusal(error: BaseException, backwards_before: int, view_writes: ViewWrites) -> Finding | None:
-    """Return the finding for an error that torch raised; None if the error isn't torch's refusal."""
-    # If the query fails, the error stays as it is
-    # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
-    if (graph := compiled.RefusedGraph.of(error)) is not None:
-        return finding_or_fallback(
-            lambda: uc101_stale.judge(refused.in_compiled(error, graph)),
-            lambda: bare_finding("UC101", torch_message=str(error)),
-        )
-    kind = or_default(lambda: kind_of(error), None)
-    if isinstance(error, CheckpointError):
-        return finding_or_fallback(
-            lambda: uc105_differs.judge(runs.evidence(error, backwards_before)),
-            lambda: bare_finding("UC105", torch_message=str(error), variant="differs"),
-        )
-    if kind is None:
-        return None
-    return finding_or_fallback(
-        lambda: judge_refusal(refused.evidence(error, kind, backwards_before, view_writes)),
-        lambda: bare_finding(kind.code, torch_message=str(error)),
-    )
-
-
 def _unplaced(saved: SavedTensor) -> Save | None:
     return or_default(lambda: save.unplaced(saved.alias, saved.version), None)
 
 
-def _writes(log: Sequence[FollowedWrite | conflicts.StaleCopy]) -> tuple[Write, ...]:
-    return tuple(write.by(event.operation, event.stack) for event in log)
+def _writes(log: Sequence[tuple[str, Stack]]) -> tuple[Write, ...]:
+    return tuple(starmap(write.by, log))

@@ -14,7 +14,6 @@ import torch
 from ..model import CODES, Save, Subject, Write
 from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
-from ..observe.record import ViewWrites
 from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, code_of, resolve
 from ..syntax import ATOMS, OPERATORS, last_name, torch_table
 from ..torch_internals import compat
@@ -22,16 +21,17 @@ from . import _modules, _second_backward, _targets, makers, need, reads, save, s
 from ._evidence import FreedEvidence, ModuleHook, RefusalEvidence, StaleEvidence
 from ._live import LiveFrame, stack_of, user_depth, user_frames_of
 from ._targets import WriteTarget
+from .describe import SessionView
 from .origins import Finder, Origin
 from .places import Place
 from .refusals import Kind, live_frames_of
 
 
 def evidence(
-    error: BaseException, kind: Kind, backwards_before: int, view_writes: ViewWrites
+    error: BaseException, kind: Kind, session: SessionView
 ) -> RefusalEvidence | FreedEvidence | StaleEvidence:
     """Return the evidence for a refusal."""
-    live_frames = live_frames_of(error)
+    live_frames, backwards_before = live_frames_of(error), session.backwards_before
     stage = CODES[kind.code].stage
     if kind.variant == "donated":
         contexts = (live_frame.frame.f_locals.get("ctx") for live_frame in live_frames)
@@ -45,7 +45,7 @@ def evidence(
         return _second_backward.evidence(error, live_frames, backwards_before)
     if stage == "backward":
         return StaleEvidence(str(error), need.failed(live_frames, backwards_before))
-    return _Refused(error, kind, live_frames, view_writes).evidence()
+    return _Refused(error, kind, live_frames, session).evidence()
 
 
 def in_compiled(error: BaseException, graph: compiled.RefusedGraph) -> StaleEvidence:
@@ -64,7 +64,7 @@ class _Refused:
     """An error raised at a write, with its frames."""
 
     def __init__(
-        self, error: BaseException, kind: Kind, live_frames: list[LiveFrame], view_writes: ViewWrites
+        self, error: BaseException, kind: Kind, live_frames: list[LiveFrame], session: SessionView
     ) -> None:
         """Collect the user's frames of the error."""
         self.error = error
@@ -77,7 +77,7 @@ class _Refused:
         """The user's expression that was refused."""
         self.inner = live_frames[0].at.located() if live_frames else None
         """The innermost expression, a library's or the user's."""
-        self.view_writes = view_writes
+        self.view_writes = session.ledger.view_writes
 
     def evidence(self) -> RefusalEvidence:
         """Return the evidence: the operation, the tensor's origin, and statements that torch would allow."""

@@ -18,8 +18,8 @@ import torch
 from ..derivatives import by_operation
 from ..model import or_default
 from ..observe.hooks import backward_calls
-from ..observe.record import History, SavedTensor, SaveState, same_memory
-from ..source import Instruction, Located, Stack, is_own, is_plumbing
+from ..observe.record import SavedTensor, SaveState
+from ..source import Instruction, Located, Stack, is_plumbing
 from ..syntax import last_name, torch_table
 from ..torch_internals import compat
 from ..torch_internals.engine import engine
@@ -74,8 +74,8 @@ def _of_version(state: SaveState, node: Any, role: str | None, goes_on: bool) ->
     output = 0  # torch notes the output number of an operation's own results alone
     if unpacked is not None and reads.is_result(unpacked, node, role):
         shown, producer, output = saved.alias, _said(compat.graph.grad_fn(unpacked)), unpacked.output_nr
-    elif (history := _listed_result(saved, node)) is not None:
-        shown, producer, output = saved.alias, _said(node), history.output
+    elif (listed := _listed_result(saved, node)) is not None:
+        shown, producer, output = saved.alias, _said(node), listed
     elif (hidden := _operation_in_copy_slices(saved, node)) is not None:
         shown, producer = saved.alias, _said_of(_STRIDED) if _view_is_followed(saved, node) else hidden
     elif (original := saved.origin()) is not None and not _stands_for_view(original, saved):
@@ -110,7 +110,7 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     if unpacked is None or log is None or not engine.ran_below(saved.stack):
         return saved
     node = compat.graph.grad_fn(unpacked)
-    alike = [other for other in log.saves() if _is_same(other, saved)]
+    alike = [other for other in log.saves() if other.is_again(saved)]
     own = [] if node is None else [kept for _, kept in compat.kept.raw_saved(node)]
     never = torch_table().saves_no_result_again
     if any(kept is other for kept in own for other in alike) and reads.node_name(node) not in never:
@@ -126,19 +126,11 @@ def _first_save(saved: SavedTensor, unpacked: torch.Tensor | None) -> SavedTenso
     return saved
 
 
-def _is_same(save: SavedTensor, other: SavedTensor) -> bool:
-    return (
-        save.version == other.version
-        and save.requires_grad == other.requires_grad
-        and same_memory(save.alias, other.alias)
-    )
-
-
-def _listed_result(saved: SavedTensor, node: Any) -> History | None:  # such as `_foreach_exp`'s
+def _listed_result(saved: SavedTensor, node: Any) -> int | None:  # such as `_foreach_exp`'s, by its position
     history = None if saved.entry is None else saved.entry.history
     if node is None or history is None or not compat.graph.has_unnamed_saves(node):
         return None
-    return history if history.is_of(node) else None
+    return history.output if history.is_of(node) else None
 
 
 def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
@@ -162,7 +154,7 @@ def _operation_in_copy_slices(saved: SavedTensor, node: Any) -> str | None:
 def _innermost_call(stack: Stack) -> Located | None:
     # Modes that only pass the call on, such as unclobber's fingerprints, don't count.
     for code, lasti in zip(stack[::2], stack[1::2], strict=False):
-        if not is_plumbing(code) and not is_own(code):
+        if not is_plumbing(code):
             return Instruction(code, lasti).located()
     return None
 

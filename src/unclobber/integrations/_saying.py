@@ -11,7 +11,7 @@ from types import TracebackType
 from ..model import Finding, InplaceError, Report
 from ..repair import with_candidates
 from ..repair.main_module import is_default_hook
-from ..report import FORMATS, guard_lines, options_for, rendered
+from ..report import FORMATS, guard_lines, options_for
 from ..session import Session
 
 
@@ -34,7 +34,7 @@ def story(finding: Finding, reported: Sequence[Finding]) -> list[str]:
     """Return the report, as lines, of a finding and of the tensors its backward would have refused next."""
     same = [other for other in reported if other.ahead and other.needed == finding.needed]
     report = Report("refused", (finding, *same), command=tuple(sys.argv), exit_code=1)
-    return rendered(FORMATS["text"], with_candidates(report, _script()), options_for(sys.stderr)).splitlines()
+    return FORMATS["text"](with_candidates(report, _script()), options_for(sys.stderr)).splitlines()
 
 
 def show_without_traceback(error: InplaceError, reported: Sequence[Finding]) -> None:

@@ -102,10 +102,10 @@ def install(strict: bool | None = None, guard: bool | None = None) -> None:
         raise UnclobberError("strict stops at what guard repairs: give install() one of them")
     if strict and guard is None:
         guard = False
-    session = Session.by_settings(None, guard=guard, strict=strict, command=tuple(sys.argv))
     # The command's own session sees everything, and its options decide (test_install.py).
     if Session.is_in_command():
         return
+    session = Session.by_settings(None, guard=guard, strict=strict, command=tuple(sys.argv))
     if _installed:
         uninstall()
     if Session.depth():

@@ -44,30 +44,6 @@ _USAGE = "%%unclobber [--guard] [--strict] [--fingerprint[=RATE]]"
 _SWITCH = "%unclobber on [--guard] [--strict] [--fingerprint[=RATE]], or %unclobber off"
 
 
-def load(shell: Shell) -> None:
-    """Define the magics, and let findings and reports display themselves."""
-    magics = Magics(shell)
-    _magics[shell] = magics
-    shell.register_magic_function(magics.run, magic_kind="line_cell", magic_name="unclobber")
-    shell.register_magic_function(magics.memory, magic_kind="cell", magic_name="unclobber_memory")
-    html, text = (shell.display_formatter.formatters[kind] for kind in ("text/html", "text/plain"))
-    for kind in _SHOWN:
-        html.for_type(kind, lambda fact: magics.shown(fact)._repr_html_())
-        text.for_type(kind, lambda fact, printer, cycle: printer.text(str(magics.shown(fact))))
-
-
-def unload(shell: Shell) -> None:
-    """Take back what :func:`load` defined, and ``%unclobber on``."""
-    magics = _magics.pop(shell, None)
-    if magics is not None:
-        magics.off()
-    for kind, name in (("line", "unclobber"), ("cell", "unclobber"), ("cell", "unclobber_memory")):
-        shell.magics_manager.magics[kind].pop(name, None)
-    for formats in (shell.display_formatter.formatters[name] for name in ("text/html", "text/plain")):
-        for shown in _SHOWN:
-            formats.pop(shown, None)
-
-
 _SHOWN = (Finding, Report, StepMemory)  # the types that display themselves
 
 # Weak, because a test or an embedding program makes a shell and drops it.
@@ -116,6 +92,29 @@ class Magics:
         self.shell = shell
         self.last: Report | None = None
         self._every_cell: EveryCell | None = None
+
+    @staticmethod
+    def load(shell: Shell) -> None:
+        """Define the magics, and let findings and reports display themselves."""
+        magics = _magics[shell] = Magics(shell)
+        shell.register_magic_function(magics.run, magic_kind="line_cell", magic_name="unclobber")
+        shell.register_magic_function(magics.memory, magic_kind="cell", magic_name="unclobber_memory")
+        html, text = (shell.display_formatter.formatters[kind] for kind in ("text/html", "text/plain"))
+        for kind in _SHOWN:
+            html.for_type(kind, lambda fact: magics.shown(fact)._repr_html_())
+            text.for_type(kind, lambda fact, printer, cycle: printer.text(str(magics.shown(fact))))
+
+    @staticmethod
+    def unload(shell: Shell) -> None:
+        """Take back what :meth:`load` defined, and ``%unclobber on``."""
+        magics = _magics.pop(shell, None)
+        if magics is not None:
+            magics.off()
+        for kind, name in (("line", "unclobber"), ("cell", "unclobber"), ("cell", "unclobber_memory")):
+            shell.magics_manager.magics[kind].pop(name, None)
+        for formats in (shell.display_formatter.formatters[name] for name in ("text/html", "text/plain")):
+            for shown in _SHOWN:
+                formats.pop(shown, None)
 
     def run(self, line: str, cell: str | None = None) -> ReportDisplay | StepMemory | None:
         """Explain overwritten saved tensors: %%unclobber [--guard] [--strict] [--fingerprint[=RATE]]

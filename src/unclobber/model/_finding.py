@@ -9,7 +9,7 @@ from typing import Literal
 from ._save import Save
 from ._site import Need, Site
 from ._write import Write
-from .codes import CODES, Code, Severity, Variant
+from .codes import CODES, Code, Variant
 
 Confidence = Literal["high", "medium"]
 
@@ -189,6 +189,6 @@ class Finding:
         return Write.culprit(self.writes)
 
     @property
-    def severity(self) -> Severity:
-        """The code's severity; a warning if the confidence is medium."""
-        return "warning" if self.confidence == "medium" else self.entry.severity
+    def severity(self) -> Literal["error", "warning"]:
+        """An error; a warning if the confidence is medium."""
+        return "warning" if self.confidence == "medium" else "error"

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal
-
-Severity = Literal["error", "warning"]
 
 Stage = Literal["backward", "write", "graph"]
 """The stage that goes wrong: ``backward`` needs a value that has been overwritten; torch refuses the
@@ -50,22 +49,23 @@ Variant = Literal[
 - ``donated``: the graph is to be kept, and its compiled backward uses up what it saved.
 """
 
-Interpretation = Literal[
-    "as written",
-    "with the write not recorded",
-    "with the write recorded",
-    "with each view taken on its own",
-    "with the view taken in normal mode",
-    "with the custom Function's output copied",
-    "with no_grad for inference_mode",
-    "with the view detached alone",
-    "with the tensors on ctx as they were in forward",
-    "with the custom Function run on a copy and its result written back",
-    "with the gradient stopped at the graph that was freed",
-    "with every graph kept",
-    "with memory of its own for what is expanded",
-]
-"""The interpretation of a program that torch refuses, or that is wrong."""
+
+class Interpretation(StrEnum):
+    """The interpretation of a program that torch refuses, or that is wrong."""
+
+    AS_WRITTEN = "as written"
+    NOT_RECORDED = "with the write not recorded"
+    RECORDED = "with the write recorded"
+    ONE_BY_ONE = "with each view taken on its own"
+    VIEW_RECORDED = "with the view taken in normal mode"
+    COPIED_OUTPUT = "with the custom Function's output copied"
+    NO_GRAD = "with no_grad for inference_mode"
+    VIEW_DETACHED = "with the view detached alone"
+    KEPT_ON_CTX = "with the tensors on ctx as they were in forward"
+    WRITTEN_BACK = "with the custom Function run on a copy and its result written back"
+    CUT = "with the gradient stopped at the graph that was freed"
+    KEPT = "with every graph kept"
+    OWN_MEMORY = "with memory of its own for what is expanded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,6 @@ class Code:
     known."""
     summaries: Mapping[Variant | Literal["harmless"], str] = field(default_factory=dict)
     """Summaries for variants that the usual one doesn't fit, and for writes that changed no needed value."""
-    severity: Severity = "error"
     refusals: tuple[Refusal, ...] = ()  # torch's own sentences, if it refuses
     label: str | None = None  # the refused tensor, in a few words
     used: str | None = None
@@ -101,6 +100,7 @@ class Code:
     interpretation: Interpretation | None = None
     """The interpretation of a program with this code. ``fix`` runs it from the program as it is, under
     ``guard``, without a candidate's edits; without an interpretation nothing can be proved."""
+    harms_others: bool = False  # whether no other holder of the written tensor is meant to see the write
     guard: Literal["offered", "offered where kept"] | None = None
     """Whether a run under ``guard`` is a fix: always, or only if guard keeps the value."""
 
@@ -125,7 +125,7 @@ CODES: dict[str, Code] = {
                 "operation"
             ),
         ),
-        interpretation="as written",
+        interpretation=Interpretation.AS_WRITTEN,
         guard="offered",
     ),
     "UC102": Code(
@@ -142,7 +142,7 @@ CODES: dict[str, Code] = {
             "self-overlap": "{write} overwrites what it still reads",
             "aliased": "{write} overwrites what {saved} still reads",
         },
-        interpretation="as written",
+        interpretation=Interpretation.AS_WRITTEN,
         guard="offered where kept",
     ),
     "UC103": Code(
@@ -159,7 +159,7 @@ CODES: dict[str, Code] = {
             "dirty": "{write} changes a tensor in place that is marked dirty and not returned",
             "unmarked": "{write} overwrites what {saved} handed to it, without mark_dirty",
         },
-        interpretation="with the tensors on ctx as they were in forward",
+        interpretation=Interpretation.KEPT_ON_CTX,
     ),
     "UC104": Code(
         name="gradient-overwritten",
@@ -169,7 +169,8 @@ CODES: dict[str, Code] = {
         advice="Return a new tensor from the hook or the backward.",
         bare_fact="a gradient was changed in place while another consumer still needs it",
         summary="{write} changes a gradient[ that {needed} still needs]",
-        interpretation="as written",
+        interpretation=Interpretation.AS_WRITTEN,
+        harms_others=True,
         guard="offered",
     ),
     "UC105": Code(
@@ -192,7 +193,7 @@ CODES: dict[str, Code] = {
         advice="End the autocast region before the write, or call torch.clear_autocast_cache() after it.",
         bare_fact="a weight was written inside of an autocast region, which keeps a copy of the old one",
         summary="{write} leaves autocast with an old copy[, which {saved} reads]",
-        interpretation="as written",
+        interpretation=Interpretation.AS_WRITTEN,
         guard="offered",
     ),
     "UC201": Code(
@@ -208,7 +209,7 @@ CODES: dict[str, Code] = {
             Refusal("a leaf Variable that requires grad has been used in an in-place operation", "leaf"),
         ),
         label="a leaf that requires grad",
-        interpretation="with the write recorded",
+        interpretation=Interpretation.RECORDED,
     ),
     "UC202": Code(
         name="leaf-view-written",
@@ -224,7 +225,7 @@ CODES: dict[str, Code] = {
                 "view of a leaf",
             ),
         ),
-        interpretation="with the write recorded",
+        interpretation=Interpretation.RECORDED,
     ),
     "UC203": Code(
         name="multi-view-written",
@@ -241,7 +242,7 @@ CODES: dict[str, Code] = {
             ),
         ),
         used="one of several views that one call returned",
-        interpretation="with each view taken on its own",
+        interpretation=Interpretation.ONE_BY_ONE,
     ),
     "UC204": Code(
         name="no-grad-view-written",
@@ -257,7 +258,7 @@ CODES: dict[str, Code] = {
         ),
         label="a view made where grad mode was off",
         used="a view that was made with grad mode off",
-        interpretation="with the view taken in normal mode",
+        interpretation=Interpretation.VIEW_RECORDED,
     ),
     "UC205": Code(
         name="function-view-written",
@@ -270,7 +271,7 @@ CODES: dict[str, Code] = {
         refusals=(Refusal("This view was created inside a custom Function", "view of a Function"),),
         label="a view made inside a custom Function",
         used="a view that a custom Function returned",
-        interpretation="with the custom Function's output copied",
+        interpretation=Interpretation.COPIED_OUTPUT,
     ),
     "UC206": Code(
         name="inference-tensor",
@@ -289,7 +290,7 @@ CODES: dict[str, Code] = {
             ),
         ),
         label="an inference tensor",
-        interpretation="with no_grad for inference_mode",
+        interpretation=Interpretation.NO_GRAD,
     ),
     "UC207": Code(
         name="overlapping-memory",
@@ -311,7 +312,7 @@ CODES: dict[str, Code] = {
             ),
         ),
         label="several of its elements share memory",
-        interpretation="with memory of its own for what is expanded",
+        interpretation=Interpretation.OWN_MEMORY,
     ),
     "UC208": Code(
         name="view-detached",
@@ -323,7 +324,7 @@ CODES: dict[str, Code] = {
         summary="{write} detaches a view in place[, made at {saved}]",
         refusals=(Refusal("Can't detach views in-place", "view"),),
         label="a view",
-        interpretation="with the view detached alone",
+        interpretation=Interpretation.VIEW_DETACHED,
     ),
     "UC209": Code(
         name="unbatched-written",
@@ -353,7 +354,7 @@ CODES: dict[str, Code] = {
             Refusal("Trying to backward through the graph a second time"),
             Refusal("compiled with non-empty donated buffers", variant="donated"),
         ),
-        interpretation="with the gradient stopped at the graph that was freed",
+        interpretation=Interpretation.CUT,
     ),
 }
 """Every code; names and meanings are stable."""

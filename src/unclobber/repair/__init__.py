@@ -16,22 +16,18 @@ if TYPE_CHECKING:
     from .candidates import together
     from .given import Prover
     from .kept import KeptFix
-    from .outcome import Proof, Repair
     from .project import Project
     from .proof import Runner
     from .rounds import Rounds, fix
 
 __all__ = [
-    "KeptFix", "Project", "Proof", "Prover", "Repair", "Rounds", "Runner", "fix", "main_module", "together",
-    "with_candidates",
+    "KeptFix", "Project", "Prover", "Rounds", "Runner", "fix", "main_module", "together", "with_candidates",
 ]  # fmt: skip
 
 _HOME = {
     "KeptFix": "kept",
     "Project": "project",
-    "Proof": "outcome",
     "Prover": "given",
-    "Repair": "outcome",
     "Rounds": "rounds",
     "Runner": "proof",
     "fix": "rounds",

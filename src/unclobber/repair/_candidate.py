@@ -7,20 +7,6 @@ from dataclasses import dataclass
 
 from ..model import Finding, Interpretation
 
-AS_WRITTEN: Interpretation = "as written"
-NOT_RECORDED: Interpretation = "with the write not recorded"
-RECORDED: Interpretation = "with the write recorded"
-ONE_BY_ONE: Interpretation = "with each view taken on its own"
-VIEW_RECORDED: Interpretation = "with the view taken in normal mode"
-COPIED_OUTPUT: Interpretation = "with the custom Function's output copied"
-NO_GRAD: Interpretation = "with no_grad for inference_mode"
-VIEW_DETACHED: Interpretation = "with the view detached alone"
-KEPT_ON_CTX: Interpretation = "with the tensors on ctx as they were in forward"
-WRITTEN_BACK: Interpretation = "with the custom Function run on a copy and its result written back"
-CUT: Interpretation = "with the gradient stopped at the graph that was freed"
-KEPT: Interpretation = "with every graph kept"
-OWN_MEMORY: Interpretation = "with memory of its own for what is expanded"
-
 
 def interpretation_of(finding: Finding) -> Interpretation | None:
     """Return the interpretation of the program with which a candidate is compared.
@@ -29,14 +15,14 @@ def interpretation_of(finding: Finding) -> Interpretation | None:
     the finding's cause made harmless, such as the write left unrecorded.
     """
     if finding.variant == "unmarked":
-        return WRITTEN_BACK
+        return Interpretation.WRITTEN_BACK
     if finding.code == "UC203" and finding.torch_message:
         # Imported here, because candidates for what `check` finds need no torch.
         from ..torch_internals import compat
 
         # A module with a full backward hook that returns several tensors: tests/programs/helps.py.
         if compat.entries.MODULE_HOOK in finding.torch_message:
-            return COPIED_OUTPUT
+            return Interpretation.COPIED_OUTPUT
     return finding.entry.interpretation
 
 

@@ -55,8 +55,7 @@ def hidden(
         project: The texts before the edit.
         held: Measured holders at the finding's writes in the project as it is.
     """
-    # No other consumer is meant to see what is written to a shared gradient.
-    if candidate.hides_nothing or finding.code == "UC104":
+    if candidate.hides_nothing or finding.entry.harms_others:
         return Hidden()
     never_read_again: set[str] = set()
     measured = False

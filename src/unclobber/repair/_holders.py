@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from ..observe.record import SavedTensor, overlap, region_of
+from ..session import Session
 from ..torch_internals import compat
 from ._job import HeldBy
 from ._probes import PASSED, PLACE, WriteStatement
@@ -30,8 +30,7 @@ _MOST_WORDS = 3
 class _Seen:
     """The holders at one statement, over all its runs."""
 
-    times: int = 0
-    names: set[str] | None = None
+    names: set[str] = field(default_factory=set)
     others: tuple[str, ...] = ()
     callers: set[tuple[str, int, str]] = field(default_factory=set)
 
@@ -40,11 +39,11 @@ class Holders:
     """Callbacks for the calls that ``_probes.instrumented`` inserts into a program.
 
     Args:
-        saves: Returns autograd's current saves, as the session's ledger knows them.
+        session: The session of the run, whose ledger knows autograd's current saves.
     """
 
-    def __init__(self, saves: Callable[[], Iterable[SavedTensor]]) -> None:
-        self._saves = saves
+    def __init__(self, session: Session) -> None:
+        self._ledger = session.ledger
         self._seen: dict[WriteStatement, _Seen] = {}
         self._own_count = 0
 
@@ -82,21 +81,17 @@ class Holders:
 
     def by_statement(self) -> dict[WriteStatement, HeldBy]:
         return {
-            write: HeldBy(
-                seen.times, tuple(sorted(seen.names or ())), seen.others, tuple(sorted(seen.callers))
-            )
+            write: HeldBy(tuple(sorted(seen.names)), seen.others, tuple(sorted(seen.callers)))
             for write, seen in self._seen.items()
         }
 
     def _look(self, write: WriteStatement, name: str, value: torch.Tensor, frame: FrameType) -> None:
         """Record the holders of a tensor that is about to be written."""
-        seen = self._seen.setdefault(write, _Seen(names=set()))
-        seen.times += 1
+        seen = self._seen.setdefault(write, _Seen())
         # Once another holder is known, further runs of the statement can't clear it.
         if seen.others:
             return
-        assert seen.names is not None
-        saves = self._saves_of(value)
+        saves = self._ledger.let_go(value)
         references = sys.getrefcount(value) - self._own_count - compat.tensors.references_by_torch(value)
         own = int(bool(name) and not name.isidentifier())
         if own:
@@ -122,10 +117,9 @@ class Holders:
             # A reference that is counted but not found may be held by C code.
             seen.others = tuple(_words(value, frame, name)) or ("something",)
         else:
-            region = region_of(value)
-            for other, tensor in sharers.items():
-                theirs = region_of(tensor)
-                if region is None or theirs is None or overlap(region, theirs):
+            # A loop and no comprehension, whose closure would hold the tensor.
+            for other, sharer in sharers.items():
+                if self._ledger.share_elements(value, sharer):
                     seen.names.add(other)
 
     def _is_passed_on(
@@ -151,7 +145,7 @@ class Holders:
                         containers.append(variable)
                         counted += times - place.startswith(f"{name}[")
                 if holds and at is frame:
-                    seen.names.add(name)  # type: ignore[union-attr]
+                    seen.names.add(name)
                 elif holds:
                     seen.callers.add((os.path.realpath(at.f_code.co_filename), at.f_lineno, name))
                     slots = depth  # each call may keep its argument until it returns
@@ -171,17 +165,6 @@ class Holders:
                 return False
             counted += 1
         return counted <= references <= counted + slots
-
-    def _saves_of(self, value: torch.Tensor) -> int:
-        """Return how many saves share a tensor's memory.
-
-        They let go of the tensors that they hold, as they would at the write that comes next.
-        """
-        address = compat.tensors.storage_address(value)
-        saves = [save for save in self._saves() if compat.tensors.storage_address(save.alias) == address]
-        for save in saves:
-            save.held = None
-        return len(saves)
 
     def _accounted(self, value: torch.Tensor, saved: int, views: int) -> int:
         """Return how many holders of a tensor's memory are autograd's saves of it, or its base, which has

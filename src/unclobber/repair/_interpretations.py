@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from ..observe.record import same_bits
+from ..model import Interpretation
 from ..syntax import torch_table
 from ..torch_internals import compat
+from ..torch_internals.agreement import compared
 from ..torch_internals.engine import EngineCall, engine
 from ..torch_internals.patches import Patches
-from . import _candidate as names
 
 Call = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """Function that makes one of the program's calls of torch: the operation, its arguments, its keywords."""
@@ -58,10 +58,7 @@ def _write_not_recorded(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _refuses_a_leaf(message: str, args: Any) -> bool:
     """Return whether torch's message refuses a write to a leaf or to a view of one."""
-    if (
-        "a leaf Variable that requires grad" in message
-        or "a view of a leaf Variable that requires grad" in message
-    ):
+    if "a leaf Variable that requires grad" in message:
         return True
     target = args[0] if args and isinstance(args[0], torch.Tensor) else None
     base = None if target is None else target._base
@@ -281,7 +278,7 @@ def _copies(args: tuple[Any, ...]) -> dict[int, torch.Tensor]:
 
 def _written_back(cls: Any, answer: Any, arg: torch.Tensor, copy: torch.Tensor) -> Any:
     """Return the answer with the input in place of its copy, whose new content it was given."""
-    if same_bits(copy, arg):
+    if compared(copy.detach(), arg.detach()).relative == 0.0:
         return compat.compilers.tree_map(lambda item: arg if item is copy else item, answer)
     parts = answer if isinstance(answer, tuple) else (answer,)
     same = [part for part in parts if part is copy or getattr(part, "_base", None) is copy]
@@ -323,15 +320,15 @@ class _GraphsKept:
 
 
 _CONTEXTS: dict[str, Callable[[], Any]] = {
-    names.NOT_RECORDED: lambda: _Calls(_write_not_recorded),
-    names.RECORDED: _leaves_as_values,
-    names.ONE_BY_ONE: lambda: _Calls(_views_singly),
-    names.VIEW_RECORDED: lambda: _Calls(_views_recorded),
-    names.VIEW_DETACHED: _views_detached,
-    names.COPIED_OUTPUT: _outputs_copied,
-    names.KEPT_ON_CTX: _kept_on_ctx,
-    names.WRITTEN_BACK: lambda: _applied(_result_written_back),
-    names.KEPT: _GraphsKept,
-    names.OWN_MEMORY: lambda: _Calls(_own_memory),
-    names.NO_GRAD: _no_grad_for_inference_mode,
+    Interpretation.NOT_RECORDED: lambda: _Calls(_write_not_recorded),
+    Interpretation.RECORDED: _leaves_as_values,
+    Interpretation.ONE_BY_ONE: lambda: _Calls(_views_singly),
+    Interpretation.VIEW_RECORDED: lambda: _Calls(_views_recorded),
+    Interpretation.VIEW_DETACHED: _views_detached,
+    Interpretation.COPIED_OUTPUT: _outputs_copied,
+    Interpretation.KEPT_ON_CTX: _kept_on_ctx,
+    Interpretation.WRITTEN_BACK: lambda: _applied(_result_written_back),
+    Interpretation.KEPT: _GraphsKept,
+    Interpretation.OWN_MEMORY: lambda: _Calls(_own_memory),
+    Interpretation.NO_GRAD: _no_grad_for_inference_mode,
 }

@@ -32,7 +32,6 @@ class Ended(Enum):
 class HeldBy:
     """The holders of a statement's written tensor, over all its runs."""
 
-    times: int
     names: tuple[str, ...] = ()
     """Names, attributes and items of the statement's own frame: ``h``, ``self.h``, ``outs[i]``."""
     others: tuple[str, ...] = ()  # all other holders, in words; empty if there were none

@@ -9,16 +9,14 @@ from __future__ import annotations
 import io
 import linecache
 import os
-import runpy
 import sys
-from collections.abc import Iterable
 from importlib.machinery import SourceFileLoader
 from types import CodeType
 from typing import Any
 
 from ._job import Job
 from ._probes import instrumented
-from .main_module import first_on_path, run_as_main
+from .main_module import first_on_path, module_as_main, run_as_main
 
 
 class Overlay:
@@ -63,7 +61,8 @@ class Overlay:
         at, program = self._job.at, self._job.program
         arguments = map(at.copy.there, program.arguments)
         if program.module:
-            self._run_module(program.module, arguments)
+            first_on_path(os.getcwd())
+            module_as_main(program.module, arguments)()
             return
         path = os.path.join(at.folder or os.getcwd(), program.script)
         real = os.path.realpath(path)
@@ -78,17 +77,6 @@ class Overlay:
         sys.argv = [at.copy.there(program.script), *arguments]
         file = at.copy.there(os.path.abspath(path))
         run_as_main(code, file=file, loader=SourceFileLoader("__main__", file))
-
-    def _run_module(self, name: str, arguments: Iterable[str]) -> None:
-        """Run a module as ``python -m`` does, which imports the packages above it."""
-        first_on_path(os.getcwd())
-        sys.argv = ["-m", *arguments]
-        finder: Any = runpy  # its private function finds a module as `python -m` does, and runs nothing else
-        _, spec, code = finder._get_module_details(name)
-        sys.argv[0] = spec.origin
-        run_as_main(
-            code, file=spec.origin, loader=spec.loader, spec=spec, package=spec.parent, cached=spec.cached
-        )
 
     def _code(self, source: str | bytes, name: str) -> CodeType:
         writes = [write for write in self._job.probes if write.path == os.path.realpath(name)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..model import Finding
-from ..syntax import parse
 from ._candidate import Candidate
+from ._syntax import parse
 from .fixers import FIXERS
 from .fixers._needless import with_fewer_copies
 from .project import Project
@@ -46,11 +46,6 @@ def has_any(finding: Finding, project: Project) -> bool:  # known once the first
 
 def _is_change(candidate: Candidate, project: Project) -> bool:
     """Return whether every text is Python and differs from the current one."""
-    for path, text in candidate.texts.items():
-        if text == project.text(path):
-            return False
-        try:
-            parse(text)
-        except (SyntaxError, ValueError):
-            return False
-    return bool(candidate.texts)
+    return bool(candidate.texts) and all(
+        text != project.text(path) and parse(text) is not None for path, text in candidate.texts.items()
+    )

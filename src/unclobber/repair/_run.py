@@ -17,10 +17,10 @@ from types import ModuleType
 
 import torch
 
-from ..model import Finding
+from ..model import Finding, Interpretation
 from ..session import Session, Watching
 from ..torch_internals.engine import engine
-from . import _candidate, _end_state, _interpretations
+from . import _end_state, _interpretations
 from ._end_state import EndState, RunRecord, compare_end_states
 from ._holders import Holders
 from ._job import Against, Comparison, Different, Ended, Job, Ran, Why
@@ -46,10 +46,10 @@ class Run:
         self.living = Living()
         policy = "watch" if job.interpretations is None else "guard"
         self.session = Session(policy, strict=True, warn=False)  # type: ignore[arg-type]
-        self.holders = Holders(self.session.ledger.saves)
+        self.holders = Holders(self.session)
         self.recorder = Recorder(
             job.stop_after,
-            cut=_candidate.CUT in (job.interpretations or ()),
+            cut=Interpretation.CUT in (job.interpretations or ()),
             after_each=self._after_backward,
             go_on=lambda: job.to_end,
         )

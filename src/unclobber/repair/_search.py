@@ -17,12 +17,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..model import Finding, Site
+from ..model import Finding, Interpretation, Site
 from . import _hiding, _plan
-from ._candidate import CUT, NOT_RECORDED, VIEW_DETACHED, Candidate, interpretation_of
+from ._candidate import Candidate, interpretation_of
 from ._job import CommandLine, Ended, HeldBy, Ran
 from ._probes import WriteStatement
 from ._trial import Trial
+from .fixers import FIXERS
 from .outcome import Clean, Failed, Outcome, Proof, Proved, Repair, Unproved
 from .project import Project
 from .proof import Runner
@@ -76,7 +77,7 @@ class _SearchState:
     @property
     def drops(self) -> bool:
         """True if a write that looks like a part of the computation is taken out of the graph."""
-        return any(step.late and step.interpretation == NOT_RECORDED for step in self.steps)
+        return any(step.late and step.interpretation == Interpretation.NOT_RECORDED for step in self.steps)
 
     @property
     def comparable(self) -> bool:
@@ -97,7 +98,6 @@ class Search:
     program: CommandLine
     runner: Runner
     first_only: bool = False  # whether to stop at the first proof, without looking for a better one
-    seconds: float = 600.0  # time limit of the whole search, in seconds
     progress: Callable[[str], None] = lambda _: None  # called with the title of each candidate before it runs
     solved: int = 0  # number of hazards that earlier searches have solved
     _tried: int = 0
@@ -147,15 +147,13 @@ class Search:
         self._proposed_first = proposed.result()
         offered = self._offered(start)
         # Copies of all weights would keep the graphs of all turns, which a detached state does not.
-        self._cuts = any(fixer.startswith("detach-") for repair in offered for fixer in repair.fixers)
+        self._cuts = any(FIXERS[fixer].cuts for repair in offered for fixer in repair.fixers)
         proved, unproved, stopped = self._explore(start, finding, began)
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
-            return Proved(finding, tuple(proved), offered, self._tried)
-        return Unproved(
-            finding, stopped or self._reason(unproved), offered + tuple(unproved[:2]), self._tried
-        )
+            return Proved(finding, tuple(proved), offered)
+        return Unproved(finding, stopped or self._reason(unproved), offered + tuple(unproved[:2]))
 
     # --- the search -----------------------------------------------------------------------------
 
@@ -166,6 +164,7 @@ class Search:
         proved: list[tuple[Repair, _SearchState]] = []
         unproved: list[Repair] = []
         stopped = ""
+        seconds = 10 * self.runner.timeout
         self._push(start, finding, self._proposed_first)
         while self._queue:
             _, _, state = heapq.heappop(self._queue)
@@ -182,8 +181,8 @@ class Search:
             # what makes the next ones necessary (test_fix.py, test_an_edit_that_another_one_replaces).
             elif proved and (state.lines > best.lines or len(state.steps) >= len(best.steps) > 1):
                 continue
-            if self._tried >= MOST_RUNS or time.monotonic() - began > self.seconds:
-                limit = f"{MOST_RUNS} candidates" if self._tried >= MOST_RUNS else f"{self.seconds:g} seconds"
+            if self._tried >= MOST_RUNS or time.monotonic() - began > seconds:
+                limit = f"{MOST_RUNS} candidates" if self._tried >= MOST_RUNS else f"{seconds:g} seconds"
                 stopped = f"the search ended after {limit}, before a cure was proved"
                 break
             self._tried += 1
@@ -216,8 +215,9 @@ class Search:
         seen_findings = state.seen_findings or (_finding_key(finding),)
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
-        gone = self._cuts and "clone-parameters"
-        candidates = [p for p in proposed if not p.offered and p.fixer != gone]
+        candidates = [
+            p for p in proposed if not p.offered and not (self._cuts and FIXERS[p.fixer].keeps_graphs)
+        ]
         held = self._held_in(state, finding) if candidates else {}
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)
@@ -302,7 +302,7 @@ class Search:
         """Return edits that change the result and run clean: only the user can choose them."""
         shown: list[Repair] = []
         for candidate in self._proposed_first:
-            wanted = candidate.offered and (not self.first_only or candidate.fixer.startswith("detach-"))
+            wanted = candidate.offered and (not self.first_only or FIXERS[candidate.fixer].cuts)
             if wanted and len(shown) < 3 and self._tried < MOST_RUNS:
                 self._tried += 1
                 project = start.project.with_texts(candidate.texts)
@@ -327,7 +327,7 @@ class Search:
             reference,
             to_end=self._goes_to_end() if to_end is None else to_end,
             never_read_again=state.never_read_again,
-            detaches=bool(state.interpretations & {CUT, VIEW_DETACHED}),
+            detaches=bool(state.interpretations & {Interpretation.CUT, Interpretation.VIEW_DETACHED}),
             moves=any(step.moves for step in state.steps),
         )
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..model import Interpretation
 from . import _leftovers
-from ._candidate import AS_WRITTEN
 from ._job import Against, CommandLine, Ended, HeldBy, Job, Ran, Slot, Why
 from ._probes import WriteStatement
 from .outcome import Proof
@@ -95,7 +95,7 @@ class Trial:
 
     def _guarded(self, texts: Mapping[str, str], interpretations: frozenset[str]) -> Job:
         job = self._job(texts)
-        return replace(job, interpretations=interpretations - {AS_WRITTEN}, since=self._since)
+        return replace(job, interpretations=interpretations - {Interpretation.AS_WRITTEN}, since=self._since)
 
     def _job(self, texts: Mapping[str, str]) -> Job:
         return Job(self._program, dict(texts), stop_after=self.until + self._beyond, until=self.until)
@@ -163,7 +163,8 @@ class Trial:
             return (comparison and comparison.mismatch) or "there are no gradients to compare"
         mismatch = self._why_not_to_end(ran, reference.ran)
         return Proof(
-            interpretation=" and ".join(sorted(reference.interpretations - {AS_WRITTEN})) or AS_WRITTEN,
+            interpretation=" and ".join(sorted(reference.interpretations - {Interpretation.AS_WRITTEN}))
+            or Interpretation.AS_WRITTEN,
             backward=comparison.compared,
             leaves=comparison.leaves,
             largest_difference=comparison.largest_difference,

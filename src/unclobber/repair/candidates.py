@@ -14,9 +14,10 @@ import tokenize
 from dataclasses import replace
 
 from ..model import Edit, Finding, Fix, Report, Site, cell_name, or_default, shown_name
-from ..syntax import parse, text_of
+from ..syntax import text_of
 from . import _plan
 from ._candidate import Candidate
+from ._syntax import parse
 from .fixers._sites import sites
 from .project import Project, root_of
 
@@ -80,15 +81,8 @@ def _notebook(path: str) -> str:
     """Return the notebook of a cell, as one text; empty for a file."""
     # IPython keeps the text of each cell there, under a name of the cell's own.
     cells = [name for name in list(linecache.cache) if cell_name(name)] if cell_name(path) else []
-    return "\n".join(filter(_is_python, ("".join(linecache.getlines(name)) for name in cells)))
-
-
-def _is_python(text: str) -> bool:
-    try:
-        parse(text)
-    except (SyntaxError, ValueError):
-        return False
-    return True
+    texts = ("".join(linecache.getlines(name)) for name in cells)
+    return "\n".join(text for text in texts if parse(text) is not None)
 
 
 def _length(path: str) -> int:

@@ -10,8 +10,7 @@ import itertools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..model import SpanEdit
-from ._candidate import AS_WRITTEN
+from ..model import Interpretation, SpanEdit
 from ._job import CommandLine
 from ._text import Splice, lines_in, spliced
 from ._trial import Trial
@@ -63,7 +62,7 @@ class Prover:
         self._project = project
         self._edits: Sequence[SpanEdit] = ()
         self._trial = Trial(CommandLine(script, arguments), runner, until)
-        self._reference = self._trial.reference(frozenset({AS_WRITTEN}))
+        self._reference = self._trial.reference(frozenset({Interpretation.AS_WRITTEN}))
 
     def take(self, ways: Iterable[Sequence[SpanEdit]]) -> Proof | str:
         """Take the first of several ways to make a change that is proved together with the edits before.

@@ -8,7 +8,10 @@ handlers and pickles of the program's own classes still need it then, so the pro
 from __future__ import annotations
 
 import builtins
+import runpy
 import sys
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.machinery import ModuleSpec
 from types import CodeType, ModuleType
 from typing import Any
@@ -19,15 +22,7 @@ def first_on_path(directory: str) -> None:  # in place of unclobber's
         sys.path[0] = directory
 
 
-def run_as_main(
-    code: CodeType,
-    *,
-    file: str,
-    loader: object,
-    spec: ModuleSpec | None = None,
-    package: str | None = None,
-    cached: str | None = None,
-) -> None:
+def run_as_main(code: CodeType, *, file: str, loader: object, spec: ModuleSpec | None = None) -> None:
     """Run a program to the end of its body; its exceptions pass through.
 
     Args:
@@ -38,9 +33,9 @@ def run_as_main(
     names.update(
         __builtins__=builtins,
         __file__=file,
-        __cached__=cached,
+        __cached__=None if spec is None else spec.cached,
         __loader__=loader,
-        __package__=package,
+        __package__=None if spec is None else spec.parent,
         __spec__=spec,
     )
     if sys.version_info < (3, 14):
@@ -51,6 +46,24 @@ def run_as_main(
     if "__mp_main__" in sys.modules:
         sys.modules["__mp_main__"] = module
     exec(code, names)
+
+
+def module_as_main(
+    name: str, arguments: Iterable[str], missing: type[Exception] = ImportError
+) -> Callable[[], None]:
+    """Find a module as ``python -m`` does, importing the packages above it.
+
+    Args:
+        missing: The error to raise if there is none.
+
+    Returns:
+        What runs it to the end of its body; its exceptions pass through.
+    """
+    sys.argv = ["-m", *arguments]  # as packages see it while their module is looked for
+    finder: Any = runpy  # its private function finds a module, and runs nothing else
+    _, spec, code = finder._get_module_details(name, missing)
+    sys.argv[0] = spec.origin
+    return partial(run_as_main, code, file=spec.origin, loader=spec.loader, spec=spec)
 
 
 def is_default_hook(hook: Any) -> bool:

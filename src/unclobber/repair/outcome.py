@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from ..model import Edit, Finding
-from ..model.text import listing, size
+from ..model import Edit, Finding, Interpretation
+from ..model.text import listing, plural, size
 from .project import Project
 
 
@@ -39,6 +39,39 @@ class Proof:
     @property
     def exact(self) -> bool:
         return self.largest_difference == 0.0
+
+    @property
+    def sentence(self) -> str:
+        """How far the repair is proved and how exactly values agree; no full stop."""
+        how = "bit for bit" if self.exact else f"within {self.largest_difference:.1g} of the largest element"
+        guarded = self.interpretation == Interpretation.AS_WRITTEN
+        what = f"the script {self.interpretation}{' under guard' * guarded}"
+        leaves = plural(self.leaves, "leaf", "leaves")
+        if not self.to_end:
+            return (
+                f"proved up to backward {self.backward}: loss and gradients of {leaves} equal those of "
+                f"{what}, {how}; not to the end, because {self.why_not_to_end}"
+            )
+        left_out = f"; left out, as it changes from run to run: {listing(self.left_out)}"
+        calls = plural(self.backward, "backward call")
+        return (
+            f"proved to the end: output, files and state are those of {what}, and so are loss and gradients "
+            f"of {leaves}, {how}, at {calls}{left_out if self.left_out else ''}"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the proof as JSON values."""
+        return {
+            "reading": self.interpretation,
+            "verified": self.verified,
+            "why_not_to_end": self.why_not_to_end or None,
+            "left_out": list(self.left_out),
+            "backward_calls": self.backward,
+            "leaves": self.leaves,
+            "largest_relative_difference": self.largest_difference,
+            "extra_seconds": round(self.seconds, 3),
+            "extra_bytes": self.extra_bytes,
+        }
 
 
 _NOTABLE = 16_000_000  # peak bytes of a run that exceed the measurement's noise
@@ -103,7 +136,6 @@ class Proved:
     finding: Finding
     repairs: tuple[Repair, ...]
     offered: tuple[Repair, ...] = ()
-    tried: int = 0  # number of candidates that were run
 
     @property
     def best(self) -> Repair:
@@ -118,7 +150,6 @@ class Unproved:
     finding: Finding
     reason: str  # the reason in one sentence, without a trailing full stop
     offered: tuple[Repair, ...] = ()
-    tried: int = 0
 
 
 @dataclass(frozen=True, slots=True)

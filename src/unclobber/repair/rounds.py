@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -78,12 +77,11 @@ def fix(
     script: str,
     arguments: tuple[str, ...] = (),
     *,
+    runner: Runner,
     module: str = "",
-    timeout: float = 120.0,
     fix_all: bool = False,
     first_only: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-    runner: Runner | None = None,
     root: str = "",
 ) -> Rounds:
     """Repair a program once, or with ``fix_all`` until it is clean or a round proves nothing.
@@ -94,31 +92,29 @@ def fix(
     Args:
         script: Path of its file, from the working directory.
         arguments: Its command line.
+        runner: The driver process, which is left open. A round may take ten times its limit for one run.
         module: The name by which it is run, as with ``python -m``; empty for a script.
-        timeout: Time limit of each run, in seconds.
         fix_all: Go on until the script is clean or nothing more is proved.
         first_only: Stop each round at its first proof.
         progress: Called with each step.
-        runner: A driver process to use and leave open; its own time limits apply then.
         root: The folder whose files may be edited; empty for that of the script's project.
     """
     project = Project.of(script, root)
     project.encoded(script)  # remember the script's content before the first run
     outcomes: list[Outcome] = []
-    with contextlib.nullcontext(runner) if runner else Runner(timeout) as used:
-        runs, used.reads = used.runs, set()
-        while len(outcomes) < MOST_ROUNDS:
-            solved = sum(len(outcome.best.titles) for outcome in outcomes if isinstance(outcome, Proved))
-            program = CommandLine(script, arguments, module, root)
-            outcome = Search(program, used, first_only, 10 * timeout, progress, solved).outcome(project)
-            outcomes.append(outcome)
-            if not isinstance(outcome, Proved):
-                break
-            project = project.with_texts(outcome.best.texts)
-            if not fix_all:
-                break
-        in_place = used.copy is not None and not used.copy.pairs
-        return Rounds(tuple(outcomes), project, used.runs - runs, in_place)
+    runs, runner.reads = runner.runs, set()
+    program = CommandLine(script, arguments, module, root)
+    while len(outcomes) < MOST_ROUNDS:
+        solved = sum(len(outcome.best.titles) for outcome in outcomes if isinstance(outcome, Proved))
+        outcome = Search(program, runner, first_only, progress, solved).outcome(project)
+        outcomes.append(outcome)
+        if not isinstance(outcome, Proved):
+            break
+        project = project.with_texts(outcome.best.texts)
+        if not fix_all:
+            break
+    in_place = runner.copy is not None and not runner.copy.pairs
+    return Rounds(tuple(outcomes), project, runner.runs - runs, in_place)
 
 
 def _with_fixes(outcome: Proved | Unproved, project: Project) -> Finding:  # proved ones first

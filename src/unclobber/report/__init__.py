@@ -6,10 +6,7 @@ prints, decides anything or imports torch, because ``explain`` has settled the f
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ..model import Report
-from ._boundary import error_of, line_of, rendered, text_of
+from ._boundary import Render, error_of, line_of, never_failing, text_of
 from ._display import ReportDisplay
 from ._github import to_github
 from ._guarded import guard_lines
@@ -22,14 +19,17 @@ from ._text import report_to_text
 
 __all__ = [
     "FORMATS", "RenderOptions", "ReportDisplay", "error_of", "guard_lines", "line_of", "notice_lines",
-    "options_for", "rendered", "text_of", "to_json",
+    "options_for", "text_of", "to_json",
 ]  # fmt: skip
 
-FORMATS: dict[str, Callable[[Report, RenderOptions], str]] = {
-    "text": report_to_text,
-    "json": to_json_text,
-    "sarif": to_sarif_text,
-    "github": to_github,
-    "html": to_html,
+FORMATS: dict[str, Render] = {
+    name: never_failing(render)
+    for name, render in (
+        ("text", report_to_text),
+        ("json", to_json_text),
+        ("sarif", to_sarif_text),
+        ("github", to_github),
+        ("html", to_html),
+    )
 }
 """Functions that render a report, by the name that ``--format`` takes."""

@@ -1,6 +1,6 @@
 """Rendering that can't fail: what breaks in it costs a finding its places, never the program.
 
-Every text of a finding is made in :func:`text_of` or :func:`rendered`.
+Every text of a finding is made in :func:`text_of` or in a format that :func:`never_failing` returns.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from ._ahead import ahead_to_text
 from ._summary import summary_line
 from ._terminal import RenderOptions
 from ._text import to_text
+
+Render = Callable[[Report, RenderOptions], str]
 
 _NOT_SHOWN = "the story could not be shown"
 
@@ -41,24 +43,26 @@ def line_of(finding: Finding) -> str:
     return or_default(lambda: summary_line(finding), f"SUMMARY: {finding.code} {finding.message}")
 
 
-def rendered(render: Callable[[Report, RenderOptions], str], report: Report, options: RenderOptions) -> str:
-    """Return a report in a format. A finding that can't be shown is shown without its places.
+def never_failing(render: Render) -> Render:
+    """Return the format such that a finding that can't be shown is shown without its places.
 
-    Raises:
-        Exception: any error of ``render`` for a report without its findings' places.
+    It still raises any error of ``render`` for a report without its findings' places.
     """
-    try:
-        return render(report, options)
-    except Exception:
-        # Each alone, so that one bad finding leaves the others their places
-        # (test_a_report_is_shown_although_one_finding_can_not_be).
-        shown = tuple(_showable(finding, report, render, options) for finding in report.findings)
-    return render(replace(report, findings=shown), options)
+
+    def rendered(report: Report, options: RenderOptions) -> str:
+        """Render the report, with its findings one by one if that fails."""
+        try:
+            return render(report, options)
+        except Exception:
+            # Each alone, so that one bad finding leaves the others their places
+            # (test_a_report_is_shown_although_one_finding_can_not_be).
+            shown = tuple(_showable(finding, report, render, options) for finding in report.findings)
+        return render(replace(report, findings=shown), options)
+
+    return rendered
 
 
-def _showable(
-    finding: Finding, report: Report, render: Callable[[Report, RenderOptions], str], options: RenderOptions
-) -> Finding:
+def _showable(finding: Finding, report: Report, render: Render, options: RenderOptions) -> Finding:
     """Return the finding, without its places if it can't be rendered alone with them."""
     try:
         render(replace(report, findings=(finding,)), options)

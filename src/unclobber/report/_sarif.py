@@ -12,7 +12,7 @@ import os
 from typing import Any
 from urllib.parse import quote
 
-from ..model import CODES, VERSION, Edit, Finding, Fix, Report, Save, Site, Stage, SuppressedBy, Write
+from ..model import CODES, VERSION, Edit, Finding, Fix, Report, Save, Site, SuppressedBy, Write
 from ..syntax import file_and_cell
 from . import _repository
 from . import _words as words
@@ -29,7 +29,7 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 ROOT = "SRCROOT"
 HOME = "https://pypi.org/project/unclobber/"
 _NOTES = "https://docs.pytorch.org/docs/stable/notes/autograd.html"
-_READ_MORE: dict[Stage, str] = {
+_READ_MORE: dict[str, str] = {
     "backward": f"{_NOTES}#in-place-correctness-checks",
     "write": f"{_NOTES}#in-place-operations-with-autograd",
     "graph": f"{_NOTES}#saved-tensors",
@@ -93,7 +93,7 @@ def _rule(code: str) -> Object:
             "text": f"{entry.meaning} {entry.advice} More: unclobber explain {code}",
             "markdown": f"{entry.meaning}\n\n{entry.advice}\n\nMore: `unclobber explain {code}`",
         },
-        "defaultConfiguration": {"level": entry.severity},
+        "defaultConfiguration": {"level": "error"},
         "properties": {"tags": ["pytorch", "autograd", "correctness"], "precision": "very-high"},
     }
 

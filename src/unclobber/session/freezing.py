@@ -15,9 +15,9 @@ import torch
 
 from ..explain import of_frozen
 from ..model import UnclobberError
-from ..observe.hooks import Listener, saves
+from ..observe.hooks import Listener
 from ..observe.hooks.installation import installation
-from ..observe.record import METADATA_ONLY, SavedTensor, overlap, region_of
+from ..observe.record import METADATA_ONLY, SavedTensor, region_of
 from ..report import error_of
 from ..source import Stack, of_program
 from ..torch_internals import compat
@@ -91,9 +91,8 @@ class _Keeper(Listener):
     def add(self, entry: _Entry) -> None:
         with self._lock:
             if not self.watched:
-                installation.acquire(self)
                 # Without a session no thread observes writes: test_a_session_that_ends_leaves_the_freeze.
-                saves.observe_always(True)
+                installation.acquire(self, always=True)
             self.watched[entry.key] = (*self.watched.get(entry.key, ()), entry)
 
     def remove(self, entry: _Entry) -> None:
@@ -108,8 +107,7 @@ class _Keeper(Listener):
                 return
             del self.watched[entry.key]
             if not self.watched:
-                saves.observe_always(False)
-                installation.release(self)
+                installation.release(self, always=True)
 
     def before_write(
         self, tensor: torch.Tensor, operation: str, bumps: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -122,7 +120,7 @@ class _Keeper(Listener):
         for entry in entries:
             storage_swapped = operation in _STORAGE_SWAPS and tensor is entry.tensor
             if storage_swapped or (
-                region is not None and entry.region is not None and overlap(entry.region, region)
+                region is not None and entry.region is not None and entry.region.overlaps(region)
             ):
                 raise error_of(of_frozen(entry.tensor, entry.stack, operation))
 
@@ -144,7 +142,7 @@ class _Keeper(Listener):
         return bool(self.watched)  # an optimizer's writes must be observed then
 
     def saves(self, *, queued: bool = True) -> Iterable[SavedTensor]:
-        # Backward is observed all the same, by `observe_always`:
+        # Backward is observed all the same, because `always` is:
         # test_backward_may_not_add_to_a_frozen_gradient.
         return ()
 

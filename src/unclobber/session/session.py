@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from ..explain import Occurrence, Verdict, bare_finding, is_unpacking, notices, of_refusal, prepare
+from ..explain import Occurrence, SeenConflicts, Verdict, bare_finding, is_unpacking, notices, prepare
 from ..model import (
     Finding,
     InplaceError,
@@ -33,10 +33,9 @@ from ..model import (
     internal_error_in,
     or_default,
 )
-from ..observe.hooks import backward_calls, conflicts, fallback
+from ..observe.hooks import backward_calls
 from ..observe.hooks import saves as _saves
 from ..observe.hooks.installation import installation
-from ..observe.native import core
 from ..observe.record import SavedTensor, SaveState
 from ..report import error_of
 from ..settings import ProjectSettings, Suppression
@@ -67,7 +66,7 @@ _MOST_TENSORS = 20  # tensors that are described as spoilt by the writes of one 
 _MOST_AHEAD = 20  # findings that are reported besides the one for which backward is refused
 
 
-class Session:
+class Session(SeenConflicts):
     """A watched part of a program, entered once, in one thread.
 
     Args:
@@ -123,8 +122,8 @@ class Session:
         self._unseen: Unseen | None = None
         """Refuses backwards through mechanisms that don't work on this torch; None if all work."""
         self._lock = threading.RLock()
-        self.ledger.on_self_overlap = lambda operation, stack: self.on(
-            conflicts.HarmfulOperation("UC102", operation, stack, "self-overlap")
+        self.ledger.on_self_overlap = lambda operation, stack: self.harmful_operation(
+            "UC102", operation, stack, "self-overlap"
         )
         self.ledger.unrecorded = self._unrecorded
         self._started_at = time.time_ns()
@@ -190,8 +189,8 @@ class Session:
 
     def _refuse_or_warn(self) -> None:
         """Warn of the mechanisms that don't work on this torch; UnclobberError if guard can't go without."""
-        for said in (fallback.why(), core.missed()):
-            if said is not None and self.warn:
+        for said in installation.slower():
+            if self.warn:
                 _warn_once(said)
         for mechanism in installation.off():
             if self.policy == "guard" and mechanism.ends_guard:
@@ -379,11 +378,8 @@ class Session:
             self.warn_or_raise(self.keep(occurrence), refuse=True)
         return None
 
-    def on(self, conflict: conflicts.Conflict) -> None:
+    def on(self, occurrence: Occurrence) -> None:
         """Keep the finding for a conflict that the hooks saw, and report it."""
-        occurrence = Occurrence.of_conflict(conflict, self)
-        if occurrence is None:
-            return
         # Decided before `keep`, which calls `on_finding`: code of the caller, which may end the session.
         repaired = self.repairs and occurrence.can_be_repaired
         finding = self.keep(occurrence)
@@ -477,7 +473,7 @@ class Session:
         if isinstance(error, InplaceError):
             return finding
         if finding is None:
-            finding = of_refusal(error, self.backwards_before, self.ledger.view_writes)
+            finding = self.refusal_finding(error)
             if finding is None:
                 return None
             finding = self._noted(finding)
@@ -576,7 +572,8 @@ def _named(save: Save) -> Any:
 
 
 def _of_this_torch() -> tuple[str, ...]:
-    said = [sentence for sentence in (versions.untried(), fallback.why()) if sentence is not None]
+    untried = versions.untried()
+    said = installation.slower() if untried is None else [untried, *installation.slower()]
     return (*said, *(mechanism.sentence for mechanism in installation.off()))
 
 

@@ -9,10 +9,10 @@ from ._paths import shown_path
 from ._project import ProjectSettings
 from .baseline import Baseline
 from .codes import SettingsError
-from .comments import comments_in
+from .comments import IgnoreComment
 from .suppression import Suppression
 
 __all__ = [
-    "Baseline", "ProjectSettings", "SettingsError", "Suppression", "add_comments", "codes", "comments_in",
-    "pyproject", "shown_path", "unused",
+    "Baseline", "IgnoreComment", "ProjectSettings", "SettingsError", "Suppression", "add_comments", "codes",
+    "pyproject", "shown_path",
 ]  # fmt: skip

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from ..model import Site
+from ..model import Finding, Site
 from ..syntax import text_of
+from ._paths import shown_path
 from .codes import covers, prefix_of, unknown
 
 _COMMENT = re.compile(r"#\s*unclobber:\s*([\w-]+)\s*(?:\[([^\]]*)\]|(\[.*|UC\d.*))?")
@@ -32,14 +33,40 @@ class IgnoreComment(NamedTuple):
     def stands_at(self, site: Site) -> bool:
         return self.path == site.path and site.statement_line <= self.line <= site.statement_end_line
 
+    @staticmethod
+    def all_in(path: str) -> tuple[IgnoreComment, ...]:
+        """Return the comments of a file, or of code under a file's name, such as a notebook's cell."""
+        text = text_of(path)
+        # Most files have no such comment, and tokenizing one costs far more than this search.
+        if text is None or not any("unclobber:" in line for line in text.lines):
+            return ()
+        return tuple(_read(path, text.lines))
 
-def comments_in(path: str) -> tuple[IgnoreComment, ...]:
-    """Return the comments of a file, or of code under a file's name, such as a notebook's cell."""
-    text = text_of(path)
-    # Most files have no such comment, and tokenizing one costs far more than this search.
-    if text is None or not any("unclobber:" in line for line in text.lines):
-        return ()
-    return tuple(_read(path, text.lines))
+    @staticmethod
+    def unused(
+        paths: Iterable[str], findings: Iterable[Finding], where: str = "in this run"
+    ) -> Iterator[str]:
+        """Yield one sentence, no full stop, for each comment that suppresses nothing and would hide later
+        findings."""
+        occurred = [(finding.code, site) for finding in findings for site in finding.blamed]
+        for path in sorted(set(paths)):
+            for comment in IgnoreComment.all_in(path):
+                codes = {code for code, site in occurred if comment.stands_at(site)}
+                if said := comment._wrong(codes, where):
+                    yield f"`{comment.text}` at {shown_path(path)}:{comment.line} {said}"
+
+    def _wrong(self, occurred: set[str], where: str) -> str:
+        """Return the mistake in the comment, given its statement's codes; empty if there is none."""
+        if self.problem:
+            return f"is not understood: {self.problem}"
+        if self.codes is None:
+            return "" if occurred else f"suppresses nothing: there was no finding {where}"
+        # By code: of several codes in one comment only the idle ones are named
+        # (test_of_several_codes_the_idle_ones_are_told).
+        idle = [code for code in self.codes if not any(other.startswith(code) for other in occurred)]
+        if not idle:
+            return ""
+        return f"suppresses nothing: there was no {' or '.join(idle)} {where}"
 
 
 def _read(path: str, lines: Sequence[str]) -> Iterator[IgnoreComment]:

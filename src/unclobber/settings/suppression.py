@@ -8,7 +8,7 @@ from ..model import Finding, Site, SuppressedBy
 from ..syntax import file_and_cell
 from ._project import ProjectSettings
 from .baseline import Baseline
-from .comments import IgnoreComment, comments_in
+from .comments import IgnoreComment
 
 _NO_MATTER = "but what torch refuses can't be suppressed"
 
@@ -89,7 +89,7 @@ class Suppression:
     def _comment(self, code: str, site: Site) -> IgnoreComment | None:
         # Kept for the session: a file that is edited meanwhile keeps the comments of the code that runs.
         if site.path not in self._comments:
-            self._comments[site.path] = comments_in(site.path)
+            self._comments[site.path] = IgnoreComment.all_in(site.path)
         comments = self._comments[site.path]
         matching = (comment for comment in comments if comment.covers(code) and comment.stands_at(site))
         return next(matching, None)

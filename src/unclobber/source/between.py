@@ -21,7 +21,7 @@ from typing import Any
 from ..syntax import last_name
 from ..torch_internals import compat
 from .frames import Stack, code_of
-from .sites import innermost_user, is_library, is_own, is_plumbing, uncompiled
+from .sites import innermost_user, is_library, is_plumbing, uncompiled
 from .syntax import Instruction
 from .values import UNKNOWN, attribute_of, is_a, of_class, value_of
 
@@ -89,7 +89,7 @@ def _calls(stack: Stack, name: str) -> bool:
     """Return whether the program's own instruction calls a torch function, rather than a library that calls
     it: in Python, or in C, which leaves no frame."""
     *below, code, lasti = stack
-    if any(not is_own(other) and not is_plumbing(other) for other in below[::2]):
+    if not all(map(is_plumbing, below[::2])):
         return False
     located = Instruction(code, lasti).located()
     if located is None:

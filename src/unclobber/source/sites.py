@@ -105,10 +105,11 @@ def starts_program(code: CodeType) -> bool:
 
 
 def is_plumbing(code: CodeType) -> bool:
-    """Return whether every module call or operator passes through ``code``: torch's, or a relay of the
-    program's between its line and the operation."""
+    """Return whether every module call or operator passes through ``code``: torch's, this package's, or a
+    relay of the program's between its line and the operation."""
     return (
-        code.co_qualname in _PLUMBING
+        is_own(code)
+        or code.co_qualname in _PLUMBING
         or code.co_name in _RELAYS
         or any(part in code.co_filename for part in _PLUMBING_FILES)
     )
@@ -241,11 +242,7 @@ def resolve(stack: Stack, part: Callable[[Located], Span] = attrgetter("span")) 
         chosen = next((i for i, frame in enumerate(frames) if not is_own(frame.code)), None)
     if chosen is None:
         return None
-    below = tuple(
-        _frame(frame)
-        for frame in reversed(frames[:chosen])
-        if not is_plumbing(frame.code) and not is_own(frame.code)
-    )
+    below = tuple(_frame(frame) for frame in reversed(frames[:chosen]) if not is_plumbing(frame.code))
     whole = tuple(map(_frame, _programs(frames)))
     at, located = frames[chosen], frames[chosen].located()
     site = _site(at, located, None if located is None else part(located))

@@ -160,9 +160,10 @@ def check_files(
     *,
     named: Collection[str] = (),
     all_rules: bool = False,
-    jobs: int = 0,
+    jobs: int = 1,
     done: Callable[[CheckedFile], None] | None = None,
     cache: str | None = None,
+    text: str | None = None,
 ) -> list[CheckedFile]:
     """Check files, on several cores if there are many.
 
@@ -170,9 +171,10 @@ def check_files(
         paths: Absolute.
         named: The paths that a user has named, which are parsed even without ``torch`` in them.
         all_rules: Also apply the rules that are reported only on request.
-        jobs: Processes; 0 for as many as there are cores.
+        jobs: Processes.
         done: Called with each file once it is done, in their order.
         cache: Absolute path of the folder that keeps which files have no findings; None to check all.
+        text: The text of the only file; None to read it.
     """
     kept = None if cache is None else CheckCache(cache, all_rules=all_rules)
     known: dict[str, CheckedFile] = {}
@@ -180,7 +182,8 @@ def check_files(
         clean = None if kept is None else kept.known(path, is_named=path in named)
         if clean is not None:
             known[path] = CheckedFile(path, clean.lines, commented=clean.commented)
-    checked = _checked([path for path in paths if path not in known], named, all_rules, jobs)
+    check = partial(check_file, all_rules=all_rules, text=text)
+    checked = _checked(check, [path for path in paths if path not in known], named, jobs)
     results: list[CheckedFile] = []
     for path in paths:
         if (result := known.get(path)) is None:
@@ -196,12 +199,10 @@ def check_files(
 
 
 def _checked(
-    paths: Sequence[str], named: Collection[str], all_rules: bool, jobs: int
+    check: Callable[..., CheckedFile], paths: Sequence[str], named: Collection[str], jobs: int
 ) -> Iterator[CheckedFile]:
     """Yield the result of each file, in order."""
-    check = partial(check_file, all_rules=all_rules)
     are_named = [path in named for path in paths]
-    jobs = jobs or os.cpu_count() or 1
     if jobs == 1 or len(paths) <= _FEW:
         yield from map(check, paths, are_named)
         return

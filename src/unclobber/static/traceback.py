@@ -44,19 +44,19 @@ class TracebackAnswer:
     unknown: tuple[str, ...]  # sentences about what stays unknown; no full stops
     lines: int  # lines of the sources
 
+    @staticmethod
+    def of(text: str, paths: Iterable[str]) -> TracebackAnswer:
+        """Return at most three causes of a pasted failure, the likeliest first.
 
-def causes_of(text: str, paths: Iterable[str]) -> TracebackAnswer:
-    """Return at most three causes of a pasted failure, the likeliest first.
-
-    Args:
-        text: The text that a user pastes into an issue.
-        paths: Absolute paths of the Python files of the program.
-    """
-    tree = SourceTree(paths)
-    pasted = read_pasted(text)
-    candidates, unknown = ranked(pasted, tree)
-    causes = tuple(_cause(candidate, pasted.kind or "saved", tree) for candidate in candidates)
-    return TracebackAnswer(pasted.kind, causes, tuple(unknown), tree.lines)
+        Args:
+            text: The text that a user pastes into an issue.
+            paths: Absolute paths of the Python files of the program.
+        """
+        tree = SourceTree(paths)
+        pasted = read_pasted(text)
+        candidates, unknown = ranked(pasted, tree)
+        causes = tuple(_cause(candidate, pasted.kind or "saved", tree) for candidate in candidates)
+        return TracebackAnswer(pasted.kind, causes, tuple(unknown), tree.lines)
 
 
 def _cause(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> TracebackCause:

@@ -8,19 +8,15 @@ runs each in a process of its own, and ``_proofs`` takes proved edits for what t
 from ._library import checked_ways, vet, ways
 from ._processes import run_ways
 from ._proofs import train, with_proofs
-from ._results import Vetting, WayResult, merged, table
+from ._results import Vetting, WayResult
 from ._targets import Target
-from ._ways import about
 
 __all__ = [
     "Target",
     "Vetting",
     "WayResult",
-    "about",
     "checked_ways",
-    "merged",
     "run_ways",
-    "table",
     "train",
     "vet",
     "ways",

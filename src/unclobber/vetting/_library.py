@@ -54,9 +54,13 @@ def vet(module: nn.Module, inputs: Any = None, ways: Iterable[str] | str | None 
     return Vetting(name, tuple(judge(way, case) for way in chosen))
 
 
-def checked_ways(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of ways, each once; raise an UnclobberError if there is no such way."""
-    names = tuple(dict.fromkeys(names))
+def checked_ways(names: Iterable[str]) -> dict[str, str]:
+    """Return what each of these ways does, as a sentence without its full stop, by its name.
+
+    Raises:
+        UnclobberError: There is no such way.
+    """
+    names = tuple(names)
     if unknown := [name for name in names if name not in WAYS]:
         raise UnclobberError(f"there is no way {unknown[0]!r}; the ways are {', '.join(WAYS)}")
-    return names
+    return {name: " ".join((WAYS[name].__doc__ or "").split()).rstrip(".") for name in names}

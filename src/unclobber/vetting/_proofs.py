@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from ..model import Finding, Fix
-from ._results import Vetting, key_of, line_of
+from ._results import Vetting, key_of, line_of, merged
 from ._targets import Target
 from ._ways import WAYS
 
@@ -19,12 +19,11 @@ def train(way: str, *target: str) -> None:
 
 
 def with_proofs(
-    findings: Sequence[Finding],
     vettings: Sequence[Vetting],
     targets: Sequence[Target],
     prove: Callable[[str, str, tuple[str, ...]], Iterable[Finding]],
 ) -> tuple[Finding, ...]:
-    """Return the merged findings with proved edits in place of advice.
+    """Return the findings of several modules, each once, with proved edits in place of advice.
 
     Args:
         prove: Called with a finding's file, a program that has it, and its arguments; returns its findings
@@ -39,6 +38,6 @@ def with_proofs(
                 proved.setdefault(key_of(finding), tuple(fix for fix in finding.fixes if fix.verified))
     return tuple(
         replace(finding, fixes=(*fixes, *(fix for fix in finding.fixes if fix.guard))) if fixes else finding
-        for finding in findings
+        for finding in merged(vettings)
         for fixes in [proved.get(key_of(finding), ())]
     )

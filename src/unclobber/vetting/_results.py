@@ -82,7 +82,24 @@ class Vetting:
 
     def __repr__(self) -> str:
         """Return the table of the ways."""
-        return table([self])
+        return Vetting.table([self])
+
+    @staticmethod
+    def table(vettings: Sequence[Vetting]) -> str:
+        """Return aligned columns: of one module with lines and reasons, of several one for each."""
+        rows: list[tuple[str, ...]]
+        if len(vettings) == 1:
+            rows = [("way", "verdict", vettings[0].name), *(result.row() for result in vettings[0].results)]
+        else:
+            ways = next(tuple(result.way for result in v.results) for v in vettings if not v.problem)
+            shown = ([f"{r.verdict} {r.codes}".strip() for r in v.results] for v in vettings)
+            columns = [column or ["not built"] * len(ways) for column in shown]
+            rows = [("way", *(vetting.name for vetting in vettings)), *zip(ways, *columns, strict=True)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = (
+            "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows
+        )
+        return "\n".join(line.rstrip() for line in lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the results as plain data; of the findings, the codes and the module's line."""
@@ -105,7 +122,7 @@ class Vetting:
         }
 
 
-def merged(vettings: list[Vetting]) -> tuple[Finding, ...]:
+def merged(vettings: Sequence[Vetting]) -> tuple[Finding, ...]:
     """Return the findings of several modules, each once, with a note on the ways that it was seen in.
 
     Two findings of one code that point at one line are one, although the ways read what it wrote elsewhere.
@@ -142,18 +159,3 @@ def line_of(finding: Finding) -> Site | None:
 
 def _seen_in(name: str, ways: list[str]) -> str:
     return f"seen in {plural(len(ways), 'way')} of training {name}: {listing(ways, 20)}"
-
-
-def table(vettings: Sequence[Vetting]) -> str:
-    """Return aligned columns: of one module with lines and reasons, of several one for each."""
-    rows: list[tuple[str, ...]]
-    if len(vettings) == 1:
-        rows = [("way", "verdict", vettings[0].name), *(result.row() for result in vettings[0].results)]
-    else:
-        ways = next(tuple(result.way for result in v.results) for v in vettings if not v.problem)
-        shown = ([f"{r.verdict} {r.codes}".strip() for r in v.results] for v in vettings)
-        columns = [column or ["not built"] * len(ways) for column in shown]
-        rows = [("way", *(vetting.name for vetting in vettings)), *zip(ways, *columns, strict=True)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)

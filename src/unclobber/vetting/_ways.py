@@ -250,8 +250,3 @@ WAYS: dict[str, Train] = {
     "bfloat16": half,
 }
 """The ways by name, in the order of reports."""
-
-
-def about(name: str) -> str:
-    """Return the sentence that says what a way does, without a full stop."""
-    return " ".join((WAYS[name].__doc__ or "").split()).rstrip(".")

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 import torch
 
-from unclobber.repair import _candidate as names
+from unclobber.model import Interpretation
 from unclobber.repair._interpretations import enter
 
 
@@ -47,7 +47,7 @@ def test_a_write_to_a_leafs_view_recorded():
 
     with pytest.raises(RuntimeError):
         _plain(_view_of_leaf)
-    assert torch.equal(_under(names.RECORDED, _view_of_leaf), _plain(copied))
+    assert torch.equal(_under(Interpretation.RECORDED, _view_of_leaf), _plain(copied))
 
 
 def test_a_write_to_a_leafs_view_not_recorded():
@@ -60,9 +60,9 @@ def test_a_write_to_a_leafs_view_not_recorded():
         w.exp().sum().backward()
         return w.grad
 
-    found = _under(names.NOT_RECORDED, _view_of_leaf)
+    found = _under(Interpretation.NOT_RECORDED, _view_of_leaf)
     assert torch.equal(found, _plain(unrecorded))
-    assert not torch.equal(found, _under(names.RECORDED, _view_of_leaf))
+    assert not torch.equal(found, _under(Interpretation.RECORDED, _view_of_leaf))
 
 
 def test_the_programs_own_errors_pass():
@@ -72,11 +72,11 @@ def test_the_programs_own_errors_pass():
         torch.ones(2) + torch.ones(3)
 
     for interpretation in (
-        names.NOT_RECORDED,
-        names.RECORDED,
-        names.ONE_BY_ONE,
-        names.VIEW_RECORDED,
-        names.VIEW_DETACHED,
+        Interpretation.NOT_RECORDED,
+        Interpretation.RECORDED,
+        Interpretation.ONE_BY_ONE,
+        Interpretation.VIEW_RECORDED,
+        Interpretation.VIEW_DETACHED,
     ):
         with pytest.raises(RuntimeError, match="must match"):
             _under(interpretation, wrong)
@@ -94,7 +94,7 @@ def test_a_step_between_two_forwards_is_seen():
             optimizer.step()
         return w.grad, w.detach()
 
-    for one, other in zip(_under(names.RECORDED, program), _plain(program), strict=True):
+    for one, other in zip(_under(Interpretation.RECORDED, program), _plain(program), strict=True):
         assert torch.equal(one, other)
 
 
@@ -121,7 +121,7 @@ def test_views_one_by_one(split):
 
     with pytest.raises(RuntimeError):
         _plain(program)
-    assert torch.equal(_under(names.ONE_BY_ONE, program), _plain(indexed))
+    assert torch.equal(_under(Interpretation.ONE_BY_ONE, program), _plain(indexed))
 
 
 def test_a_view_detached():
@@ -137,7 +137,7 @@ def test_a_view_detached():
 
     with pytest.raises(RuntimeError):
         program(torch.Tensor.detach_)
-    found = _under(names.VIEW_DETACHED, lambda: program(torch.Tensor.detach_))
+    found = _under(Interpretation.VIEW_DETACHED, lambda: program(torch.Tensor.detach_))
     assert torch.equal(found, _plain(lambda: program(torch.Tensor.detach)))
     assert not torch.equal(found, _plain(lambda: program(lambda part: part)))
 
@@ -157,7 +157,9 @@ def test_a_view_taken_in_normal_mode(mode):
 
     with pytest.raises(RuntimeError):
         _plain(lambda: program(mode))
-    assert torch.equal(_under(names.VIEW_RECORDED, lambda: program(mode)), _plain(lambda: program(ExitStack)))
+    assert torch.equal(
+        _under(Interpretation.VIEW_RECORDED, lambda: program(mode)), _plain(lambda: program(ExitStack))
+    )
 
 
 def test_no_grad_for_inference_mode_and_back():
@@ -173,7 +175,7 @@ def test_no_grad_for_inference_mode_and_back():
 
     with pytest.raises(RuntimeError):
         _plain(program)
-    assert torch.equal(_under(names.NO_GRAD, program), torch.ones(3))
+    assert torch.equal(_under(Interpretation.NO_GRAD, program), torch.ones(3))
     assert torch.inference_mode is original
 
 
@@ -199,7 +201,9 @@ def test_a_custom_functions_output_copied():
 
     with pytest.raises(RuntimeError):
         _plain(lambda: program(False))
-    assert torch.equal(_under(names.COPIED_OUTPUT, lambda: program(False)), _plain(lambda: program(True)))
+    assert torch.equal(
+        _under(Interpretation.COPIED_OUTPUT, lambda: program(False)), _plain(lambda: program(True))
+    )
 
 
 def test_what_a_hooked_module_returns_is_copied():
@@ -218,7 +222,9 @@ def test_what_a_hooked_module_returns_is_copied():
     with pytest.raises(RuntimeError):
         _plain(lambda: program(False))
     before = torch.utils.hooks.BackwardHook.setup_output_hook
-    assert torch.equal(_under(names.COPIED_OUTPUT, lambda: program(False)), _plain(lambda: program(True)))
+    assert torch.equal(
+        _under(Interpretation.COPIED_OUTPUT, lambda: program(False)), _plain(lambda: program(True))
+    )
     assert torch.utils.hooks.BackwardHook.setup_output_hook is before
 
 
@@ -243,7 +249,7 @@ def test_tensors_on_ctx_stay_what_they_were():
         return w.grad
 
     assert torch.equal(_plain(program), torch.full((4,), 9.0))
-    assert torch.equal(_under(names.KEPT_ON_CTX, program), torch.ones(4))
+    assert torch.equal(_under(Interpretation.KEPT_ON_CTX, program), torch.ones(4))
 
 
 class _InPlace(torch.autograd.Function):
@@ -272,7 +278,7 @@ def test_a_function_that_marks_its_input_is_run_as_it_is_meant():
     right = _plain(lambda: _read_again(True))
     assert not torch.equal(_plain(lambda: _read_again(False)), right)
     for mark in (True, False):
-        assert torch.equal(_under(names.WRITTEN_BACK, lambda mark=mark: _read_again(mark)), right)
+        assert torch.equal(_under(Interpretation.WRITTEN_BACK, lambda mark=mark: _read_again(mark)), right)
 
 
 def test_a_view_is_written_back_into_its_base():
@@ -284,13 +290,13 @@ def test_a_view_is_written_back_into_its_base():
         return w.grad
 
     right = _plain(lambda: program(True))
-    assert torch.equal(_under(names.WRITTEN_BACK, lambda: program(False)), right)
+    assert torch.equal(_under(Interpretation.WRITTEN_BACK, lambda: program(False)), right)
 
 
 def test_an_input_that_is_not_returned_has_no_reading():
     """What its derivative is, nobody knows, so nothing may be compared with it."""
     with pytest.raises(RuntimeError, match="no derivative is known"):
-        _under(names.WRITTEN_BACK, lambda: _read_again(False, back=False))
+        _under(Interpretation.WRITTEN_BACK, lambda: _read_again(False, back=False))
 
 
 def test_functions_that_write_nothing_are_left_alone():
@@ -311,7 +317,7 @@ def test_functions_that_write_nothing_are_left_alone():
         (a * b * c * d).sum().backward()
         return w.grad
 
-    assert torch.equal(_under(names.WRITTEN_BACK, program), _plain(program))
+    assert torch.equal(_under(Interpretation.WRITTEN_BACK, program), _plain(program))
 
 
 def test_what_is_expanded_has_memory_of_its_own():
@@ -334,7 +340,7 @@ def test_what_is_expanded_has_memory_of_its_own():
 
     with pytest.raises(RuntimeError, match="single memory location"):
         _plain(program)
-    assert torch.equal(_under(names.OWN_MEMORY, program), _plain(meant))
+    assert torch.equal(_under(Interpretation.OWN_MEMORY, program), _plain(meant))
 
 
 def test_what_is_written_is_read_first():
@@ -354,7 +360,7 @@ def test_what_is_written_is_read_first():
 
     with pytest.raises(RuntimeError, match="single memory location"):
         _plain(program)
-    assert torch.allclose(_under(names.OWN_MEMORY, program), _plain(meant))
+    assert torch.allclose(_under(Interpretation.OWN_MEMORY, program), _plain(meant))
 
 
 def test_every_graph_is_kept():
@@ -373,4 +379,4 @@ def test_every_graph_is_kept():
 
     with pytest.raises(RuntimeError, match="second time"):
         _plain(program)
-    assert torch.allclose(_under(names.KEPT, program), _plain(meant))
+    assert torch.allclose(_under(Interpretation.KEPT, program), _plain(meant))

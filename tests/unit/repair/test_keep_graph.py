@@ -6,7 +6,7 @@ import pytest
 from made_findings import finding_in
 from rewriting import plain
 
-from unclobber.repair._candidate import KEPT
+from unclobber.model import Interpretation
 from unclobber.repair.fixers import FIXERS
 
 keep_graph, detach_state = FIXERS["keep-graph"], FIXERS["detach-state"]
@@ -62,7 +62,7 @@ def test_the_same_backward_in_another_turn(tmp_path):
 def test_kept(freed):
     """The first keeps the graph."""
     (kept,) = freed(LOSSES, "a.backward()", "b.backward()")
-    assert (kept.interpretation, kept.offered) == (KEPT, False)
+    assert (kept.interpretation, kept.offered) == (Interpretation.KEPT, False)
     assert _texts([kept]) == [plain(LOSSES).replace("a.backward()", "a.backward(retain_graph=True)")]
 
 

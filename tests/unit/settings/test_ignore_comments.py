@@ -7,9 +7,7 @@ from dataclasses import replace
 import pytest
 from planted import silent
 
-from unclobber.settings import ProjectSettings, Suppression
-from unclobber.settings.comments import comments_in
-from unclobber.settings.unused import unused
+from unclobber.settings import IgnoreComment, ProjectSettings, Suppression
 
 
 @pytest.fixture
@@ -38,7 +36,7 @@ def file(tmp_path, monkeypatch):
 )
 def test_spellings(file, comment, codes):
     """Spaces, commas and letter case of an ignore comment do not matter."""
-    (found,) = comments_in(str(file(f"x = 1  {comment}\n")))
+    (found,) = IgnoreComment.all_in(str(file(f"x = 1  {comment}\n")))
     assert (found.line, found.codes, found.problem) == (1, codes, "")
 
 
@@ -47,7 +45,7 @@ def test_spellings(file, comment, codes):
 )
 def test_what_is_none(file, line):
     """Text in a string, another word, another tool's comment."""
-    assert comments_in(str(file(f"{line}\n"))) == ()
+    assert IgnoreComment.all_in(str(file(f"{line}\n"))) == ()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +63,7 @@ def test_what_is_not_understood_is_told_and_suppresses_nothing(file, comment, sa
     path = file(f"y = x.exp()\ny.zero_()  {comment}\n")
     finding = silent(path, "zero_")
     assert Suppression().by(finding) is None
-    (notice,) = unused([str(path)], [finding])
+    (notice,) = IgnoreComment.unused([str(path)], [finding])
     assert notice.startswith(f"`{comment}` at train.py:2 is not understood: {said}")
 
 
@@ -89,7 +87,7 @@ def test_elsewhere_it_is_nothing(file):
     path = file("y = x.exp()  # unclobber: ignore\ny.zero_()\n")
     finding = silent(path, "zero_")
     assert Suppression().by(finding) is None
-    assert list(unused([str(path)], [finding])) == [
+    assert list(IgnoreComment.unused([str(path)], [finding])) == [
         "`# unclobber: ignore` at train.py:1 suppresses nothing: there was no finding in this run"
     ]
 
@@ -112,12 +110,12 @@ def test_all_writes_of_a_finding_need_it(file):
     assert Suppression().noted(finding).notes == (
         "`# unclobber: ignore` stands on line 2, but line 3 has none and overwrites the same tensor",
     )
-    assert list(unused([str(path)], [finding])) == []
+    assert list(IgnoreComment.unused([str(path)], [finding])) == []
 
 
 def test_of_several_codes_the_idle_ones_are_told(file):
     path = file("y = x.exp()\ny.zero_()  # unclobber: ignore[UC102,UC103,UC2]\n")
-    assert list(unused([str(path)], [silent(path, "zero_")])) == [
+    assert list(IgnoreComment.unused([str(path)], [silent(path, "zero_")])) == [
         "`# unclobber: ignore[UC102,UC103,UC2]` at train.py:2 suppresses nothing: "
         "there was no UC103 or UC2 in this run"
     ]

@@ -10,7 +10,7 @@ from torch import nn
 
 from unclobber import UnclobberError
 from unclobber.model import Finding, Site, Write
-from unclobber.vetting import Vetting, WayResult, about, ways
+from unclobber.vetting import Vetting, WayResult, checked_ways, ways
 from unclobber.vetting._case import Case, NotApplicableError, differing, in_short, loss_of, seeded
 from unclobber.vetting._inputs import case_with_inputs
 from unclobber.vetting._tiny import _shrunk
@@ -120,7 +120,7 @@ def test_a_tiny_configuration_keeps_what_is_small_and_maps_token_ids():
 
 
 def test_every_way_says_what_it_does():
-    assert all(about(way)[0].isupper() and not about(way).endswith(".") for way in ways)
+    assert all(text[0].isupper() and not text.endswith(".") for text in checked_ways(ways).values())
 
 
 def site(line, **more):

@@ -11,18 +11,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ...model import CODES, Finding, Stage, Variant
+from ...model import CODES, Finding, Variant
 from .._evidence import Evidence, FreedEvidence, RefusalEvidence, StaleEvidence
 from . import _refused, uc101_stale, uc301, uc301_donated
-
-
-def _judges(stage: Stage) -> dict[str, Any]:
-    modules = {
-        code: import_module(f".{code.lower()}", __name__)
-        for code, entry in CODES.items()
-        if entry.stage == stage
-    }
-    return {code: module.judge for code, module in modules.items() if hasattr(module, "judge")}
 
 
 def rule_of(code: str, variant: Variant | None) -> Any:
@@ -30,13 +21,17 @@ def rule_of(code: str, variant: Variant | None) -> Any:
     return import_module(f".{name}", __name__)  # `uc102_self_overlap`
 
 
-OVERWRITTEN: dict[str, Callable[[Evidence], Finding | None]] = _judges("backward")
+_JUDGES: dict[str, Callable[[Any], Any]] = {
+    code: rule for code in CODES if (rule := getattr(rule_of(code, None), "judge", None)) is not None
+}
+_OVERWRITTEN: list[Callable[[Evidence], Finding | None]] = [
+    rule for code, rule in _JUDGES.items() if CODES[code].stage == "backward"
+]
 """Rules for a saved tensor that backward unpacks; no two of them match the same evidence."""
-REFUSED: dict[str, Callable[[RefusalEvidence], Finding]] = _judges("write")  # rules for refused operations
 
 
 def judge(evidence: Evidence) -> Finding | None:
-    return next((finding for rule in OVERWRITTEN.values() if (finding := rule(evidence)) is not None), None)
+    return next((finding for rule in _OVERWRITTEN if (finding := rule(evidence)) is not None), None)
 
 
 def judge_refusal(evidence: RefusalEvidence | FreedEvidence | StaleEvidence) -> Finding:
@@ -47,4 +42,5 @@ def judge_refusal(evidence: RefusalEvidence | FreedEvidence | StaleEvidence) -> 
         return uc101_stale.judge(evidence)
     if evidence.used is not None:
         return _refused.judge_use(evidence)
-    return REFUSED[evidence.code](evidence)
+    finding: Finding = _JUDGES[evidence.code](evidence)
+    return finding

@@ -6,10 +6,10 @@ nothing.
 Functions, checkpoints, hooks that get gradients, and operations that are not dispatched.
 """
 
-from .backward import BackwardCall, BackwardMark, NodeNote, backward_calls
+from .backward import BackwardCall, BackwardMark, backward_calls
 from .kernels import Listener
 
 __all__ = [
-    "BackwardCall", "BackwardMark", "Listener", "NodeNote", "backward_calls", "checkpoint", "compiled",
+    "BackwardCall", "BackwardMark", "Listener", "backward_calls", "checkpoint", "compiled",
     "conflicts", "fallback", "installation", "kernels", "mechanisms", "module_hooks", "saves", "write_log",
 ]  # fmt: skip

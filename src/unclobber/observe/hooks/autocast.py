@@ -17,6 +17,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..record import SavedTensor
 from . import fallback, saves
-from .conflicts import StaleCopy
+from .conflicts import Conflicts
 from .kernels import Listener
 
 _MOST_REGIONS = 16
@@ -148,12 +149,14 @@ class CopiedWeights(Listener):
                     parents.setdefault(child, []).append(node)
             casts = [node for node in parents if compat.graph.cast_leaf(node) is not None]
             casts.sort(key=compat.graph.sequence_number)  # the old copy first, whatever the graph's order
-            outdated = [conflict for copy in casts for conflict in self._conflicts_of(copy, parents)]
-        for conflict in outdated:
-            conflicts.on(conflict)
+            outdated = [report for copy in casts for report in self._outdated(conflicts, copy, parents)]
+        for report in outdated:
+            report()
 
-    def _conflicts_of(self, copy: Any, parents: Mapping[Any, list[Any]]) -> Iterator[StaleCopy]:
-        """Yield each write to a leaf that ``copy`` is too old for, or would have been.
+    def _outdated(
+        self, conflicts: Conflicts, copy: Any, parents: Mapping[Any, list[Any]]
+    ) -> Iterator[Callable[[], None]]:
+        """Yield for each write to a leaf that ``copy`` is too old for, or would have been, what reports it.
 
         Args:
             copy: The node of a cast, in a backward's graph.
@@ -176,7 +179,9 @@ class CopiedWeights(Listener):
             if stale or (had_copy and write.emptied and write.number <= made):
                 # Only a known line is shown: most readers save something, and those that don't have parents.
                 read = next(_places((stale or readers)[0], parents), ())
-                yield StaleCopy(leaf, write.operation, write.stack, read, repaired=not stale)
+                yield partial(
+                    conflicts.stale_copy, leaf, write.operation, write.stack, read, repaired=not stale
+                )
 
 
 def _places(reader: Any, parents: Mapping[Any, list[Any]]) -> Iterator[Stack]:

@@ -28,7 +28,7 @@ from ..record import SavedTensor, SaveState
 from . import saves
 from ._stale_reads import StaleReads, StaleTensor, observe
 from .checkpoint_runs import RunSave, runs_of
-from .conflicts import Conflicts, StaleInRecompute
+from .conflicts import Conflicts
 
 _DEEPEST = 5
 _PLAIN = frozenset((bool, int, float, complex, str))
@@ -116,14 +116,14 @@ def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
             value = original(entry, allow_cache_entry_mutation)
         except RuntimeError as refusal:
             error, value = refusal, entry.val
-        conflict = StaleInRecompute(state, cached=operation, error=error)
+        report = functools.partial(conflicts.stale_in_cache, state, operation, error)
         given = (value if before is None else before).clone() if conflicts.repairs else value
         if error is None and before is not None:
             # Which of the two is given makes no difference if the recomputation overwrites it alike.
             other = value if conflicts.repairs else before
-            if observe(StaleTensor(given, other, lambda _: conflicts.on(conflict))):
+            if observe(StaleTensor(given, other, lambda _: report())):
                 return given
-        conflicts.on(conflict)
+        report()
         if error is not None and not conflicts.repairs:
             raise error
         return given
@@ -173,7 +173,7 @@ class Recomputed:
             if before.shape == now.shape and before.dtype == now.dtype:
 
                 def on_read(read: Stack, state: SaveState = state) -> None:
-                    conflicts.on(StaleInRecompute(state, _inside(read)))
+                    conflicts.stale_in_recompute(state, _inside(read))
 
                 stale.append(StaleTensor(now, before, on_read))
         return stale

@@ -31,7 +31,7 @@ from . import _nested, handed, pause, saves, unmarked, write_log
 from . import gradients as _gradients
 from ._stale_reads import StaleReads, StaleTensor
 from .backward import backward_calls
-from .conflicts import Conflicts, DirtyNotReturned, StaleOnCtx
+from .conflicts import Conflicts
 from .write_log import FollowedWrite, WriteLog
 
 
@@ -147,8 +147,8 @@ class _Forward:
                 error = RuntimeError(compat.Sentence.NOT_RETURNED)
                 # Which of several was not returned can't be known (test_of_two_dirty_tensors_none_is_blamed).
                 key = compat.tensors.storage_key(self.dirty[0]) if len(self.dirty) == 1 else None
-                writes = [write for write in self.log.writes if write.key == key]
-                self.conflicts.on(DirtyNotReturned(error, self.function.__name__, writes, of_program()))
+                writes = [(write.operation, write.stack) for write in self.log.writes if write.key == key]
+                self.conflicts.dirty_not_returned(error, self.function.__name__, writes, of_program())
             for tensor in self.dirty:
                 self.conflicts.ledger.marked_dirty(tensor)
             for ctx, stacks in self.attributes.values():
@@ -350,7 +350,7 @@ def _run_compiled(original: Callable[..., Any], ctx: Any, gradients: tuple[Any, 
     stashes: Any = _stashes.get(weakref.ref(ctx), []) if _stashes else []
     for stashed, state in _stale(stashes):
         # torch's list is all that is left of the attribute.
-        stashed.conflicts.on(StaleOnCtx(state, "ctx", "a custom Function"))
+        stashed.conflicts.stale_on_ctx(state, "ctx", "a custom Function")
         tensor = stashed.saved.origin()
         if stashed.conflicts.repairs and tensor is not None and state.value is not None:
             undo += _nested.exchange(ctx, stashed.ways, tensor, _copy_like(state.value, tensor))
@@ -391,7 +391,7 @@ def _run_with_stale(
         name = f"ctx.{stashed.path}"
 
         def on_read(_: Stack, stashed: Stashed = stashed, state: SaveState = state, name: str = name) -> None:
-            stashed.conflicts.on(StaleOnCtx(state, name, type(ctx).__name__))
+            stashed.conflicts.stale_on_ctx(state, name, type(ctx).__name__)
 
         if stashed.conflicts.repairs:
             value = _copy_like(before, now)

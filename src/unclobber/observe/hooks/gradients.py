@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 import torch
 
 from ...torch_internals import compat
-from ...torch_internals.patches import Likeness, Patches, original_of
+from ...torch_internals.patches import Likeness, Patches
 from ..native import core
 from ..record import region_of
 from . import saves
 from .backward import backward_calls
-from .conflicts import Conflicts, GradientWritten
+from .conflicts import Conflicts
 from .write_log import WriteLog
 
 
@@ -68,7 +68,8 @@ class _WatchedHook(Likeness):
 
     def __getattribute__(self, name: str) -> Any:
         if name == "__reduce_ex__":  # pickle would look this one up by name, and find the program's hook
-            return lambda protocol: (copy.copy, (original_of(self),))  # a function is its own copy
+            hook = object.__getattribute__(self, "_stands_for")
+            return lambda protocol: (copy.copy, (hook,))  # a function is its own copy
         return super().__getattribute__(name)
 
     def __call__(self, gradient: torch.Tensor) -> Any:
@@ -249,7 +250,7 @@ def _run_shared(
                 # (test_guard_gives_each_consumer_its_own).
                 gradient.copy_(before)
         if certain and not unchanged:
-            conflicts.on(GradientWritten(gradient, writes, node))
+            conflicts.gradient_written(gradient, [(w.operation, w.stack) for w in writes], node)
     return result
 
 

@@ -88,8 +88,16 @@ class Installation:
         ledger.view_writes = self.view_writes
         return ledger
 
-    def acquire(self, client: Client) -> None:
-        """Notify ``client`` of writes from now on. Install the kernels and wrappers if they are missing."""
+    def slower(self) -> list[str]:
+        """Return a sentence, without its full stop, for each thing that is seen in a slower way here."""
+        return [said for said in (fallback.why(), core.missed()) if said is not None]
+
+    def acquire(self, client: Client, *, always: bool = False) -> None:
+        """Notify ``client`` of writes from now on. Install the kernels and wrappers if they are missing.
+
+        Args:
+            always: Whether to observe writes in threads without a session's hooks, too.
+        """
         with self._lock:
             if self._installed and not self._clients.now and not self._patches.intact():
                 # The program has replaced a wrapper since: install again, to wrap the replacement.
@@ -111,9 +119,14 @@ class Installation:
                 self.release(client)
                 raise
             self._clients.now = (*self._clients.now, client)
+            if always:
+                saves.observe_always(True)
 
-    def release(self, client: Client) -> None:
+    def release(self, client: Client, *, always: bool = False) -> None:
+        """End what ``acquire`` began, with the same ``always``; the last client's end leaves all dormant."""
         with self._lock:
+            if always:
+                saves.observe_always(False)
             self._clients.now = tuple(other for other in self._clients.now if other is not client)
             if not self._clients.now:
                 self._patches.deactivate()

@@ -35,7 +35,7 @@ from ..record import (
 )
 from . import _stale_reads, backward, checkpoint_runs, fallback, handed, kernels
 from ._calls import CallWatcher
-from .conflicts import Conflicts, ContentChanged
+from .conflicts import Conflicts
 
 Pack = Callable[[torch.Tensor], Any]
 Unpack = Callable[[Any], torch.Tensor]
@@ -239,7 +239,7 @@ class SavedTensorHooks:
             value = unpack(saved)
             changed = fingerprints.changed(saved, lambda: ProgramPoint(of_program(), False))
             if changed is not None:
-                self.conflicts.on(ContentChanged(saved, changed))
+                self.conflicts.content_changed(saved)
             return value
 
         return pack_printed, unpack_printed

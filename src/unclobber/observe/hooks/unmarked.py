@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from ...torch_internals import compat
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..record import LARGEST_COPY, differing
-from .conflicts import Conflicts, InputOverwritten
+from .conflicts import Conflicts
 from .write_log import WriteLog, storage_of
 
 
@@ -29,21 +30,18 @@ class Unmarked:
     """An input that was overwritten; lives as long as the node that made its old values."""
 
     __slots__ = (
-        "__weakref__", "armed", "conflict", "conflicts", "moment", "node", "number", "output", "reported",
-        "thread", "where",
+        "__weakref__", "armed", "moment", "node", "number", "output", "report", "reported", "thread", "where",
     )  # fmt: skip
 
-    def __init__(
-        self, conflicts: Conflicts, conflict: InputOverwritten, base: torch.Tensor, where: torch.Tensor
-    ) -> None:
+    def __init__(self, report: Callable[[], None], base: torch.Tensor, where: torch.Tensor) -> None:
         """Register with the node that made the old values of ``base``.
 
         Args:
+            report: Reports the conflict.
             base: The overwritten input, or its base.
             where: True for each element of ``base`` that has changed; of its shape.
         """
-        self.conflicts = conflicts
-        self.conflict = conflict  # the conflict to report
+        self.report = report
         self.where = where  # mask of the base's shape: True for each element that has changed
         node: Any = compat.graph.grad_fn(base)
         node.register_hook(self.ran)
@@ -71,7 +69,7 @@ class Unmarked:
             wrong = bool((gradient.ne(0) & self.where).any())
         if wrong:
             self.reported = True
-            self.conflicts.on(self.conflict)
+            self.report()
 
 
 _alive: weakref.WeakSet[Unmarked] = weakref.WeakSet()
@@ -132,18 +130,19 @@ def note(
         if where is None:
             continue
         returned = any(_is_same(output, tensor) for output in outputs)
-        conflict = InputOverwritten(
+        report = partial(
+            conflicts.input_overwritten,
             operator or function.__name__,
-            operator is not None,
-            position,
-            tuple(tensor.shape),
-            tensor.dtype,
-            tensor._version,
-            writes,
-            of_program(),
-            returned,
+            is_operator=operator is not None,
+            position=position,
+            shape=tuple(tensor.shape),
+            dtype=tensor.dtype,
+            version=tensor._version,
+            writes=[(write.operation, write.stack) for write in writes],
+            stack=of_program(),
+            returned=returned,
         )
-        overwritten = Unmarked(conflicts, conflict, _base(tensor), where)
+        overwritten = Unmarked(report, _base(tensor), where)
         with _lock:
             _alive.add(overwritten)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-BITMAP_LIMIT = 1 << 26  # bytes of address range above which `overlap` prefers "yes" to a bitmap of that size
+BITMAP_LIMIT = 1 << 26  # bytes of address range above which `overlaps` prefers "yes" to a bitmap of that size
 
 
 class Region(NamedTuple):
@@ -29,6 +29,25 @@ class Region(NamedTuple):
     def moved(self, shift: int) -> Region:
         """Return the region counted from a storage start that is ``shift`` bytes further to the front."""
         return self._replace(lo=self.lo + shift, hi=self.hi + shift) if shift else self
+
+    def overlaps(self, other: Region) -> bool:
+        """Return whether two regions of one storage share a byte.
+
+        Exact up to an address range of 64 MiB for layouts that no mixed-radix number system holds;
+        beyond that it may say yes where the truth is no.
+
+        Example:
+            >>> x = torch.zeros(4, 6)
+            >>> region_of(x[:, ::2]).overlaps(region_of(x[:, 1::2]))
+            False
+        """
+        if self.hi <= other.lo or other.hi <= self.lo:
+            return False
+        # Equal starts and item sizes share their first element, whatever their strides are.
+        if (self.dense and other.dense) or (self.lo == other.lo and self.itemsize == other.itemsize):
+            return True
+        answer = _by_digits(self, other)
+        return _by_bitmap(self, other) if answer is None else answer
 
 
 def region_of(tensor: torch.Tensor) -> Region | None:
@@ -54,26 +73,6 @@ def region_at(item: int, offset: int, sizes: tuple[int, ...], strides: tuple[int
             span += (size - 1) * stride * item
             nbytes *= size
     return Region(lo, lo + span, span == nbytes, item, tuple(sizes), tuple(strides), nbytes)
-
-
-def overlap(a: Region, b: Region) -> bool:
-    """Return whether two regions of one storage share a byte.
-
-    Exact up to an address range of 64 MiB for layouts that no mixed-radix number system holds;
-    beyond that it may say yes where the truth is no.
-
-    Example:
-        >>> x = torch.zeros(4, 6)
-        >>> overlap(region_of(x[:, ::2]), region_of(x[:, 1::2]))
-        False
-    """
-    if a.hi <= b.lo or b.hi <= a.lo:
-        return False
-    # Equal starts and item sizes share their first element, whatever their strides are.
-    if (a.dense and b.dense) or (a.lo == b.lo and a.itemsize == b.itemsize):
-        return True
-    answer = _by_digits(a, b)
-    return _by_bitmap(a, b) if answer is None else answer
 
 
 def _runs(region: Region) -> list[tuple[int, int]]:

@@ -11,7 +11,7 @@ import torch
 from ...source import Stack
 from ...torch_internals import compat
 from ._extents import Extents
-from ._region import Region, overlap, region_of
+from ._region import Region, region_of
 from ._undo import Account, OldValues, UndoLog, keep
 from ._write_event import WriteEvent, folded
 from .saved import LogEntry, SavedTensor
@@ -216,5 +216,5 @@ class StorageLog:
     def _hit(self, region: Region) -> list[UndoLog]:
         near = self._by_extent.near(region.lo, region.hi)
         return [
-            undo_log for undo_log in near if undo_log.alias is not None and overlap(undo_log.region, region)
+            undo_log for undo_log in near if undo_log.alias is not None and undo_log.region.overlaps(region)
         ]

@@ -26,7 +26,7 @@ from . import open_memory, running
 from ._by_address import SavesByAddress
 from ._fingerprint import ProgramPoint
 from ._queue import PythonQueue, SaveQueue, newest_operations_stack
-from ._region import overlap, region_at, region_of
+from ._region import region_at, region_of
 from ._shared_counters import SharedCounters
 from ._storage import StorageLog
 from ._unverified import SharedInput, UnverifiedCall
@@ -634,6 +634,20 @@ class Ledger:
             if saved is not None and saved.held is not None:
                 yield saved.held
 
+    def let_go(self, tensor: torch.Tensor) -> int:
+        """Make the saves of a tensor's memory drop the tensors that they hold, as a write does; return their
+        number."""
+        address = compat.tensors.storage_address(tensor)
+        sharing = [saved for saved in self.saves() if compat.tensors.storage_address(saved.alias) == address]
+        for saved in sharing:
+            saved.held = None
+        return len(sharing)
+
+    @staticmethod
+    def share_elements(tensor: torch.Tensor, other: torch.Tensor) -> bool:  # of one storage
+        region, others = region_of(tensor), region_of(other)
+        return region is None or others is None or region.overlaps(others)
+
     def anything_alive(self) -> bool:
         """Return whether any save is alive. Forget dead saves on the way."""
         with self._lock:
@@ -735,7 +749,7 @@ class Ledger:
         with self._lock:
             region = region_of(saved.alias)
             events = [
-                (event, region is not None and event.region is not None and overlap(region, event.region))
+                (event, region is not None and event.region is not None and region.overlaps(event.region))
                 for event in entry.log.writes
                 if event.last >= entry.since
             ]

@@ -50,6 +50,10 @@ class SavedTensor:
     """The content hash. Unset unless the session takes fingerprints and has chosen this save."""
     unchecked = False  # whether torch compares no version counters for it
 
+    def is_again(self, other: SavedTensor) -> bool:  # of one tensor, which was not written to in between
+        same = self.version == other.version and self.requires_grad == other.requires_grad
+        return same and same_memory(self.alias, other.alias)
+
 
 class UncheckedSave(SavedTensor):
     """A save record that other hooks keep: a checkpoint's, ``save_on_cpu``'s or the program's own."""

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ._region import overlap, region_of
+from ._region import region_of
 from .content import same_bits
 
 LARGEST_COPY = 1 << 28  # bytes above which a tensor is not copied for a trial, because memory may be scarce
@@ -70,7 +70,7 @@ def _meets(arg: torch.Tensor, target: torch.Tensor) -> bool:
         return False
     if read == written:  # element by element, as in `x += x`: no element is read after it was written
         return False
-    return overlap(read, written)
+    return read.overlaps(written)
 
 
 def _copies(tensors: list[torch.Tensor]) -> dict[int, torch.Tensor]:

@@ -49,6 +49,8 @@ class Fixer:
     codes: str = ""  # the codes that it is for, separated by blanks; empty for those of all writes
     in_doubt: bool = False
     """Whether each of its candidates is in doubt (`Candidate.in_doubt`), so that no report shows one."""
+    cuts: bool = False  # whether it detaches what a loop carries, which only the user can decide
+    keeps_graphs: bool = False  # whether it copies weights for the graphs of all turns, which a cut frees
 
     @property
     def name(self) -> str:
@@ -81,12 +83,25 @@ _FIXERS = (
     Fixer(own_memory, "a copy more, in which each element has a place of its own", "UC207"),
     Fixer(inference_mode, "another gradient mode; the write stays in place", "UC204 UC206"),
     Fixer(keep_graph, "what the first backward saved is kept until the next one", "UC301"),
-    Fixer(detach_state, "the loop cuts off what it carries", "UC101 UC301", in_doubt=True),
-    Fixer(detach_hidden, "the state is cut off where an object keeps it", "UC101 UC301", in_doubt=True),
-    Fixer(detach_stored, "what is stored is a constant for every backward", "UC301", in_doubt=True),
+    Fixer(detach_state, "the loop cuts off what it carries", "UC101 UC301", in_doubt=True, cuts=True),
+    Fixer(
+        detach_hidden,
+        "the state is cut off where an object keeps it",
+        "UC101 UC301",
+        in_doubt=True,
+        cuts=True,
+    ),
+    Fixer(
+        detach_stored, "what is stored is a constant for every backward", "UC301", in_doubt=True, cuts=True
+    ),
     Fixer(save_for_backward, "the tensor is kept by autograd, or as a copy on `ctx`", "UC103"),
     Fixer(reorder, "another order of backward calls, or fewer gradients", "UC101 UC102", in_doubt=True),
-    Fixer(clone_parameters, "a copy more of the module's parameters, until backward", "UC101 UC102"),
+    Fixer(
+        clone_parameters,
+        "a copy more of the module's parameters, until backward",
+        "UC101 UC102",
+        keeps_graphs=True,
+    ),
     Fixer(recompute, "the forward runs once more", in_doubt=True),
 )
 FIXERS = {fixer.name: fixer for fixer in _FIXERS}

@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...model import Finding
-from .._candidate import KEPT, Candidate
+from ...model import Finding, Interpretation
+from .._candidate import Candidate
 from .._syntax import Source, calls, is_constant, names_in, with_argument
 from ..project import Project
 from ._blocks import calls_method, line_in, shortened
@@ -27,7 +27,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     for path, source, statement in callers(finding.freed, project):
         for text in retained(source, statement):
             title = f"keep the graph in `{shortened(source.code(statement))}` for the next backward"
-            yield Candidate(title, {path: text}, interpretation=KEPT)
+            yield Candidate(title, {path: text}, interpretation=Interpretation.KEPT)
             return
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...model import Finding
+from ...model import Finding, Interpretation
 from ...syntax import last_name
-from .._candidate import NOT_RECORDED, Candidate
+from .._candidate import Candidate
 from .._syntax import Function, Source
 from .._text import Splice
 from ..project import Project
@@ -38,7 +38,9 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             texts.append((decorated(source, function, f"@{torch}.no_grad()"), title))
         late = not _is_update(source, statement)
         for text, title in texts:
-            yield Candidate(title, {path: text}, interpretation=NOT_RECORDED, note=_NOTE, late=late)
+            yield Candidate(
+                title, {path: text}, interpretation=Interpretation.NOT_RECORDED, note=_NOTE, late=late
+            )
 
 
 def _is_update(source: Source, statement: ast.AST) -> bool:

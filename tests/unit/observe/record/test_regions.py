@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from strided_views import bytes_of, pairs
 
-from unclobber.observe.record import _region, overlap, region_of
+from unclobber.observe.record import _region, region_of
 
 MANY = settings(
     max_examples=500,
@@ -26,10 +26,10 @@ def test_overlap_is_that_of_the_bytes(pair):
     """Two views overlap exactly if they share a byte."""
     a, b = map(region_of, pair)
     truth = bool(bytes_of(pair[0]) & bytes_of(pair[1]))
-    answer = a is not None and b is not None and overlap(a, b)
+    answer = a is not None and b is not None and a.overlaps(b)
     assert answer == truth, [described(view) for view in pair]
     if a is not None and b is not None:
-        assert overlap(b, a) == answer
+        assert b.overlaps(a) == answer
 
 
 @MANY
@@ -68,14 +68,14 @@ def test_interleaved_views_do_not_meet():
         (x[:3, :4], x[3:, :4]),
         (x[:, :3], x[:, 3:]),
     ]:
-        assert not overlap(region_of(a), region_of(b))
+        assert not region_of(a).overlaps(region_of(b))
 
 
 def test_parts_of_one_element_meet():
     """A view of another dtype covers some of an element's bytes."""
     x = torch.empty(4, dtype=torch.float64)
-    assert overlap(region_of(x[1]), region_of(x.view(torch.uint8)[15]))
-    assert not overlap(region_of(x[1]), region_of(x.view(torch.uint8)[16]))
+    assert region_of(x[1]).overlaps(region_of(x.view(torch.uint8)[15]))
+    assert not region_of(x[1]).overlaps(region_of(x.view(torch.uint8)[16]))
 
 
 @pytest.mark.parametrize("empty", [torch.empty(0), torch.empty(3, 0), torch.empty(4)[2:2]])
@@ -97,7 +97,7 @@ def test_beyond_the_bitmap_the_answer_is_yes():
     a = region_of(meta.as_strided((far // 4, 2), (5, 3)))
     b = region_of(meta.as_strided((far // 4, 2), (5, 3), 1))
     assert _region._by_digits(a, b) is None
-    assert overlap(a, b)
+    assert a.overlaps(b)
 
 
 def test_helper_counts_bytes():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.observe.record import overlap, region_of
+from unclobber.observe.record import region_of
 from unclobber.observe.record.selection import select
 
 T = torch.tensor
@@ -48,7 +48,7 @@ def test_selected_elements_bring_back_everything(make, transposed):
     changed = (x != before).nonzero().tolist()
     for place in changed:
         assert bounds is not None
-        assert overlap(bounds, region_of(x[tuple(place)]))
+        assert bounds.overlaps(region_of(x[tuple(place)]))
     assert bool(changed) == (make is not WRITES["nothing"])
     selection.put(x, taken)
     assert torch.equal(x, before)
