@@ -250,10 +250,10 @@ class Search:
         Args:
             why: The reason in words, if it is no finding and no exception.
         """
-        found = ran.finding and f"{ran.finding.code} at backward {ran.failed_at}"
+        finding = ran.finding and f"{ran.finding.code} at backward {ran.failed_at}"
         steps = ", then ".join(step.title for step in state.steps)
         if ran.backwards > self._nearest[0]:
-            how = found or why or ran.error or ran.ended.value
+            how = finding or why or ran.error or ran.ended.value
             self._nearest = ran.backwards, f"; furthest came the one to {steps}: {how}"
 
     def _helps(self, state: _SearchState, ran: Ran) -> bool:

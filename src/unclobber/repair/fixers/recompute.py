@@ -66,6 +66,7 @@ def _makers(source: Source, backward: ast.AST) -> Iterator[ast.AST]:
 def repeated_after(
     source: Source, forward: ast.AST, step: ast.AST, wanted: Container[str] = ()
 ) -> str | None:
+    """Return the text with the forward's statements once more below a step, or None."""
     line = source.own_line(step)
     block = None if line is None else in_order(source, forward, line.statements[0])
     again = None if block is None else forward_slice(*block, wanted)
