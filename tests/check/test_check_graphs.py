@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 from test_check_evidence import GAN
-from test_check_programs import found_in
+from test_check_programs import HEAD, found_in
+
+from unclobber.static import check_text
 
 STEP = [("UC101", "medium", "og.step()")]
 
@@ -270,6 +274,12 @@ def test_a_flag_that_is_set_after_construction():
     )
     assert found_in(every.format("", "Dropout")) != []
     assert found_in(every.format("", "ReLU")) == []
+    nested = every.replace("nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.1{})", "1, 2, 3").replace(
+        "for m", "self.net = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.1))\n            for m"
+    ).replace("self.drop(self.act(self.proj(x)))", "self.net(x) + self.net(x + 1)")
+    # Told once, where the chain is made: `BDRAR`, which calls its chains up to four times.
+    assert [code for code, *_ in found_in(nested.format("Dropout"))] == ["UC101"]
+    assert found_in(nested.format("ReLU")) == []
 
 
 @pytest.mark.parametrize(("targets", "expected"), [
@@ -384,3 +394,160 @@ def test_a_name_that_only_holds_a_word_for_evaluation():
     """
     assert found_in(body.format("geometric_loss")) == [("UC101", "high", "y += 1")]
     assert found_in(body.format("metric_loss")) == []
+
+
+PARTS = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))
+        def forward(self, x):
+            return self.head(self.body(x))
+"""
+EARLY = """
+    for x in loader:
+        y = net(x)
+        y.sum().backward(retain_graph=True)
+        opt.step()
+        y.mean().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ("[net.head[0].weight, net.head[0].bias]", 1),
+        ("[{'params': [layer.weight for layer in net.head]}]", 1),
+        ("[other.weight]", 0),
+        ("[p for m in [other, net.head] for p in m.parameters()]", 1),
+        ("[p for m in [other, nn.Linear(3, 3)] for p in m.parameters()]", 0),
+    ],
+)
+def test_single_weights_are_given_to_an_optimizer(weights, expected):
+    """Each belongs to its module, in whatever list it comes: ``get_optimizer`` of mstn, ``style_params`` of
+    SagNet."""
+    made = f"""
+    net, other = Net(), nn.Linear(3, 3)
+    opt = torch.optim.SGD({weights}, lr=0.1)
+    """
+    assert found_in(PARTS + made + EARLY) == [("UC101", "medium", "opt.step()")] * expected
+
+
+def test_globals_that_functions_bind():
+    """What one function sets, the next one uses: ``init_model`` and ``train`` of SagNet."""
+    body = """
+    def init():
+        {}
+        net = Net()
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    def train(x):
+        y = net(x)
+        y.sum().backward(retain_graph=True)
+        opt.step()
+        y.mean().backward()
+    init()
+    train(torch.ones(2, 3))
+    """
+    assert found_in(PARTS + body.format("global net, opt")) == [("UC101", "medium", "opt.step()")]
+    assert found_in(PARTS + body.format("pass")) == []
+
+
+@pytest.mark.parametrize(("call", "expected"), [("super()", 1), ("super(Sub, self)", 1), ("unknown()", 0)])
+def test_a_method_of_a_base_class(call, expected):
+    """It works on the object itself, whose methods may replace the base's: ``CelebaGradProjAdv`` of
+    DomainBiasMitigation."""
+    body = f"""
+    class Base:
+        def __init__(self):
+            self.build()
+            self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
+        def build(self):
+            self.net = nn.Linear(3, 3)
+    class Sub(Base):
+        def __init__(self):
+            {call}.__init__()
+        def build(self):
+            self.other, self.net = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+        def train(self, x):
+            y = self.net(self.other(x))
+            y.sum().backward(retain_graph=True)
+            self.opt.step()
+            y.mean().backward()
+    Sub().train(torch.ones(2, 3))
+    """
+    assert found_in(body) == [("UC101", "medium", "self.opt.step()")] * expected
+
+
+def test_an_optimizer_of_an_unknown_class():
+    """It is one if the file clears its gradients: Muon; a moving average is none."""
+    body = """
+    net, adam = Net(), Muon({}.parameters())
+    for x in loader:
+        y = net(x)
+        adam.{}()
+        y.sum().backward(retain_graph=True)
+        adam.step()
+        y.mean().backward()
+    """
+    assert found_in(PARTS + body.format("net", "zero_grad")) == [("UC101", "medium", "adam.step()")]
+    assert found_in(PARTS + body.format("net", "update")) == []
+    assert found_in(PARTS + body.format("other", "zero_grad")) == []
+
+
+def test_what_forward_leaves_of_a_network_that_is_passed_in():
+    """Its parameters are read, so that it is a network: ``GAN_model`` of ganimator."""
+    body = """
+    class Model:
+        def __init__(self, gen, {}):
+            self.gen, self.opt = gen, torch.optim.Adam({}.parameters())
+        def forward(self, x):
+            self.fake = self.gen(x)
+        def update(self, x):
+            criterion(self.fake).backward(retain_graph=True)
+            self.opt.step()
+            criterion(self.fake, x).backward()
+    """
+    assert found_in(body.format("other", "gen")) == [("UC101", "medium", "self.opt.step()")]
+    assert found_in(body.format("other", "other")) == []
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected", "request"),
+    [
+        ("(q, k, v)", 1, 1),
+        ("map(lambda t: t.transpose(1, 2), (q, k, v))", 1, 1),
+        ("map(lambda t: rearrange(t, 'b n (h d) -> b h n d', h=2), (q, k, v))", 0, 1),
+        ("map(lambda t: t.transpose(1, 2) * 1, (q, k, v))", 0, 0),
+    ],
+)
+def test_parts_that_a_lambda_changes(parts, expected, request):
+    """A view of one of several views is refused, too; ``rearrange`` may copy: ``Attention`` of
+    bottleneck-transformer-pytorch."""
+    body = f"""
+    from einops import rearrange
+    class Attention(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.to_qkv = nn.Linear(4, 12)
+        def forward(self, x):
+            q, k, v = self.to_qkv(x).chunk(3, dim=-1)
+            q, k, v = {parts}
+            q *= 0.5
+            return q @ k
+    """
+    assert len(found_in(body)) == expected
+    assert len(found_in(body, all_rules=True)) == request
+
+
+def test_what_one_change_ends_is_one_finding():
+    """Two writes over one save, and two calls of one function, are told together."""
+    writes = """
+    def train(x, w):
+        x = x * w
+        y = x.exp()
+        y.add_(1)
+        y[0] = 0
+        y.sum().backward()
+    """
+    (found,) = check_text(HEAD + dedent(writes), "program.py")
+    assert [write.site.source for write in found.writes] == ["y.add_(1)", "y[0] = 0"]

@@ -25,7 +25,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     if known is not None:
         return known
     # A name such as `critic` is no evidence, but that its parameters are trained is.
-    is_network = callee.kind == "unknown" and callee.name in run.index.trained
+    is_network = callee.kind == "unknown" and run.trains(callee.name)
     result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
     if is_network and not state.mode:
         bit = run.new_node()
@@ -135,6 +135,16 @@ def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     values = call.values[:1] if call.name == "enumerate" else call.values
     each = tuple(elements(run, value, state) for value in values)
     return sequence((sequence((PLAIN, *each) if call.name == "enumerate" else each, "tuple"),), "list")
+
+
+@transfers("builtin", "map")
+def _mapped(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
+    """Return a list of a function's results, one for each element."""
+    if len(call.values) != 2 or call.values[1].kind != "sequence":
+        return None
+    each = replace(call, name="", keywords={})
+    results = (call_value(run, call.first, replace(each, values=[v]), state) for v in call.values[1].items)
+    return sequence(tuple(results), "tuple")
 
 
 @transfers("builtin", "abs")

@@ -200,8 +200,10 @@ def view_of(
     """Return a view of ``first``, or a copy if the operation may make one."""
     places = first.places or run.new_place()
     if name == "contiguous" or name in torch_table().may_return_view or view == "maybe":
+        is_part = first.origin is not None and first.origin.kind in ("several", "perhaps several")
+        origin = ViewOrigin("perhaps several", span) if is_part and not state.mode else None
         return replace(
-            first, kind="tensor" if first.sure else first.kind, places=run.new_place(), origin=None,
+            first, kind="tensor" if first.sure else first.kind, places=run.new_place(), origin=origin,
             leaf=Leaf.NO, items=(), name="", data=None, grad=grad,
             integer=first.integer and name not in _FLOATS,
         )  # fmt: skip

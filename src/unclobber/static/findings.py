@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..model import CODES, Extent, Finding, Fix, Frame, Need, Save, Site, Write
 from ..syntax import SourcePart
@@ -42,16 +42,43 @@ def finding_of(suspicion: Suspicion, parts: Sequence[SourcePart], text: str) -> 
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Return each mistake once: a chain of modules' at its call, no consequences of a freed graph."""
-    called = {each.how for each in suspicions if each.rule is CheckRule.SAVED and each.write == each.saved}
+    """Return each mistake once: a chain of modules' where it is made, if that is known, no consequences of a freed graph, and all
+    writes, or all calls of a writing function of another file, together."""
+    # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
+    called = {each.how: each for each in suspicions if _is_chain(each)}
+    declared = {each.how for each in suspicions if each.rule is CheckRule.MODULE}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
-    return [
-        # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
-        replace(each, rule=CheckRule.MODULE) if each.how in called and each.write == each.saved else each
+    known = [
+        replace(called.get(each.how, each), rule=each.rule, write=each.write, saved=each.saved)
+        if each.rule is CheckRule.MODULE
+        else replace(each, rule=CheckRule.MODULE)
+        if _is_chain(each)
+        else each
         for each in suspicions
-        if not (each.rule is CheckRule.MODULE and each.how in called)
+        if not (_is_chain(each) and each.how in declared)
         and not (each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice)
     ]
+    causes: dict[Any, Suspicion] = {}
+    for each in known:
+        first = causes.setdefault(_cause(each), each)
+        if first is not each:
+            confidence, needed = max(first.confidence, each.confidence), first.needed or each.needed
+            others = (*first.others, each)
+            causes[_cause(each)] = replace(first, confidence=confidence, needed=needed, others=others)
+    return list(causes.values())
+
+
+def _is_chain(suspicion: Suspicion) -> bool:
+    return suspicion.rule is CheckRule.SAVED and suspicion.write == suspicion.saved
+
+
+def _cause(suspicion: Suspicion) -> Any:
+    """Return what several suspicions share if one change of the program ends all of them."""
+    if suspicion.write is not None and suspicion.write.inner:
+        return suspicion.rule, suspicion.write.inner
+    if suspicion.rule in (CheckRule.SAVED, CheckRule.STEP) and suspicion.write != suspicion.saved:
+        return suspicion.rule, suspicion.saved, suspicion.name.partition("[")[0]
+    return suspicion
 
 
 def _finding(suspicion: Suspicion, source: _Texts) -> Finding:
@@ -109,15 +136,16 @@ def _save(suspicion: Suspicion, source: _Texts) -> Save | None:
 
 
 def _writes(suspicion: Suspicion, source: _Texts) -> tuple[Write, ...]:
-    """Return the line to blame as a write; empty if the line writes nothing."""
-    if suspicion.write is None:
-        return ()
+    """Return the lines to blame as writes; empty if the line writes nothing."""
     unseen = suspicion.rule.value.past_counter
-    write = Write(
-        site=source.site(suspicion.write), operation=suspicion.how or "write", bumps_version=not unseen,
-        overlaps_needed=True, expression=_name(suspicion) or None, past_counter="data" if unseen else None,
+    return tuple(
+        Write(
+            site=source.site(each.write), operation=each.how or "write", bumps_version=not unseen,
+            overlaps_needed=True, expression=_name(each) or None, past_counter="data" if unseen else None,
+        )
+        for each in (suspicion, *suspicion.others)
+        if each.write is not None
     )  # fmt: skip
-    return (write,)
 
 
 # --- places ------------------------------------------------------------------------------------------
