@@ -452,22 +452,26 @@ def test_globals_that_functions_bind():
     assert found_in(PARTS + body.format("pass")) == []
 
 
-@pytest.mark.parametrize(("call", "expected"), [("super()", 1), ("super(Sub, self)", 1), ("unknown()", 0)])
-def test_a_method_of_a_base_class(call, expected):
+@pytest.mark.parametrize(
+    ("call", "network", "expected"),
+    [("super()", "net", 1), ("super(Sub, self)", "net", 1), ("super()", "third", 0), ("Other()", "net", 0)],
+)
+def test_a_method_of_a_base_class(call, network, expected):
     """It works on the object itself, whose methods may replace the base's: ``CelebaGradProjAdv`` of
     DomainBiasMitigation."""
     body = f"""
     class Base:
         def __init__(self):
             self.build()
-            self.opt = torch.optim.SGD(self.net.parameters(), lr=0.1)
         def build(self):
-            self.net = nn.Linear(3, 3)
+            self.opt = None
     class Sub(Base):
         def __init__(self):
             {call}.__init__()
         def build(self):
             self.other, self.net = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+            self.third = nn.Linear(3, 3)
+            self.opt = torch.optim.SGD(self.{network}.parameters(), lr=0.1)
         def train(self, x):
             y = self.net(self.other(x))
             y.sum().backward(retain_graph=True)
@@ -481,7 +485,8 @@ def test_a_method_of_a_base_class(call, expected):
 def test_an_optimizer_of_an_unknown_class():
     """It is one if the file clears its gradients: Muon; a moving average is none."""
     body = """
-    net, adam = Net(), Muon({}.parameters())
+    net = Net()
+    adam = Muon({}.parameters())
     for x in loader:
         y = net(x)
         adam.{}()
@@ -540,14 +545,12 @@ def test_parts_that_a_lambda_changes(parts, expected, request):
 
 
 def test_what_one_change_ends_is_one_finding():
-    """Two writes over one save, and two calls of one function, are told together."""
+    """Two writes over one save, and and two calls of one function (test_check_imports.py), are told together."""
     writes = """
-    def train(x, w):
-        x = x * w
-        y = x.exp()
-        y.add_(1)
-        y[0] = 0
-        y.sum().backward()
+    y = nn.Linear(3, 3)(torch.ones(2, 3)).exp()
+    y.add_(1)
+    y[0] = 0
+    y.sum().backward()
     """
     (found,) = check_text(HEAD + dedent(writes), "program.py")
     assert [write.site.source for write in found.writes] == ["y.add_(1)", "y[0] = 0"]
