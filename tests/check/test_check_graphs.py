@@ -554,3 +554,25 @@ def test_what_one_change_ends_is_one_finding():
     """
     (found,) = check_text(HEAD + dedent(writes), "program.py")
     assert [write.site.source for write in found.writes] == ["y.add_(1)", "y[0] = 0"]
+
+
+def test_an_item_that_is_replaced_before_it_is_read():
+    """It has no graph of the round before: ``S2Decoder`` of Two-stage-VAE-pytorch."""
+    body = """
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.ModuleList([nn.Linear(3, 3) for i in range(2)])
+            self.hidden = [torch.zeros(3) for i in range(2)]
+        def forward(self, x):
+            for i in range(2):
+                self.hidden[i] = self.fc[i](x)
+                x = self.hidden[i]
+            return {}
+    net = Model()
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in loader:
+        net(x).sum().backward()
+        opt.step()
+    """
+    assert found_in(body.format("x")) == []

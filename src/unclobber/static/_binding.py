@@ -230,4 +230,5 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
         return sequence(tuple(items.values()), tuple(items))
     if isinstance(base.data, tuple):  # any of them, as in `for k in losses: losses[k] = losses[k].mean()`
         return sequence(tuple(join(item, value) for item in base.items), base.data)
-    return sequence((join(shared(base.items) or value, value),), "list")
+    # What stood there before may be gone (`S2Decoder` of Two-stage-VAE-pytorch).
+    return sequence((replace(join(shared(base.items) or value, value), uses=value.uses),), "list")
