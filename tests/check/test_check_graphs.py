@@ -274,9 +274,14 @@ def test_a_flag_that_is_set_after_construction():
     )
     assert found_in(every.format("", "Dropout")) != []
     assert found_in(every.format("", "ReLU")) == []
-    nested = every.replace("nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.1{})", "1, 2, 3").replace(
-        "for m", "self.net = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.1))\n            for m"
-    ).replace("self.drop(self.act(self.proj(x)))", "self.net(x) + self.net(x + 1)")
+    nested = (
+        every.replace("nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.1{})", "1, 2, 3")
+        .replace(
+            "for m",
+            "self.net = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.1))\n            for m",
+        )
+        .replace("self.drop(self.act(self.proj(x)))", "self.net(x) + self.net(x + 1)")
+    )
     # Told once, where the chain is made: `BDRAR`, which calls its chains up to four times.
     assert [code for code, *_ in found_in(nested.format("Dropout"))] == ["UC101"]
     assert found_in(nested.format("ReLU")) == []
@@ -545,7 +550,7 @@ def test_parts_that_a_lambda_changes(parts, expected, request):
 
 
 def test_what_one_change_ends_is_one_finding():
-    """Two writes over one save, and and two calls of one function (test_check_imports.py), are told together."""
+    """Two writes over one save, and two calls of one function, are told together."""
     writes = """
     y = nn.Linear(3, 3)(torch.ones(2, 3)).exp()
     y.add_(1)

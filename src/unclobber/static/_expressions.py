@@ -316,7 +316,9 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
         if full.startswith("torch."):
             return torch_call(run, call, state)
         if call.name == "rearrange" and call.first.may_be_tensor:
-            return operation(run, state, "reshape", call.values[:1], node, operands=call.nodes[:1], torchs=True)
+            return operation(
+                run, state, "reshape", call.values[:1], node, operands=call.nodes[:1], torchs=True
+            )
         return unknown_result(run, state, call.every, strong=True) if full.startswith("einops.") else PLAIN
     if isinstance(function, ast.Attribute):
         inherited = _of_super(run, function, state)

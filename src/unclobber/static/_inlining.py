@@ -132,9 +132,7 @@ def _made(run: FileRun, value: Value, known: set[str]) -> Value:
     return value
 
 
-def _came_back(
-    state: FlowState, returned: list[tuple[Value, FlowState]], bound: frozenset[str]
-) -> Value:
+def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]], bound: frozenset[str]) -> Value:
     """Merge the states of all returns into ``state``, with the global names that the function has bound, and
     return the join of their values."""
     outer = (state.names, state.mode, state.guards, state.quiet)

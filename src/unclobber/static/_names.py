@@ -18,22 +18,12 @@ _SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
 
 
 def holds_integers(value: Value, name: str) -> Value:
-    """Return the value; by such a name it holds indices, labels or a mask, and has no gradient.
-
-    Example:
-        >>> holds_integers(Value(), "input_ids").grad, holds_integers(Value(), "hidden").grad
-        (<Grad.NO: 0>, <Grad.MAYBE: 1>)
-    """
+    """Return the value; by such a name it holds indices, labels or a mask, and has no gradient."""
     return replace(value, grad=Grad.NO, integer=True) if _INTEGERS.search(name) else value
 
 
 def holds_sizes(name: str) -> bool:
-    """Return whether, by this name, a value's elements are numbers and no tensors.
-
-    Example:
-        >>> holds_sizes("self.image_size"), holds_sizes("input_shape"), holds_sizes("reshaped")
-        (True, True, False)
-    """
+    """Return whether, by this name, a value's elements are numbers and no tensors."""
     return _SIZES.search(name) is not None
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..model import CODES, Extent, Finding, Fix, Frame, Need, Save, Site, Write
 from ..syntax import SourcePart
@@ -42,29 +42,28 @@ def finding_of(suspicion: Suspicion, parts: Sequence[SourcePart], text: str) -> 
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Return each mistake once: a chain of modules' where it is made, if that is known, no consequences of a freed graph, and all
-    writes, or all calls of a writing function of another file, together."""
+    """Return each mistake once: a chain of modules' where it is made, no consequences of a freed graph, and
+    what one change would end together."""
     # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
     called = {each.how: each for each in suspicions if _is_chain(each)}
-    declared = {each.how for each in suspicions if each.rule is CheckRule.MODULE}
+    made = {each.how for each in suspicions if each.rule is CheckRule.MODULE}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
-    known = [
-        replace(called.get(each.how, each), rule=each.rule, write=each.write, saved=each.saved)
-        if each.rule is CheckRule.MODULE
-        else replace(each, rule=CheckRule.MODULE)
-        if _is_chain(each)
-        else each
-        for each in suspicions
-        if not (_is_chain(each) and each.how in declared)
-        and not (each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice)
-    ]
-    causes: dict[Any, Suspicion] = {}
-    for each in known:
-        first = causes.setdefault(_cause(each), each)
-        if first is not each:
-            confidence, needed = max(first.confidence, each.confidence), first.needed or each.needed
-            others = (*first.others, each)
-            causes[_cause(each)] = replace(first, confidence=confidence, needed=needed, others=others)
+    causes: dict[object, Suspicion] = {}
+    for each in suspicions:
+        if each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice:
+            continue
+        if _is_chain(each) and each.how in made:
+            continue
+        told = each
+        if each.rule is CheckRule.MODULE:
+            told = replace(called.get(each.how, each), rule=each.rule, write=each.write, saved=each.saved)
+        elif _is_chain(each):
+            told = replace(each, rule=CheckRule.MODULE)
+        first = causes.setdefault(_cause(told), told)
+        if first is not told:
+            confidence, needed = max(first.confidence, told.confidence), first.needed or told.needed
+            others = (*first.others, told)
+            causes[_cause(told)] = replace(first, confidence=confidence, needed=needed, others=others)
     return list(causes.values())
 
 
@@ -72,7 +71,7 @@ def _is_chain(suspicion: Suspicion) -> bool:
     return suspicion.rule is CheckRule.SAVED and suspicion.write == suspicion.saved
 
 
-def _cause(suspicion: Suspicion) -> Any:
+def _cause(suspicion: Suspicion) -> object:
     """Return what several suspicions share if one change of the program ends all of them."""
     if suspicion.write is not None and suspicion.write.inner:
         return suspicion.rule, suspicion.write.inner
