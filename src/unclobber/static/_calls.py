@@ -137,16 +137,6 @@ def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     return sequence((sequence((PLAIN, *each) if call.name == "enumerate" else each, "tuple"),), "list")
 
 
-@transfers("builtin", "map")
-def _mapped(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return a list of a function's results, one for each element."""
-    if len(call.values) != 2 or call.values[1].kind != "sequence":
-        return None
-    each = replace(call, name="", keywords={})
-    results = (call_value(run, call.first, replace(each, values=[v]), state) for v in call.values[1].items)
-    return sequence(tuple(results), "tuple")
-
-
 @transfers("builtin", "abs")
 def _abs(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     if not call.first.may_be_tensor:

@@ -125,8 +125,7 @@ class FileRun:
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
 
     def trains(self, name: str) -> bool:
-        """Return whether a value of this name is a network, here or in the file that is checked."""
-        return name in self.index.trained or name in self.own.trained
+        return name in self.index.trained or name in self.own.trained  # this file's, or the checked one's
 
     def follows(self, function: FunctionNode) -> bool:
         return home_of(function) is self.own or is_short(function)

@@ -12,7 +12,6 @@ from ._binding import bind, elements
 from ._call import call_of
 from ._calls import call_value
 from ._engine import FileRun, follows
-from ._index import lineage, method_of
 from ._methods import method_call
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
@@ -52,14 +51,7 @@ def _constant(run: FileRun, node: ast.Constant | ast.JoinedStr, state: FlowState
 
 @follows(ast.Lambda)
 def _lambda(run: FileRun, node: ast.Lambda, state: FlowState) -> Value:
-    """Return a lambda as a function that returns its body."""
-    function = vars(node).get("function")
-    if function is None:
-        body = ast.copy_location(ast.Return(node.body), node.body)
-        function = ast.FunctionDef(name="<lambda>", args=node.args, body=[body], decorator_list=[])
-        vars(node)["function"] = ast.copy_location(function, node)
-        vars(function)["home"] = run.index
-    return Value("function", grad=Grad.NO, data=function)
+    return Value("function", grad=Grad.NO, data=node)
 
 
 @follows(ast.Name)
@@ -315,29 +307,9 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
         call = call_of(run, node, state, full.rpartition(".")[2], full=full)
         if full.startswith("torch."):
             return torch_call(run, call, state)
-        if call.name == "rearrange" and call.first.may_be_tensor:
-            return operation(
-                run, state, "reshape", call.values[:1], node, operands=call.nodes[:1], torchs=True
-            )
         return unknown_result(run, state, call.every, strong=True) if full.startswith("einops.") else PLAIN
     if isinstance(function, ast.Attribute):
-        inherited = _of_super(run, function, state)
-        if inherited is not None:
-            return call_value(run, inherited, call_of(run, node, state, function.attr), state)
         receiver = run.evaluate(function.value, state)
         return method_call(run, call_of(run, node, state, function.attr, receiver), state)
     callee = run.evaluate(function, state)
     return call_value(run, callee, call_of(run, node, state, dotted(function)), state)
-
-
-def _of_super(run: FileRun, function: ast.Attribute, state: FlowState) -> Value | None:
-    """Return the method of a base class that ``super().method`` means; None for anything else."""
-    match function.value:
-        case ast.Call(func=ast.Name(id="super")) if run.stack and run.stack[-1].args.args:
-            owner = state.names.get(run.stack[-1].args.args[0].arg)
-            classes = list(lineage(owner.data)) if owner is not None and owner.kind == "object" else []
-            here = next((at for at, cls in enumerate(classes) if run.stack[-1] in cls.body), len(classes))
-            for base in classes[here + 1 :]:
-                if (method := method_of(base, function.attr)) is not None:
-                    return Value("function", grad=Grad.NO, data=(method, owner))
-    return None

@@ -31,8 +31,7 @@ class FileIndex:
         """The number of assignments of each attribute in the file."""
         self.trained: set[str] = set()
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
-        self.zeroed: set[str] = set()
-        """The dotted names whose ``zero_grad()`` the file calls: optimizers and networks."""
+        self.zeroed: set[str] = set()  # the dotted names of which the file calls ``zero_grad()``
         self.parametrized: set[str] = set()
         """The attributes, such as ``conv.bias``, that the file replaces by an ``nn.Parameter``."""
         self._defined: Counter[str] = Counter()
@@ -136,13 +135,8 @@ def index_of(text: str, path: str) -> FileIndex:
 
 
 def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
-    """Return the index of the file that defines an imported name, looked for around the file that imports it;
-    None if none is there.
-
-    Args:
-        full: The full name, which begins with a dot for each level of a relative import.
-        importer: The importing file, which notes where it was looked for.
-    """
+    """Return the index of the file that defines an imported name, looked for around the file that imports it
+    and notes where; None if none is there. Each level of a relative import is a dot before the name."""
     parts = full.lstrip(".").split(".")[:-1]
     level = len(full) - len(full.lstrip("."))
     folder = os.path.dirname(importer.path)

@@ -146,9 +146,8 @@ def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]], bound:
             joined = value if joined is PLAIN else join(value, joined)
     assert merged is not None
     state.take(merged)
-    given = {name: value for name, value in merged.names.items() if name in bound}
     state.names, state.mode, state.guards, state.quiet = outer
-    state.names |= given
+    state.names |= {name: merged.names[name] for name in bound & merged.names.keys()}
     state.dead = False
     return joined
 

@@ -87,9 +87,8 @@ def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
     if not receiver.name and receiver.kind not in ("object", "module"):
         return None
     sure = receiver.given or receiver.kind != "unknown"
-    return Value(
-        sure=sure, grad=Grad.NO, owners=receiver.owners or frozenset([receiver.name]), data=call.name
-    )
+    owners = receiver.owners or frozenset([receiver.name])
+    return Value(sure=sure, grad=Grad.NO, owners=owners, data=call.name)
 
 
 @transfers("object", "modules children")

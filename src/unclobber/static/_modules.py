@@ -77,15 +77,7 @@ def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast
     is_cut = value.kind != "tensor" or value.grad == Grad.NO or value.leaf or state.mode
     if not module.name or has_part or is_cut:
         return value
-    return replace(value, uses=value.uses | _uses(run, state, module, node))
-
-
-def _uses(run: FileRun, state: FlowState, module: Value, node: ast.expr) -> frozenset[Use]:
-    """Return the uses of a network, and of those that it was given, under their own names."""
-    given = [value for key, value in state.attributes.items() if key.startswith(f"{module.name}.")]
-    names = {module.name, *(v.name for v in given if v.kind in ("module", "object") and v.name)}
-    clock, span = run.tick(), run.span(node)
-    return frozenset(Use(name, clock, span, state.guards) for name in names)
+    return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node), state.guards)})
 
 
 def _apply_object(
@@ -188,7 +180,7 @@ def _result(
         return run.tensor(Grad.NO)
     nodes, may, uses = history(part for value in values for part in value.parts)
     if module.name:
-        uses |= _uses(run, state, module, node)
+        uses |= {Use(module.name, run.tick(), run.span(node), state.guards)}
     return replace(run.tensor(grad, nodes | bit, may | bit), uses=uses)
 
 

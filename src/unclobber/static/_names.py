@@ -28,12 +28,7 @@ def holds_sizes(name: str) -> bool:
 
 
 def optimized(name: str) -> str:
-    """Return the name of the network to which an optimizer's name belongs; empty if it is no such name.
-
-    Example:
-        >>> optimized("self.critic_optim"), optimized("self.optimizer_D"), optimized("optimizer")
-        ('self.critic', 'self.D', '')
-    """
+    """Return the name of the network to which an optimizer's name belongs; empty if it is no such name."""
     match = re.fullmatch(r"(.*[a-z0-9])_opt(im(izer)?)?|(.*\.)?opt(im(izer)?)?_(\w+)", name, re.I)
     return (match[1] or f"{match[4] or ''}{match[7]}") if match else ""
 
@@ -55,10 +50,5 @@ _ELSEWHERE = frozenset(_WORDS.split())
 
 
 def only_tensors_have(name: str) -> bool:
-    """Return whether a method by this name is evidence that its object is a tensor.
-
-    Example:
-        >>> only_tensors_have("unsqueeze"), only_tensors_have("split")
-        (True, False)
-    """
+    """Return whether a method by this name is evidence that its object is a tensor."""
     return name not in _ELSEWHERE and name not in _SHARED and torch_table().knows(name)

@@ -200,10 +200,8 @@ def view_of(
     """Return a view of ``first``, or a copy if the operation may make one."""
     places = first.places or run.new_place()
     if name == "contiguous" or name in torch_table().may_return_view or view == "maybe":
-        is_part = first.origin is not None and first.origin.kind in ("several", "perhaps several")
-        origin = ViewOrigin("perhaps several", span) if is_part and not state.mode else None
         return replace(
-            first, kind="tensor" if first.sure else first.kind, places=run.new_place(), origin=origin,
+            first, kind="tensor" if first.sure else first.kind, places=run.new_place(), origin=None,
             leaf=Leaf.NO, items=(), name="", data=None, grad=grad,
             integer=first.integer and name not in _FLOATS,
         )  # fmt: skip
@@ -239,12 +237,8 @@ def unknown_result(
     strong: bool = False,
     more: Iterable[Value] = (),
 ) -> Value:
-    """Return the result of an unknown function: it may depend on all its arguments.
-
-    Args:
-        strong: Whether the result surely depends on them.
-        more: Further arguments, on which it may depend.
-    """
+    """Return the result of an unknown function: it may depend on all its arguments, and surely on ``values``
+    if it is ``strong``."""
     every = [part for value in (*values, *more) for part in (value, *value.items)]
     owners = frozenset[str]().union(*(part.owners for part in every))
     if state.mode:

@@ -63,9 +63,7 @@ class Use(NamedTuple):
 class ViewOrigin(NamedTuple):
     """The origin of a view that must not be written."""
 
-    kind: Literal[
-        "several", "perhaps several", "function", "expanded", "no_grad", "inference mode", "inference"
-    ]
+    kind: Literal["several", "function", "expanded", "no_grad", "inference mode", "inference"]
     span: SourceSpan
 
 

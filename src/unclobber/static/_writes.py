@@ -176,12 +176,8 @@ def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicio
     if origin.kind == "inference":
         suspect(CheckRule.INFERENCE, HIGH, origin.span)
     elif grad:
-        rules = {
-            "several": CheckRule.SEVERAL, "perhaps several": CheckRule.SEVERAL,
-            "function": CheckRule.FUNCTION_VIEW,
-        }  # fmt: skip
+        rules = {"several": CheckRule.SEVERAL, "function": CheckRule.FUNCTION_VIEW}
         less = grad == Grad.MAYBE and not run.function.endswith("forward")
-        less += origin.kind == "perhaps several"  # a `reshape` may be a copy
         suspect(rules.get(origin.kind, CheckRule.NO_GRAD_VIEW), 1 + grad - less, origin.span, origin.kind)
 
 
