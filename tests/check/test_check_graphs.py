@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from textwrap import dedent
+
 import pytest
 from test_check_evidence import GAN
-from test_check_programs import found_in
+from test_check_programs import HEAD, found_in
+
+from unclobber.static import check_text
 
 STEP = [("UC101", "medium", "og.step()")]
 
@@ -270,6 +274,17 @@ def test_a_flag_that_is_set_after_construction():
     )
     assert found_in(every.format("", "Dropout")) != []
     assert found_in(every.format("", "ReLU")) == []
+    nested = (
+        every.replace("nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.1{})", "1, 2, 3")
+        .replace(
+            "for m",
+            "self.net = nn.Sequential(nn.Linear(4, 4), nn.Sigmoid(), nn.Dropout(0.1))\n            for m",
+        )
+        .replace("self.drop(self.act(self.proj(x)))", "self.net(x) + self.net(x + 1)")
+    )
+    # Told once, where the chain is made: `BDRAR`, which calls its chains up to four times.
+    assert [code for code, *_ in found_in(nested.format("Dropout"))] == ["UC101"]
+    assert found_in(nested.format("ReLU")) == []
 
 
 @pytest.mark.parametrize(("targets", "expected"), [
@@ -384,3 +399,127 @@ def test_a_name_that_only_holds_a_word_for_evaluation():
     """
     assert found_in(body.format("geometric_loss")) == [("UC101", "high", "y += 1")]
     assert found_in(body.format("metric_loss")) == []
+
+
+PARTS = """
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body, self.head = nn.Linear(3, 3), nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))
+        def forward(self, x):
+            return self.head(self.body(x))
+"""
+EARLY = """
+    for x in loader:
+        y = net(x)
+        y.sum().backward(retain_graph=True)
+        opt.step()
+        y.mean().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ("[net.head[0].weight, net.head[0].bias]", 1),
+        ("[{'params': [layer.weight for layer in net.head]}]", 1),
+        ("[other.weight]", 0),
+        ("[p for m in [other, net.head] for p in m.parameters()]", 1),
+        ("[p for m in [other, nn.Linear(3, 3)] for p in m.parameters()]", 0),
+    ],
+)
+def test_single_weights_are_given_to_an_optimizer(weights, expected):
+    """Each belongs to its module, in whatever list it comes: ``get_optimizer`` of mstn, ``style_params`` of
+    SagNet."""
+    made = f"""
+    net, other = Net(), nn.Linear(3, 3)
+    opt = torch.optim.SGD({weights}, lr=0.1)
+    """
+    assert found_in(PARTS + made + EARLY) == [("UC101", "medium", "opt.step()")] * expected
+
+
+def test_globals_that_functions_bind():
+    """What one function sets, the next one uses: ``init_model`` and ``train`` of SagNet."""
+    body = """
+    def init():
+        {}
+        net = Net()
+        opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    def train(x):
+        y = net(x)
+        y.sum().backward(retain_graph=True)
+        opt.step()
+        y.mean().backward()
+    init()
+    train(torch.ones(2, 3))
+    """
+    assert found_in(PARTS + body.format("global net, opt")) == [("UC101", "medium", "opt.step()")]
+    assert found_in(PARTS + body.format("pass")) == []
+
+
+def test_an_optimizer_of_an_unknown_class():
+    """It is one if the file clears its gradients: Muon; a moving average is none."""
+    body = """
+    net = Net()
+    adam = Muon({}.parameters())
+    for x in loader:
+        y = net(x)
+        adam.{}()
+        y.sum().backward(retain_graph=True)
+        adam.step()
+        y.mean().backward()
+    """
+    assert found_in(PARTS + body.format("net", "zero_grad")) == [("UC101", "medium", "adam.step()")]
+    assert found_in(PARTS + body.format("net", "update")) == []
+    assert found_in(PARTS + body.format("other", "zero_grad")) == []
+
+
+def test_what_forward_leaves_of_a_network_that_is_passed_in():
+    """Its parameters are read, so that it is a network: ``GAN_model`` of ganimator."""
+    body = """
+    class Model:
+        def __init__(self, gen, {}):
+            self.gen, self.opt = gen, torch.optim.Adam({}.parameters())
+        def forward(self, x):
+            self.fake = self.gen(x)
+        def update(self, x):
+            criterion(self.fake).backward(retain_graph=True)
+            self.opt.step()
+            criterion(self.fake, x).backward()
+    """
+    assert found_in(body.format("other", "gen")) == [("UC101", "medium", "self.opt.step()")]
+    assert found_in(body.format("other", "other")) == []
+
+
+def test_what_one_change_ends_is_one_finding():
+    """Two writes over one save, and two calls of one function, are told together."""
+    writes = """
+    y = nn.Linear(3, 3)(torch.ones(2, 3)).exp()
+    y.add_(1)
+    y[0] = 0
+    y.sum().backward()
+    """
+    (found,) = check_text(HEAD + dedent(writes), "program.py")
+    assert [write.site.source for write in found.writes] == ["y.add_(1)", "y[0] = 0"]
+
+
+def test_an_item_that_is_replaced_before_it_is_read():
+    """It has no graph of the round before: ``S2Decoder`` of Two-stage-VAE-pytorch."""
+    body = """
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.ModuleList([nn.Linear(3, 3) for i in range(2)])
+            self.hidden = [torch.zeros(3) for i in range(2)]
+        def forward(self, x):
+            for i in range(2):
+                self.hidden[i] = self.fc[i](x)
+                x = self.hidden[i]
+            return {}
+    net = Model()
+    opt = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in loader:
+        net(x).sum().backward()
+        opt.step()
+    """
+    assert found_in(body.format("x")) == []

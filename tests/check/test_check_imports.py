@@ -269,3 +269,59 @@ def test_a_module_that_an_argument_chooses(tmp_path, act, expected):
     """,
     )
     assert len(found) == expected
+
+
+def write_tree(folder, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).write_text(dedent(text))
+
+
+def test_an_optimizer_in_a_file_without_torch(tmp_path):
+    """A wrapper of one needs none: ``ScheduledOptim``, public in dozens of copies."""
+    schedule = """
+        class Scheduled:
+            def __init__(self, optimizer):
+                self._optimizer = optimizer
+            def step_and_update(self):
+                self._optimizer.step()
+        """
+    body = """
+        import torch
+        from torch import nn
+        from schedule import Scheduled
+        net = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+        opt = Scheduled(torch.optim.Adam({}.parameters()))
+        y = net(torch.ones(2, 3))
+        y.sum().backward(retain_graph=True)
+        opt.step_and_update()
+        y.mean().backward()
+        """
+    write_tree(tmp_path, {"schedule.py": schedule})
+    for given, expected in (("net", ["opt.step_and_update()"]), ("other", [])):
+        found = check_text(dedent(body.format(given)), str(tmp_path / "train.py"))
+        assert [one.writes[0].site.statement for one in found] == expected
+
+
+def test_a_network_that_another_file_calls(tmp_path):
+    """It is one there, too, though only this file reads its parameters: ``train_epoch`` of bg-resample-ood.
+    And both calls of the function are told together."""
+    trainer = """
+        import torch
+        def train_epoch(model, loss, optimizer, x):
+            y = model(x)
+            loss(y).backward(retain_graph=True)
+            optimizer.step()
+            loss(y, x).backward()
+        """
+    body = """
+        import torch, models
+        from trainer import train_epoch
+        model = models.__dict__[name]()
+        opt = torch.optim.Adam({}.parameters())
+        train_epoch(model, torch.mean, opt, torch.ones(2, 3))
+        train_epoch(model, torch.mean, opt, torch.zeros(2, 3))
+        """
+    write_tree(tmp_path, {"trainer.py": trainer})
+    (found,) = check_text(dedent(body.format("model")), str(tmp_path / "train.py"))
+    assert [(write.site.line, write.site.below[0].line) for write in found.writes] == [(6, 6), (7, 6)]
+    assert check_text(dedent(body.format("other")), str(tmp_path / "train.py")) == []

@@ -26,8 +26,12 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
         return _of_object(run, value, name, state)
     if name in ("weight", "bias"):
         parameter = _parameter(run, value, name, state, node)
+        if parameter is None and value.kind == "unknown" and value.name:
+            parameter = _remembered(run, state, f"{value.name}.{name}", may=value.may)
         if parameter is not None:
-            return parameter
+            # Its name is that of an owner, too: optimizers are given single weights.
+            owner = frozenset([f"{value.name}.{name}".partition(".*")[0]] if value.name else [])
+            return replace(parameter, owners=owner)
     if name == "data" and value.may_be_tensor:
         # Marked, because torch's counter misses a write through `.data`: rule `saved-data`.
         return replace(value.cut(), data="data")

@@ -11,6 +11,7 @@ from functools import lru_cache
 from ..syntax import dotted
 from ._engine import FileRun
 from ._index import is_text
+from ._modules import check_chain
 from ._names import holds_integers
 from ._operations import APART
 from ._rules import HIGH, CheckRule
@@ -21,6 +22,7 @@ from ._values import (
     Constant,
     Grad,
     Leaf,
+    ModuleData,
     Value,
     ViewOrigin,
     any_of,
@@ -118,9 +120,19 @@ def _set_inplace(run: FileRun, holder: ast.expr, base: Value, state: FlowState, 
     if base.kind == "module":
         bind(run, holder, replace(base, data=base.data._replace(inplace=inplace)), state)
     chosen = " ".join(text for text, holds in state.guards if holds) if base.data == "modules" else ""
-    for key, part in state.attributes.items():
-        if part.kind == "module" and re.search(rf"\b{part.data.kind}\b", chosen):
-            state.attributes[key] = replace(part, data=part.data._replace(inplace=inplace))
+    for key, part in state.attributes.items() if chosen else ():
+        state.attributes[key] = changed = _with_inplace(part, chosen, inplace=inplace)
+        if changed != part and changed.data.kind == "Sequential":
+            check_chain(run, changed.data.parts, holder)
+
+
+def _with_inplace(part: Value, chosen: str, *, inplace: bool) -> Value:
+    if part.kind != "module":
+        return part
+    data: ModuleData = part.data
+    parts = tuple(_with_inplace(each, chosen, inplace=inplace) for each in data.parts)
+    is_chosen = re.search(rf"\b{data.kind}\b", chosen) is not None
+    return replace(part, data=data._replace(inplace=inplace if is_chosen else data.inplace, parts=parts))
 
 
 def _set_item(run: FileRun, target: ast.Subscript, value: Value, state: FlowState) -> None:
@@ -218,4 +230,5 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
         return sequence(tuple(items.values()), tuple(items))
     if isinstance(base.data, tuple):  # any of them, as in `for k in losses: losses[k] = losses[k].mean()`
         return sequence(tuple(join(item, value) for item in base.items), base.data)
-    return sequence((join(shared(base.items) or value, value),), "list")
+    # What stood there before may be gone (`S2Decoder` of Two-stage-VAE-pytorch).
+    return sequence((replace(join(shared(base.items) or value, value), uses=value.uses),), "list")

@@ -25,7 +25,7 @@ def call_value(run: FileRun, callee: Value, call: FollowedCall, state: FlowState
     if known is not None:
         return known
     # A name such as `critic` is no evidence, but that its parameters are trained is.
-    is_network = callee.kind == "unknown" and callee.name in run.index.trained
+    is_network = callee.kind == "unknown" and run.trains(callee.name)
     result = unknown_result(run, state, call.values, strong=is_network, more=call.keywords.values())
     if is_network and not state.mode:
         bit = run.new_node()

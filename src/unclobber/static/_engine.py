@@ -124,6 +124,9 @@ class FileRun:
     def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)
 
+    def trains(self, name: str) -> bool:
+        return name in self.index.trained or name in self.own.trained  # this file's, or the checked one's
+
     def follows(self, function: FunctionNode) -> bool:
         return home_of(function) is self.own or is_short(function)
 

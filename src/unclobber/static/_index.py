@@ -31,6 +31,7 @@ class FileIndex:
         """The number of assignments of each attribute in the file."""
         self.trained: set[str] = set()
         """The dotted names whose ``parameters()`` the file reads, as for an optimizer: networks."""
+        self.zeroed: set[str] = set()  # the dotted names of which the file calls ``zero_grad()``
         self.parametrized: set[str] = set()
         """The attributes, such as ``conv.bias``, that the file replaces by an ``nn.Parameter``."""
         self._defined: Counter[str] = Counter()
@@ -46,6 +47,8 @@ class FileIndex:
                 self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
                 if node.attr in ("parameters", "named_parameters"):
                     self.trained.add(dotted(node.value))
+                elif node.attr == "zero_grad":
+                    self.zeroed.add(dotted(node.value))
                 elif node.attr == "step" and (network := optimized(dotted(node.value))):
                     self.trained.add(network)
             elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
@@ -132,13 +135,8 @@ def index_of(text: str, path: str) -> FileIndex:
 
 
 def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
-    """Return the index of the file that defines an imported name, looked for around the file that imports it;
-    None if none is there.
-
-    Args:
-        full: The full name, which begins with a dot for each level of a relative import.
-        importer: The importing file, which notes where it was looked for.
-    """
+    """Return the index of the file that defines an imported name, looked for around the file that imports it
+    and notes where; None if none is there. Each level of a relative import is a dot before the name."""
     parts = full.lstrip(".").split(".")[:-1]
     level = len(full) - len(full.lstrip("."))
     folder = os.path.dirname(importer.path)
@@ -149,7 +147,8 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
             if os.path.isfile(path):
                 try:
                     text = SourcePart.all_of(path)[0].python
-                    if "torch" in text or path.endswith("__init__.py"):
+                    # A wrapper of an optimizer needs no torch (`optim_schedule.py` of SoftMaskedBert).
+                    if "torch" in text or ".step(" in text or path.endswith("__init__.py"):
                         importer.sources[path] = index_of(text, path)
                 except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
                     pass
@@ -237,8 +236,14 @@ def is_short(function: FunctionNode) -> bool:
     """Return whether a function of another file is followed: a whole network would cost too much, but nothing
     is assumed of one that cuts a graph or trains."""
     nodes = list(ast.walk(function))
-    trains = any(isinstance(n, ast.Attribute) and n.attr in ("detach", "backward", "step") for n in nodes)
+    words = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
+    trains = words & {"detach", "backward", "step", "optim"}
     return len(nodes) <= _LONGEST * (10 if trains else 1)
+
+
+@lru_cache
+def globals_of(function: FunctionNode) -> frozenset[str]:
+    return frozenset(n for node in ast.walk(function) if isinstance(node, ast.Global) for n in node.names)
 
 
 @lru_cache

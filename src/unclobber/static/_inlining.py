@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
-from ._index import FunctionNode, has_decorator, home_of, lineage, method_of, mode_of, yields
+from ._index import FunctionNode, globals_of, has_decorator, home_of, lineage, method_of, mode_of, yields
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -50,7 +50,7 @@ def left_by_forward(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
     state = FlowState()
     with run.within(suspicions={}, depth=1, stack=[], evaluated=0):
         inline(run, forward, state, None, {}, Value("object", grad=Grad.NO, data=cls, name="self"))
-    return {key: value for key, value in state.attributes.items() if value.kind == "tensor" and value.uses}
+    return {key: value for key, value in state.attributes.items() if value.may_be_tensor and value.uses}
 
 
 def class_attributes(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
@@ -116,7 +116,8 @@ def inline(
     if not returned:
         state.dead = True
         return PLAIN
-    return _made(run, _came_back(state, returned), brought | run.globals.keys())
+    bound = globals_of(function) if home_of(function) is run.index else frozenset[str]()
+    return _made(run, _came_back(state, returned, bound), brought | run.globals.keys())
 
 
 def _made(run: FileRun, value: Value, known: set[str]) -> Value:
@@ -131,8 +132,9 @@ def _made(run: FileRun, value: Value, known: set[str]) -> Value:
     return value
 
 
-def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]]) -> Value:
-    """Merge the states of all returns into ``state``, and return the join of their values."""
+def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]], bound: frozenset[str]) -> Value:
+    """Merge the states of all returns into ``state``, with the global names that the function has bound, and
+    return the join of their values."""
     outer = (state.names, state.mode, state.guards, state.quiet)
     merged: FlowState | None = None
     joined = returned[0][0]
@@ -145,6 +147,7 @@ def _came_back(state: FlowState, returned: list[tuple[Value, FlowState]]) -> Val
     assert merged is not None
     state.take(merged)
     state.names, state.mode, state.guards, state.quiet = outer
+    state.names |= {name: merged.names[name] for name in bound & merged.names.keys()}
     state.dead = False
     return joined
 

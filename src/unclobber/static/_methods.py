@@ -59,14 +59,16 @@ def _backward(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 @transfers("optimizer unknown", "step")
 def _step(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Record an update of the parameters that the optimizer was given; the class of one may be unknown."""
-    if call.receiver.kind == "unknown" and "opt" not in call.receiver.name.lower():
+    receiver, holder = call.receiver, dotted(call.holder)
+    is_optimizer = "opt" in receiver.name.lower() or (receiver.owners and holder in run.index.zeroed)
+    if receiver.kind == "unknown" and not is_optimizer:
         return None
     # An optimizer that was passed in belongs to the network of its name, if a backward has reached that one.
-    owners = call.receiver.owners or state.reached & {optimized(dotted(call.holder))}
+    owners = receiver.owners or state.reached & {optimized(holder)}
     if owners := owners - run.frozen:
         # A fused optimizer changes no version counter, so torch does not notice
         # (tests/torch_facts/test_version_check.py).
-        fused = call.receiver.data == "fused"
+        fused = receiver.data == "fused"
         rule = CheckRule.DATA if fused else CheckRule.STEP
         updated(run, state, owners, call.node, rule, HIGH - fused)
     return PLAIN
@@ -85,7 +87,8 @@ def _parameters(run: FileRun, call: FollowedCall, state: FlowState) -> Value | N
     if not receiver.name and receiver.kind not in ("object", "module"):
         return None
     sure = receiver.given or receiver.kind != "unknown"
-    return Value(sure=sure, grad=Grad.NO, owners=frozenset([receiver.name]), data=call.name)
+    owners = receiver.owners or frozenset([receiver.name])
+    return Value(sure=sure, grad=Grad.NO, owners=owners, data=call.name)
 
 
 @transfers("object", "modules children")
@@ -275,7 +278,7 @@ def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         return replace(result, grad=receiver.grad, integer=receiver.integer)
     if receiver.name and receiver.kind == "unknown":
         callee = attribute(run, receiver, name, state, call.node.func)
-        if callee.name in run.index.trained or name in ("__call__", "forward"):
+        if run.trains(callee.name) or name in ("__call__", "forward"):
             return call_value(run, callee, call, state)
     return unknown_result(run, state, values, more=call.keywords.values())
 

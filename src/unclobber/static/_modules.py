@@ -194,7 +194,7 @@ def make_module(
         parts = values[0].parts if len(values) == 1 else tuple(values)
         exact = not any(isinstance(argument, ast.Starred) for argument in node.args) or len(parts) > 1
         if kind == "Sequential" and exact and parts:
-            _check_chain(run, parts, node)
+            check_chain(run, parts, node)
         return Value("module", grad=Grad.NO, data=ModuleData(kind, False, parts, span))
     at = torch_table().inplace.get(kind)
     given = keywords.get("inplace") or (values[at] if at is not None and at < len(values) else None)
@@ -202,7 +202,7 @@ def make_module(
     return Value("module", grad=Grad.NO, data=ModuleData(kind, inplace, (), span))
 
 
-def _check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.Call) -> None:
+def check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.expr) -> None:
     """Interpret a chain of modules by itself. If one writes to the tensor that the one before it saves, that
     is wrong for every caller."""
     known = {*torch_table().modules, *PASSES, "Sequential"}
@@ -225,7 +225,7 @@ def _check_chain(run: FileRun, parts: tuple[Value, ...], node: ast.Call) -> None
             run.suspect(FlowState(), replace(suspicion, rule=CheckRule.MODULE, confidence=confidence))
 
 
-def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, node: ast.Call) -> Value:
+def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, node: ast.expr) -> Value:
     """Return the result of one module, located at the module's declaration."""
     span: SourceSpan = part.data.span
     at = ast.Name(id="_", ctx=ast.Load())

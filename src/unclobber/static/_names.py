@@ -18,32 +18,17 @@ _SIZES = re.compile(r"(^|[_.])(shapes?|sizes?)$", re.I)
 
 
 def holds_integers(value: Value, name: str) -> Value:
-    """Return the value; by such a name it holds indices, labels or a mask, and has no gradient.
-
-    Example:
-        >>> holds_integers(Value(), "input_ids").grad, holds_integers(Value(), "hidden").grad
-        (<Grad.NO: 0>, <Grad.MAYBE: 1>)
-    """
+    """Return the value; by such a name it holds indices, labels or a mask, and has no gradient."""
     return replace(value, grad=Grad.NO, integer=True) if _INTEGERS.search(name) else value
 
 
 def holds_sizes(name: str) -> bool:
-    """Return whether, by this name, a value's elements are numbers and no tensors.
-
-    Example:
-        >>> holds_sizes("self.image_size"), holds_sizes("input_shape"), holds_sizes("reshaped")
-        (True, True, False)
-    """
+    """Return whether, by this name, a value's elements are numbers and no tensors."""
     return _SIZES.search(name) is not None
 
 
 def optimized(name: str) -> str:
-    """Return the name of the network to which an optimizer's name belongs; empty if it is no such name.
-
-    Example:
-        >>> optimized("self.critic_optim"), optimized("self.optimizer_D"), optimized("optimizer")
-        ('self.critic', 'self.D', '')
-    """
+    """Return the name of the network to which an optimizer's name belongs; empty if it is no such name."""
     match = re.fullmatch(r"(.*[a-z0-9])_opt(im(izer)?)?|(.*\.)?opt(im(izer)?)?_(\w+)", name, re.I)
     return (match[1] or f"{match[4] or ''}{match[7]}") if match else ""
 
@@ -65,10 +50,5 @@ _ELSEWHERE = frozenset(_WORDS.split())
 
 
 def only_tensors_have(name: str) -> bool:
-    """Return whether a method by this name is evidence that its object is a tensor.
-
-    Example:
-        >>> only_tensors_have("unsqueeze"), only_tensors_have("split")
-        (True, False)
-    """
+    """Return whether a method by this name is evidence that its object is a tensor."""
     return name not in _ELSEWHERE and name not in _SHARED and torch_table().knows(name)

@@ -237,12 +237,8 @@ def unknown_result(
     strong: bool = False,
     more: Iterable[Value] = (),
 ) -> Value:
-    """Return the result of an unknown function: it may depend on all its arguments.
-
-    Args:
-        strong: Whether the result surely depends on them.
-        more: Further arguments, on which it may depend.
-    """
+    """Return the result of an unknown function: it may depend on all its arguments, and surely on ``values``
+    if it is ``strong``."""
     every = [part for value in (*values, *more) for part in (value, *value.items)]
     owners = frozenset[str]().union(*(part.owners for part in every))
     if state.mode:

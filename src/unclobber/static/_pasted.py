@@ -85,17 +85,7 @@ class Pasted:
 
 
 def read_pasted(text: str) -> Pasted:
-    """Return the facts of a text that a user pastes into an issue.
-
-    Example:
-        >>> pasted = read_pasted('''  File "train.py", line 7, in step
-        ...     loss.backward()
-        ... RuntimeError: one of the variables needed for gradient computation has been modified by an inplace
-        ... operation: [torch.FloatTensor [4, 3]], which is output 0 of ReluBackward0, is at version 2;
-        ... expected version 0 instead.''')
-        >>> pasted.kind, pasted.shape, pasted.node, pasted.bumps, pasted.frames[0].line
-        ('saved', (4, 3), 'Relu', 2, 7)
-    """
+    """Return the facts of a text that a user pastes into an issue."""
     text = text.replace("\r\n", "\n")
     # Terminals and issues wrap the sentence anywhere.
     flat = re.sub(r"\s+", " ", text)

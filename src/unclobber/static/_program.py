@@ -25,16 +25,6 @@ def suspicions(text: str, path: str = "") -> tuple[Suspicion, ...]:
         path: The file's path, because code in some folders is mostly not trained.
     Raises:
         SyntaxError: The text is no Python; ``ValueError`` if it holds null bytes.
-    Example:
-        >>> suspected = suspicions('''
-        ... import torch
-        ... w = torch.ones(3, requires_grad=True)
-        ... y = w.exp()
-        ... y.add_(1)
-        ... y.sum().backward()
-        ... ''')
-        >>> [(s.rule.name, s.confidence, s.write.line, s.saved.line) for s in suspected]
-        [('SAVED', 3, 5, 4)]
     """
     run = followed(text, path)
     return tuple(sorted(run.suspicions.values(), key=lambda suspicion: (suspicion.span, suspicion.rule.name)))

@@ -223,6 +223,7 @@ class Suspicion:
     how: str = ""  # the operation that writes: `add_`, `+=`
     name: str = ""  # the written tensor in the user's words
     more: str = ""  # a further word of the rule
+    others: tuple[Suspicion, ...] = ()  # further ones with the same cause
 
     @property
     def span(self) -> SourceSpan:

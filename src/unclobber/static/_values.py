@@ -208,13 +208,19 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
         if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
-            return a
-        return Value(name=a.name or b.name)
+            return replace(a, owners=_owners(a, b))
+        return Value(name=a.name or b.name, owners=_owners(a, b))
     if a.kind in ("object", "function", "optimizer", "class", "library"):
         return a if a.data == b.data else replace(a, owners=a.owners | b.owners)
     if a.kind == "plain":
         return PLAIN
     return None
+
+
+def _owners(a: Value, b: Value) -> frozenset[str]:
+    """Return the modules that one of two modules may be; empty if they are one."""
+    either = {a.name, b.name} - {""}
+    return a.owners | b.owners | (either if len(either) > 1 else set())
 
 
 def _join_tensors(a: Value, b: Value) -> Value:

@@ -42,16 +42,42 @@ def finding_of(suspicion: Suspicion, parts: Sequence[SourcePart], text: str) -> 
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
-    """Return each mistake once: a chain of modules' at its call, no consequences of a freed graph."""
-    called = {each.how for each in suspicions if each.rule is CheckRule.SAVED and each.write == each.saved}
+    """Return each mistake once: a chain of modules' where it is made, no consequences of a freed graph, and
+    what one change would end together."""
+    # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
+    called = {each.how: each for each in suspicions if _is_chain(each)}
+    made = {each.how for each in suspicions if each.rule is CheckRule.MODULE}
     twice = {each.needed.line for each in suspicions if each.rule is CheckRule.TWICE and each.needed}
-    return [
-        # A chain saves and writes at its one call, where no name is overwritten and nothing can be written.
-        replace(each, rule=CheckRule.MODULE) if each.how in called and each.write == each.saved else each
-        for each in suspicions
-        if not (each.rule is CheckRule.MODULE and each.how in called)
-        and not (each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice)
-    ]
+    causes: dict[object, Suspicion] = {}
+    for each in suspicions:
+        if each.rule is CheckRule.STEP and each.needed is not None and each.needed.line in twice:
+            continue
+        if _is_chain(each) and each.how in made:
+            continue
+        told = each
+        if each.rule is CheckRule.MODULE:
+            told = replace(called.get(each.how, each), rule=each.rule, write=each.write, saved=each.saved)
+        elif _is_chain(each):
+            told = replace(each, rule=CheckRule.MODULE)
+        first = causes.setdefault(_cause(told), told)
+        if first is not told:
+            confidence, needed = max(first.confidence, told.confidence), first.needed or told.needed
+            others = (*first.others, told)
+            causes[_cause(told)] = replace(first, confidence=confidence, needed=needed, others=others)
+    return list(causes.values())
+
+
+def _is_chain(suspicion: Suspicion) -> bool:
+    return suspicion.rule is CheckRule.SAVED and suspicion.write == suspicion.saved
+
+
+def _cause(suspicion: Suspicion) -> object:
+    """Return what several suspicions share if one change of the program ends all of them."""
+    if suspicion.write is not None and suspicion.write.inner:
+        return suspicion.rule, suspicion.write.inner
+    if suspicion.rule in (CheckRule.SAVED, CheckRule.STEP) and suspicion.write != suspicion.saved:
+        return suspicion.rule, suspicion.saved, suspicion.name.partition("[")[0]
+    return suspicion
 
 
 def _finding(suspicion: Suspicion, source: _Texts) -> Finding:
@@ -109,15 +135,16 @@ def _save(suspicion: Suspicion, source: _Texts) -> Save | None:
 
 
 def _writes(suspicion: Suspicion, source: _Texts) -> tuple[Write, ...]:
-    """Return the line to blame as a write; empty if the line writes nothing."""
-    if suspicion.write is None:
-        return ()
+    """Return the lines to blame as writes; empty if the line writes nothing."""
     unseen = suspicion.rule.value.past_counter
-    write = Write(
-        site=source.site(suspicion.write), operation=suspicion.how or "write", bumps_version=not unseen,
-        overlaps_needed=True, expression=_name(suspicion) or None, past_counter="data" if unseen else None,
+    return tuple(
+        Write(
+            site=source.site(each.write), operation=each.how or "write", bumps_version=not unseen,
+            overlaps_needed=True, expression=_name(each) or None, past_counter="data" if unseen else None,
+        )
+        for each in (suspicion, *suspicion.others)
+        if each.write is not None
     )  # fmt: skip
-    return (write,)
 
 
 # --- places ------------------------------------------------------------------------------------------
