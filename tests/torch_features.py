@@ -131,6 +131,11 @@ FEATURES = {
     "selective checkpoint": Feature(
         hasattr(torch.utils.checkpoint, "CheckpointPolicy"), "2.5", "the test is about its policies"
     ),
+    "hooks of a selective checkpoint": Feature(
+        _has_text("utils/checkpoint.py", "respect_saved_tensors_hooks"),
+        "2.15",
+        "the tensors that it keeps go past the program's hooks before",
+    ),
     "checkpoint without sympy": Feature(
         TORCH >= (2, 7), "2.7", "torch's own torch.utils.checkpoint imports sympy before"
     ),

@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import gc
-import inspect
 import weakref
 
 import pytest
@@ -13,7 +12,7 @@ from torch.utils import checkpoint as checkpoints
 from torch.utils.checkpoint import checkpoint
 
 import unclobber
-from torch_features import needs
+from torch_features import FEATURES, needs
 
 RIGHT = torch.tensor([0.5, 1.0]).exp()
 
@@ -102,7 +101,7 @@ def mm_is_saved(context, operation, *args, **kwargs):
     return policy.MUST_SAVE if saved else policy.PREFER_RECOMPUTE
 
 
-RESPECTS = "respect_saved_tensors_hooks" in inspect.signature(checkpoint).parameters  # since 2.15
+RESPECTS = FEATURES["hooks of a selective checkpoint"].there
 
 
 @needs("selective checkpoint")
@@ -125,6 +124,58 @@ def test_a_selective_checkpoint_takes_our_hooks_for_nobodys(session, options):
         found = gradients()
     assert all(map(torch.equal, found, expected))
     assert entered.findings == ()
+
+
+def in_a_selective_checkpoint(pack, unpack, write):
+    """Gradient of a product that is cached, packed by hooks, and written by ``write`` afterwards."""
+    selected = functools.partial(checkpoints.create_selective_checkpoint_contexts, mm_is_saved)
+    x, w = (torch.linspace(0.1, 1, 9).view(3, 3).requires_grad_() for _ in range(2))
+
+    def block(x, w):
+        h = x @ w
+        y = h.sin()
+        return (y * write(h)).sum()
+
+    with saved_tensors_hooks(pack, unpack):
+        loss = checkpoint(
+            block, x, w, use_reentrant=False, context_fn=selected, respect_saved_tensors_hooks=True
+        )
+    loss.backward()
+    return w.grad
+
+
+HOOKS = {
+    "the tensor": (lambda t: t, lambda kept: kept),
+    "in a tuple": (lambda t: ("kept", t), lambda kept: kept[1]),
+    "a copy": (lambda t: t * 2, lambda kept: kept / 2),
+}
+SELECTIVE_WRITES = {
+    "in place": lambda h: h.mul_(2),
+    "past the counter": lambda h: [h.data.mul_(2), h][1],
+    "none": lambda h: h * 2,
+}
+
+
+@needs("hooks of a selective checkpoint")
+@pytest.mark.parametrize("write", SELECTIVE_WRITES)
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_what_a_selective_checkpoint_keeps_by_the_programs_hooks(hooks, write):
+    """Under `guard` the program's unpack hook gets the old value; `watch` refuses where torch does."""
+    right = in_a_selective_checkpoint(*HOOKS["a copy"], SELECTIVE_WRITES["none"])
+    with unclobber.guard() as guard:
+        guarded = in_a_selective_checkpoint(*HOOKS[hooks], SELECTIVE_WRITES[write])
+    torch.testing.assert_close(guarded, right)
+    assert bool(guard.findings) == (write != "none" and hooks != "a copy")
+    refused = (hooks, write) == ("the tensor", "in place")
+    with contextlib.ExitStack() as stack:
+        if refused:
+            stack.enter_context(pytest.raises(unclobber.InplaceError, match="has been mutated"))
+        elif guard.findings:
+            stack.enter_context(pytest.warns(unclobber.SilentWriteWarning))
+        watch = stack.enter_context(unclobber.watch())
+        watched = in_a_selective_checkpoint(*HOOKS[hooks], SELECTIVE_WRITES[write])
+        assert torch.equal(watched, right) == (not guard.findings)
+    assert bool(watch.findings) == bool(guard.findings)
 
 
 @needs("selective checkpoint")
