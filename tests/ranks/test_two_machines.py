@@ -14,7 +14,7 @@ import pytest
 from conftest import BEGIN
 from unclobber.cli.ranks import _machines
 from unclobber.cli.ranks._machines import Machines, merge_machines
-from unclobber.model import Finding, RankEnd, Report, Totals
+from unclobber.model import Finding, RankEnd, Report, Site, Totals, Write
 from unclobber.report import FORMATS, RenderOptions
 from unclobber.report._ranks import remarks
 
@@ -139,13 +139,20 @@ def test_the_report_of_ten_thousand_ranks_is_bounded(monkeypatch):
     monkeypatch.setattr(_machines, "_MOST_FINDINGS", 20)
     machines = range(1250)
 
+    def by(line: int) -> Write:
+        return Write(
+            Site("/train.py", line, 1, line, 4, "step", "y()", line, line, "y()"), "add_", True, True, 0, 1
+        )
+
     def report_of(number: int) -> Report:
         ranks = range(8 * number, 8 * number + 8)
         everywhere = Finding("UC101", "of all", times=8, ranks=tuple(ranks))
-        own = [Finding("UC102", f"of {rank}", times=1, ranks=(rank,)) for rank in ranks]
+        own = [Finding("UC102", "own", writes=(by(rank),), times=1, ranks=(rank,)) for rank in ranks]
         last = [Finding("UC105", "of the last", times=1, ranks=(9999,))] if 9999 in ranks else []
         ends = tuple(RankEnd(rank, "died" if rank == 4711 else "terminated", 143) for rank in ranks)
-        return Report("refused", (everywhere, *own, *last), notices=(f"by {number}",), exit_code=1, ranks=ends)
+        return Report(
+            "refused", (everywhere, *own, *last), notices=(f"by {number}",), exit_code=1, ranks=ends
+        )
 
     reports = {number: report_of(number) for number in machines if number != 3}
     whole = merge_machines(reports, machines, 8)

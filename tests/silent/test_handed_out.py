@@ -289,4 +289,3 @@ def test_memory_that_nobody_writes(name):
     assert watched(Program.of(GONE[name])).findings == ()
     gc.collect()
     assert not open_memory._shown
-

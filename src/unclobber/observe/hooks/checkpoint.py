@@ -76,7 +76,7 @@ def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def made(entry: Any, value: Any, **unpack: Any) -> None:
         """Enter the tensor at the line of the operation that returned it."""
-        # Since torch 2.15 it may be the result of the program's pack hook: a tensor's counter is compared then.
+        # Since torch 2.15 it may be the result of the program's pack hook; torch compares its counter, too.
         if type(value) is saves.PackedWithRecords and isinstance(value.kept, torch.Tensor):
             value = value.kept
         original(entry, value, **unpack)
