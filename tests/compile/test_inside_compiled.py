@@ -196,6 +196,25 @@ def test_an_error_of_the_compiler_stays_as_it_is():
     assert not isinstance(caught.value, unclobber.InplaceError)
 
 
+@pytest.mark.parametrize("context", [unclobber.watch, unclobber.guard])
+def test_a_limit_of_the_compiler_is_no_refusal(context):
+    """AOTAutograd can't merge a tensor with an alias that has no history: a random program's write to it."""
+
+    def outcome():
+        torch._dynamo.reset()
+        x = torch.ones(3, requires_grad=True).exp()
+        try:
+            with torch.no_grad():
+                EAGERLY(lambda a, b: b.sub_(a, alpha=2))(x, x.detach())
+        except Exception as error:
+            return type(error), str(error)
+        return x.tolist()
+
+    plain = outcome()
+    with context():
+        assert outcome() == plain
+
+
 def test_what_was_compiled_inside_runs_outside():
     """The wrapper of a graph that writes stays in Dynamo's cache, and calls nothing of ours afterwards."""
     function = EAGERLY(lambda x: x.add_(1))

@@ -2,7 +2,7 @@
 import torch
 from torch.utils.checkpoint import checkpoint
 
-draws = torch.Generator().manual_seed(2)
+draws = torch.Generator().manual_seed(0)
 
 
 def block(x):

@@ -1,4 +1,4 @@
-# says: the recomputation of a checkpoint goes another way than its forward
+# says: the recomputation of a checkpoint saves a float32 tensor of shape 3x4 where its forward saved a float32 tensor of shape 2x4
 import torch
 from torch.utils.checkpoint import checkpoint
 
@@ -8,8 +8,7 @@ settings = {"warm": True}
 
 def block(x):
     if settings["warm"]:
-        x = x * 0.5
-        return x.tanh().sum()  # saved
+        return x[:2].tanh().sum()  # saved
     return x.tanh().square().sum()
 
 

@@ -1,4 +1,4 @@
-# says: the recomputation of a checkpoint saves a float32 tensor of shape 4x4 where its forward saved a float32 tensor of shape 2x4
+# says: the recomputation of a checkpoint saves a float32 tensor of shape 4x4 where its forward saved a float32 tensor of shape 4x2
 import torch
 from torch.utils.checkpoint import checkpoint
 
