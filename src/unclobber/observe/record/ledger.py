@@ -479,7 +479,7 @@ class Ledger:
         if self.replay is None:
             self.replay = of_program()
 
-    def before_hand_out(self, tensor: torch.Tensor, *, address: bool = False) -> None:
+    def before_hand_out(self, tensor: torch.Tensor, address: bool = False) -> None:
         """Keep what saves hold of the tensor's memory, because code outside of torch can write there soon.
 
         With its bare address, all of the storage.
@@ -830,7 +830,7 @@ class FingerprintedLedger(Ledger):
         super().__init__(keeps_originals=keeps_originals)
         self.fingerprints = fingerprints
 
-    def before_hand_out(self, tensor: torch.Tensor, *, address: bool = False) -> None:
+    def before_hand_out(self, tensor: torch.Tensor, address: bool = False) -> None:
         """Do nothing: a fingerprint shows the change, and names its line."""
 
     def _add(self, log: StorageLog, saved: SavedTensor, moved: bool | None = None) -> LogEntry:
