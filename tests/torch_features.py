@@ -144,11 +144,6 @@ FEATURES = {
         "2.13",
         "torch loses the gradient of a weight that autocast has cast under `no_grad` before",
     ),
-    "hooks of a selective checkpoint": Feature(
-        _has_text("utils/checkpoint.py", "respect_saved_tensors_hooks"),
-        "2.15",
-        "the tensors that it keeps go past the program's hooks before",
-    ),
     "checkpoint without sympy": Feature(
         TORCH >= (2, 7), "2.7", "torch's own torch.utils.checkpoint imports sympy before"
     ),
