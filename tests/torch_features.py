@@ -44,6 +44,14 @@ def _packs_under_vmap() -> bool:
     return bool(packed)
 
 
+def _casts_under_no_grad_keep_history() -> bool:
+    w = torch.ones(1, 1, requires_grad=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.no_grad():
+            w.mm(w)
+        return w.mm(w).requires_grad
+
+
 def _has_text(path: str, text: str) -> bool:
     """Whether a file of torch has a text, which is read because importing it takes half a second."""
     file = Path(torch.__file__).parent / path
@@ -130,6 +138,11 @@ FEATURES = {
     ),
     "selective checkpoint": Feature(
         hasattr(torch.utils.checkpoint, "CheckpointPolicy"), "2.5", "the test is about its policies"
+    ),
+    "history of autocast's copies": Feature(
+        _casts_under_no_grad_keep_history(),
+        "2.13",
+        "torch loses the gradient of a weight that autocast has cast under `no_grad` before",
     ),
     "checkpoint without sympy": Feature(
         TORCH >= (2, 7), "2.7", "torch's own torch.utils.checkpoint imports sympy before"

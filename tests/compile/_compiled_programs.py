@@ -202,6 +202,39 @@ def on_ctx(compiled, w):
     return out.sum()
 
 
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, w):
+        ctx.grown = w.exp()
+        return ctx.grown.clone(), ctx.grown
+
+    @staticmethod
+    def backward(ctx, gradient, _):
+        return gradient * ctx.grown
+
+
+@program([2.718281828, 2.718281828, 2.718281828])
+def result_on_ctx(compiled, w):
+    def grown(w):
+        return Exp.apply(w)  # saved: result_on_ctx
+
+    out, kept = compiled(grown)(w)
+    kept.detach().zero_()  # write: result_on_ctx
+    return out.sum()
+
+
+@program([2.0, 3.0, 4.0])
+def second_on_ctx(compiled, w):
+    def scaled(w, x, y):
+        first = Times.apply(w, x)
+        return first + Times.apply(w, y)  # saved: second_on_ctx
+
+    x, y = torch.ones(3), weights()
+    out = compiled(scaled)(w, x, y)
+    y.data.mul_(3)  # write: second_on_ctx
+    return out.sum()
+
+
 # --- compiled code does both ------------------------------------------------------------------------
 
 

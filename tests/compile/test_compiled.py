@@ -134,19 +134,34 @@ def overwrites(backend):
     return unclobber.audit(train), train.__code__.co_firstlineno + 4
 
 
+def compiled_before(w, compiled):
+    loss = compiled(w)
+    y = w.exp()
+    y.add_(1)
+    return loss + y.sum()
+
+
+def compiled_between(w, compiled):
+    y = w.exp()
+    loss = (y * y).sum() + compiled(w)
+    y.add_(1)
+    return loss
+
+
+def compiled_with_the_write(w, compiled):
+    y = w.exp()
+    loss = y.sum() + compiled(y.detach().add_(1) * w)
+    return loss + compiled(w[1:])
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_backward_of_the_tracer_is_not_counted(backend):
+@pytest.mark.parametrize("forward", [compiled_before, compiled_between, compiled_with_the_write])
+def test_a_backward_of_the_tracer_is_not_counted(backend, forward):
     """AOTAutograd runs a backward of its own while it compiles; the program's one backward is the first."""
     compiled = torch.compile(lambda w: w.exp().sum(), backend=backend)
-
-    def train():
-        w = torch.ones(3, requires_grad=True)
-        y = w.exp()
-        loss = (y * y).sum() + compiled(w)
-        y.add_(1)
-        loss.backward()
-
-    (finding, *_) = unclobber.audit(train).findings
+    (finding, *_) = unclobber.audit(
+        lambda: forward(torch.ones(3, requires_grad=True), compiled).backward()
+    ).findings
     assert finding.needed.nth == 1
     assert "needed here, by" not in to_text(finding)
 

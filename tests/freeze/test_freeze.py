@@ -207,3 +207,12 @@ def test_a_process_may_begin_with_a_freeze(tmp_path):
     )
     ran = warm.python(str(script), first="import torch")
     assert ran.stdout == "True None\n", ran.stderr
+
+
+def test_memory_of_a_frozen_tensor_can_be_given_away():
+    """What code outside of torch does with it is unknown: giving it is no write."""
+    w = torch.ones(2)
+    with unclobber.freeze(w):
+        assert w.data_ptr()
+        assert w.numpy().sum() == 2
+        assert torch.utils.dlpack.to_dlpack(w) is not None

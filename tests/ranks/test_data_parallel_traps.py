@@ -113,6 +113,45 @@ def test_a_step_before_the_backward_of_fsdp1(original):
     assert finding.saved.name == "net.2.weight"
 
 
+def averaged(net, *_):
+    for parameter in net.parameters():
+        parameter.data.lerp_(torch.ones_like(parameter), 0.5)
+
+
+def loaded(net, state):
+    with FullyShardedDataParallel.summon_full_params(net):
+        net.module[0].weight.data.copy_(2 * state)
+
+
+def scaled_by_norm(net, *_):
+    with torch.no_grad():
+        next(iter(net.parameters())).mul_(0.5)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("write", "lines"),
+    [(averaged, [2]), (loaded, [2, 1]), (scaled_by_norm, [2])],
+    ids=["average", "load", "scale"],
+)
+def test_another_write_before_the_backward_of_fsdp1(write, lines):
+    """Full parameters are written back where their context ends."""
+
+    def train():
+        torch.manual_seed(0)
+        net = sharded(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh()), True)
+        state = net.module[0].weight.detach().clone()
+        x = torch.ones(2, 3, requires_grad=True)
+        loss = net(x).square().sum()
+        write(net, state)
+        loss.backward()
+
+    (finding, *_) = unclobber.audit(train).findings
+    assert (finding.code, finding.saved.name) == ("UC102", "net.0.weight")
+    first = write.__code__.co_firstlineno
+    assert [each.site.line - first for each in finding.writes] == lines
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("original", [True, False], ids=["use_orig_params", "flat"])
 @pytest.mark.parametrize("max_norm", [None, 0.1], ids=["written around", "written inside"])

@@ -14,7 +14,9 @@ import pytest
 from conftest import BEGIN
 from unclobber.cli.ranks import _machines
 from unclobber.cli.ranks._machines import Machines, merge_machines
-from unclobber.model import Finding, RankEnd, Report, Totals
+from unclobber.model import Finding, RankEnd, Report, Site, Totals, Write
+from unclobber.report import FORMATS, RenderOptions
+from unclobber.report._ranks import remarks
 
 BODY = """
     w = torch.ones(3, requires_grad=True)
@@ -25,6 +27,13 @@ BODY = """
         z.data.mul_(2)
         z.sum().backward()
     y.sum().backward()
+    if rank == 0:
+        z = w.exp()
+        z.add_(1)
+        try:
+            z.sum().backward()
+        except RuntimeError:
+            pass
     dist.barrier()
 """
 
@@ -64,7 +73,8 @@ def test_the_first_machine_reports_for_both(tmp_path):
     assert first.count("error[UC102]") == 2
     assert "found on ranks 0 and 1" in first
     assert "found on rank 1" in first
-    assert "error[UC102]" not in second
+    assert first.count("error[UC101]") == first.count("found on rank 0\n") == 1
+    assert "error[" not in second
 
 
 ENVIRONMENT = {
@@ -121,3 +131,40 @@ def test_a_machine_sends_a_limited_number_of_findings(monkeypatch):
     assert [finding.code for finding in bounded.findings] == ["UC201"]
     assert bounded.notices == ("left out: 1 more finding of the ranks 2 and 3",)
     assert _machines._bounded(report) is report
+
+
+def test_the_report_of_ten_thousand_ranks_is_bounded(monkeypatch):
+    """What all have found is there once, with its count, and so is the first of each code; a dead rank is
+    named."""
+    monkeypatch.setattr(_machines, "_MOST_FINDINGS", 20)
+    machines = range(1250)
+
+    def by(line: int) -> Write:
+        return Write(
+            Site("/train.py", line, 1, line, 4, "step", "y()", line, line, "y()"), "add_", True, True, 0, 1
+        )
+
+    def report_of(number: int) -> Report:
+        ranks = range(8 * number, 8 * number + 8)
+        everywhere = Finding("UC101", "of all", times=8, ranks=tuple(ranks))
+        own = [Finding("UC102", "own", writes=(by(rank),), times=1, ranks=(rank,)) for rank in ranks]
+        last = [Finding("UC105", "of the last", times=1, ranks=(9999,))] if 9999 in ranks else []
+        ends = tuple(RankEnd(rank, "died" if rank == 4711 else "terminated", 143) for rank in ranks)
+        return Report(
+            "refused", (everywhere, *own, *last), notices=(f"by {number}",), exit_code=1, ranks=ends
+        )
+
+    reports = {number: report_of(number) for number in machines if number != 3}
+    whole = merge_machines(reports, machines, 8)
+    assert [finding.code for finding in whole.findings] == ["UC101", "UC102", "UC105"] + 17 * ["UC102"]
+    first, last = whole.findings[0], whole.findings[2]
+    assert (first.times, len(first.ranks), last.ranks) == (9992, 9992, (9999,))
+    said = remarks(whole)
+    assert said[20:] == [
+        "left out: 9974 more findings of the ranks 0, 1, 2, 3 and 9996 more",
+        "left out: 1229 more notices of the ranks 0, 1, 2, 3 and 9996 more",
+        "ranks 0 to 23, 32 to 4710 and 4712 to 9999 were ended by SIGTERM",
+        "ranks 24 to 31 left no record: they were not watched, or had not begun",
+        "rank 4711 died without a report: what it had found until then is here",
+    ]
+    assert len(FORMATS["text"](whole, RenderOptions()).splitlines()) < 200

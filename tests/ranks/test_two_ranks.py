@@ -23,33 +23,48 @@ class Scaled(torch.nn.Module):
             self.scale = x.mean(0)
         return self.layer(x) * self.scale
 
-model = DistributedDataParallel(Scaled())
-out = model(torch.full((2, 3), 1.0 + rank))
-with torch.no_grad():
-    model.eval()(torch.ones(2, 3))
-out.sum().backward()
+class Masked(Scaled):
+    def forward(self, x):
+        if self.training:
+            self.scale = x > 1.5
+        return torch.where(self.scale, self.layer(x), x)
+
+def validated(model, x):
+    out = model(x)
+    with torch.no_grad():
+        model.eval()(torch.ones(2, 3))
+    return out.sum()
+
+def accumulated(model, x):
+    return sum(model(x * n).square().sum() for n in (1, 2))
+
+for module, loss in ((Scaled(), validated), (Scaled(), accumulated), (Masked(), validated)):
+    loss(DistributedDataParallel(module), torch.full((2, 3), 1.0 + rank)).backward()
 dist.destroy_process_group()
 """
 
 
 @needs("buffers broadcast unseen")
 def test_a_finding_on_one_rank(torchrun, tmp_path):
-    """A buffer that DDP overwrites on rank 1 alone: one document, rank 1's finding, each rank's own code."""
+    """Buffers that DDP overwrites on rank 1 alone: one document, rank 1's findings, each rank's own code."""
     done = torchrun(ONE_RANK, "--format", "json")
     report = json.loads(done.stdout)
     assert done.returncode == 1
-    (finding,) = report["findings"]
-    assert (finding["code"], finding["ranks"], finding["saved"]["name"]) == (
-        "UC102",
-        [1],
-        "model.module.scale",
-    )
+    assert [
+        (finding["code"], finding["ranks"], finding["saved"]["name"], finding["saved"]["line"])
+        for finding in report["findings"]
+    ] == [
+        ("UC102", [1], "module.scale", 18),
+        ("UC102", [1], None, 18),  # the module has another one by then
+        ("UC102", [1], "module.scale", 24),
+    ]
     assert [(end["rank"], end["state"], end["exit_code"], end["outcome"]) for end in report["ranks"]] == [
         (0, "ended", 0, "clean"),
         (1, "ended", 1, "silent"),
     ]
     assert (report["outcome"], report["exit_code"]) == ("silent", 1)
-    assert any("DistributedDataParallel broadcasts" in note for note in finding["notes"])
+    for finding in report["findings"]:
+        assert any("DistributedDataParallel broadcasts" in note for note in finding["notes"])
     assert not list(tmp_path.glob("unclobber-*"))
 
 

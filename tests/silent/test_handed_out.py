@@ -68,7 +68,54 @@ WRONG = {
         """,
     ),
 }
+POINTERS = {
+    "a pointer": ("y.data_ptr()", "ctypes.memset(given, 0, 8)"),
+    "a C array": ("(ctypes.c_float * 4).from_address(y.data_ptr())", "given[0] = given[3] = 9"),
+    "an array at a pointer, as numba's carray": (
+        "np.frombuffer((ctypes.c_float * 4).from_address(y[1:].data_ptr() - 4), np.float32)",
+        "np.negative(given, out=given)",
+    ),
+    "DLPack": ("np.from_dlpack(y.detach())", "ctypes.memset(given.ctypes.data + 4, 0, 4)"),
+    "a part by DLPack": ("np.from_dlpack(y.detach()[2:])", "ctypes.memset(given.ctypes.data, 1, 4)"),
+    "a DLPack capsule": (
+        "Lent(torch.utils.dlpack.to_dlpack(y.detach()))",
+        "ctypes.memset(np.from_dlpack(given).ctypes.data, 1, 16)",
+    ),
+}
+"""What gives the memory away, and what writes there."""
+WRONG |= {
+    name: (
+        "UC102",
+        f"""
+        import ctypes
+        import numpy as np
+        class Lent:
+            def __init__(self, capsule):
+                self.capsule = capsule
+            def __dlpack__(self, **_):
+                return self.capsule
+            def __dlpack_device__(self):
+                return 1, 0
+        w = leaf()
+        y = w.exp()  # saved
+        given = {gives}  # given
+        {writes}  # write
+        y.sum().backward()  # needed
+        gradient = w.grad
+        """,
+    )
+    for name, (gives, writes) in POINTERS.items()
+}
 RIGHT = {
+    "pointers and capsules that are only read": """
+        import ctypes, numpy as np
+        w = leaf()
+        y = w.exp()
+        assert (ctypes.c_float * 4).from_address(y.data_ptr())[3] == y[3]
+        assert np.from_dlpack(y.detach()).sum() > 0
+        y.sum().backward()
+        gradient = w.grad
+        """,
     "only read": """
         w = leaf()
         y = w.exp()
@@ -172,6 +219,14 @@ BEFORE = {
         y.sum().backward()  # needed
         gradient = w.grad
     """,
+    "from_dlpack": """
+        import numpy as np
+        w, a = leaf(), np.ones(4, dtype="f4")
+        y = w * torch.from_dlpack(a)  # saved
+        a[1:] = 7  # write
+        y.sum().backward()  # needed
+        gradient = w.grad
+    """,
     "a buffer that a simulator fills again": """
         import numpy as np
         w, total, seen = leaf(), 0, np.zeros(4, dtype="f4")
@@ -234,19 +289,3 @@ def test_memory_that_nobody_writes(name):
     assert watched(Program.of(GONE[name])).findings == ()
     gc.collect()
     assert not open_memory._shown
-
-
-def test_a_pointer_after_the_save():
-    """Its line is named, unless torch or Triton asks for it."""
-    program = Program.of("""
-        import ctypes
-        w = leaf()
-        y = w.exp()  # saved
-        p = y.data_ptr()  # given
-        ctypes.memset(p, 0, 8)  # write
-        y.sum().backward()  # needed
-        gradient = w.grad
-    """)
-    (finding,) = watched(program).findings
-    assert f"by line {program.lines('given')[0]} of " in finding.notes[0]
-    assert torch.equal(watched(program, policy="guard").gradient, program.without_writes().run())

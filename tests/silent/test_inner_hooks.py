@@ -127,6 +127,59 @@ def test_a_selective_checkpoint_takes_our_hooks_for_nobodys(session, options):
     assert entered.findings == ()
 
 
+def in_a_selective_checkpoint(pack, unpack, write):
+    """Gradient of a product that is cached, packed by hooks, and written by ``write`` afterwards."""
+    selected = functools.partial(checkpoints.create_selective_checkpoint_contexts, mm_is_saved)
+    x, w = (torch.linspace(0.1, 1, 9).view(3, 3).requires_grad_() for _ in range(2))
+
+    def block(x, w):
+        h = x @ w
+        y = h.sin()
+        return (y * write(h)).sum()
+
+    with saved_tensors_hooks(pack, unpack):
+        loss = checkpoint(
+            block, x, w, use_reentrant=False, context_fn=selected, respect_saved_tensors_hooks=True
+        )
+    loss.backward()
+    return w.grad
+
+
+HOOKS = {
+    "the tensor": (lambda t: t, lambda kept: kept),
+    "in a tuple": (lambda t: ("kept", t), lambda kept: kept[1]),
+    "a copy": (lambda t: t * 2, lambda kept: kept / 2),
+}
+SELECTIVE_WRITES = {
+    "in place": (lambda h: h.mul_(2), lambda h: h * 2),
+    "past the counter": (lambda h: [h.data.mul_(2), h][1], lambda h: h + h.detach()),
+    "none": (lambda h: h * 2, lambda h: h * 2),
+}
+"""Each with a twin that never writes in place."""
+
+
+@pytest.mark.skipif(not RESPECTS, reason="what it keeps goes past the hooks before torch 2.15")
+@pytest.mark.parametrize("name", SELECTIVE_WRITES)
+@pytest.mark.parametrize("hooks", HOOKS)
+def test_what_a_selective_checkpoint_keeps_by_the_programs_hooks(hooks, name):
+    """Under `guard` the program's unpack hook gets the old value; `watch` refuses where torch does."""
+    write, twin = SELECTIVE_WRITES[name]
+    right = in_a_selective_checkpoint(*HOOKS["a copy"], twin)
+    with unclobber.guard() as guard:
+        guarded = in_a_selective_checkpoint(*HOOKS[hooks], write)
+    torch.testing.assert_close(guarded, right)
+    assert bool(guard.findings) == (name != "none")
+    with contextlib.ExitStack() as stack:
+        if (hooks, name) == ("the tensor", "in place"):
+            stack.enter_context(pytest.raises(unclobber.InplaceError, match="has been mutated"))
+        elif guard.findings:
+            stack.enter_context(pytest.warns(unclobber.SilentWriteWarning))
+        watch = stack.enter_context(unclobber.watch())
+        watched = in_a_selective_checkpoint(*HOOKS[hooks], write)
+        assert torch.allclose(watched, right) == (name == "none")
+    assert bool(watch.findings) == bool(guard.findings)
+
+
 @needs("selective checkpoint")
 def test_nothing_is_put_on_torchs_cache_entries():
     """What is known of one lies beside it, and goes with it."""

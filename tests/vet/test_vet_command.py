@@ -10,6 +10,7 @@ import torch
 
 import unclobber
 import warm
+from torch_features import needs
 from unclobber.vetting._processes import can_fork, run_ways
 from unclobber.vetting._targets import Target
 
@@ -99,6 +100,7 @@ def test_text_has_the_story_and_ends_in_the_table(vet):
     )
 
 
+@needs("history of autocast's copies")
 def test_a_clean_module_exits_with_0_in_all_ways(vet):
     """What its factory prints is on standard error."""
     done = vet("model.py:clean")

@@ -50,8 +50,17 @@ OWN_PROCESS = "MainProcess"  # `multiprocessing`'s name of the program's own pro
 
 
 def remarks(report: Report) -> list[str]:
+    """Return the remarks on a run: its notices, and one on all ranks that ended in the same way."""
     stopped = [end.rank for end in report.ranks if _is_stopped(end)]
-    said = [_remark(end, stopped) for end in report.ranks] + [_of_process(end) for end in report.processes]
+    alike: dict[str, list[int]] = {}  # 10,000 ranks that are ended by SIGTERM are one line
+    for end in report.ranks:
+        alike.setdefault(_remark(end, bool(stopped)), []).append(end.rank)
+    by = on_ranks(stopped).removeprefix("on ")
+    said = [
+        remark.format(on_ranks(ranks).removeprefix("on "), *_FORMS[len(ranks) > 1], by=by)
+        for remark, ranks in alike.items()
+    ]
+    said += map(_of_process, report.processes)
     return [*report.notices, *filter(None, [*said, _suppressed_line(report)])]
 
 
@@ -70,22 +79,27 @@ def _is_stopped(end: RankEnd) -> bool:  # other ranks that wait for it then fail
     return end.state == "ended" and end.outcome == "refused" and bool(end.exit_code)
 
 
-def _remark(end: RankEnd, stopped: Sequence[int]) -> str:
-    """Return a remark on a rank that did not end normally; empty if it did."""
-    if end.state == "running":
-        return f"rank {end.rank} had not ended: what it had found until then is here"
-    if end.state == "died":
-        return f"rank {end.rank} died without a report: what it had found until then is here"
-    if end.state == "absent":
-        return f"rank {end.rank} left no record: it was not watched, or had not begun"
-    if end.state == "terminated":
-        return f"rank {end.rank} was ended by SIGTERM"
+def _remark(end: RankEnd, stopped: bool) -> str:
+    """Return a remark on ranks that did not end normally, with fields for them; empty if they did.
+
+    Args:
+        stopped: Whether a finding stopped a rank, for which this one may have waited.
+    """
     if end.state == "failed":
-        if stopped:  # the rank may have waited for a stopped one
-            why = f"perhaps because a finding stopped {on_ranks(stopped).removeprefix('on ')}"
-            return f"rank {end.rank} failed (exit code {end.exit_code}), {why}"
-        return f"rank {end.rank} failed for reasons of its own (exit code {end.exit_code})"
-    return ""
+        why = ", perhaps because a finding stopped {by}" if stopped else ""
+        own = "" if stopped else "for reasons of {3} own "
+        return f"{{0}} failed {own}(exit code {end.exit_code}){why}"
+    return _REMARKS.get(end.state, "")
+
+
+_FORMS = ("was", "it", "its"), ("were", "they", "their")  # of one rank, and of several
+_REMARKS = {
+    "running": "{0} had not ended: what {2} had found until then is here",
+    "died": "{0} died without a report: what {2} had found until then is here",
+    "absent": "{0} left no record: {2} {1} not watched, or had not begun",
+    "terminated": "{0} {1} ended by SIGTERM",
+}
+"""Remarks by the state of a rank."""
 
 
 _HOW: dict[SuppressedBy, str] = {

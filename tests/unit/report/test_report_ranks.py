@@ -55,6 +55,18 @@ def test_remarks():
     assert remarks(REPORT) == SAID
 
 
+def test_ranks_that_ended_alike_are_one_remark():
+    """One finding may end thousands of ranks."""
+    ranks = [RankEnd(0, "ended", 1, "refused"), *(RankEnd(n, "terminated", 143) for n in range(1, 10_000))]
+    ranks[7], ranks[9] = RankEnd(7, "absent"), RankEnd(9, "absent")
+    ranks[20:23] = [RankEnd(n, "failed", 3) for n in range(20, 23)]
+    assert remarks(replace(REPORT, ranks=tuple(ranks)))[1:] == [
+        "ranks 1 to 6, 8, 10 to 19 and 23 to 9999 were ended by SIGTERM",
+        "ranks 7 and 9 left no record: they were not watched, or had not begun",
+        "ranks 20 to 22 failed (exit code 3), perhaps because a finding stopped rank 0",
+    ]
+
+
 def test_a_rank_that_failed_alone():
     """Where no finding stopped another rank, what failed did so by itself."""
     alone = replace(REPORT, ranks=(RankEnd(0, "ended", 0, "clean"), RankEnd(1, "failed", 3, "script-error")))

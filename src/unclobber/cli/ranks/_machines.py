@@ -21,7 +21,7 @@ from ...model.text import listing, plural
 from .._merge import Part, merge
 
 WORST_FIRST: tuple[Outcome, ...] = ("refused", "silent", "script-error", "clean")
-_MOST_FINDINGS = 100  # limit of findings that a machine sends: thousands of machines may
+_MOST_FINDINGS = 100  # limit of findings, and of notices, that a machine sends: thousands may
 _TO_CONNECT = timedelta(seconds=5)
 
 
@@ -93,12 +93,20 @@ def _arrives(store: Any, key: str, seconds: float) -> bool:
 
 
 def _bounded(report: Report) -> Report:
-    missing = len(report.findings) - _MOST_FINDINGS
-    if missing <= 0:
-        return report
+    """Return a report with a limited number of findings, the first of each code among them, and notices."""
     where = listing([str(end.rank) for end in report.ranks])
-    notice = f"left out: {plural(missing, 'more finding')} of the ranks {where}"
-    return replace(report, findings=report.findings[:_MOST_FINDINGS], notices=(*report.notices, notice))
+    missing = {"more finding": len(report.findings), "more notice": len(report.notices)}
+    left_out = {noun: count - _MOST_FINDINGS for noun, count in missing.items() if count > _MOST_FINDINGS}
+    if not left_out:
+        return report
+    firsts = {finding.code: finding for finding in reversed(report.findings)}.values()
+    findings = sorted(report.findings, key=lambda finding: finding not in firsts)
+    notices = [f"left out: {plural(count, noun)} of the ranks {where}" for noun, count in left_out.items()]
+    return replace(
+        report,
+        findings=tuple(findings[:_MOST_FINDINGS]),
+        notices=(*report.notices[:_MOST_FINDINGS], *notices),
+    )
 
 
 def merge_machines(reports: Mapping[int, Report], machines: Sequence[int], local_ranks: int) -> Report:
@@ -116,7 +124,7 @@ def merge_machines(reports: Mapping[int, Report], machines: Sequence[int], local
         exit_code=next((report.exit_code for report in present if report.exit_code), 0),
         ranks=tuple(ends),
     )
-    return merge(base, [part for report in present for part in _parts(report)], "ranks")
+    return _bounded(merge(base, [part for report in present for part in _parts(report)], "ranks"))
 
 
 def _parts(report: Report) -> Iterator[Part]:  # the first has all that is counted

@@ -74,9 +74,12 @@ _cache: WeakKeyDictionary[Any, tuple[Conflicts, SavedTensor, str]] = WeakKeyDict
 def _cached(original: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the making of an entry of the cache: its tensor is entered in the ledger."""
 
-    def made(entry: Any, value: Any) -> None:
+    def made(entry: Any, value: Any, **unpack: Any) -> None:
         """Enter the tensor at the line of the operation that returned it."""
-        original(entry, value)
+        # Since torch 2.15 it may be the result of the program's pack hook; torch compares its counter, too.
+        if type(value) is saves.PackedWithRecords and isinstance(value.kept, torch.Tensor):
+            value = value.kept
+        original(entry, value, **unpack)
         hooks = saves.innermost()
         if hooks is not None and isinstance(value, torch.Tensor):
             operation, stack = _in_mode(of_program())
@@ -111,14 +114,16 @@ def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
         if known is None or (state := known[0].stale(known[1], "cache")) is None:
             return original(entry, allow_cache_entry_mutation)
         conflicts, _, operation = known
-        before, error = state.value, None
+        before, error, value = state.value, None, None
         try:
-            value = original(entry, allow_cache_entry_mutation)
+            given = value = original(entry, allow_cache_entry_mutation)
         except RuntimeError as refusal:
-            error, value = refusal, entry.val
+            error = refusal
         report = functools.partial(conflicts.stale_in_cache, state, operation, error)
-        given = (value if before is None else before).clone() if conflicts.repairs else value
-        if error is None and before is not None:
+        if conflicts.repairs:
+            entry.val, entry.version = (entry.val if before is None else before).clone(), None
+            given = original(entry, allow_cache_entry_mutation)
+        if error is None and before is not None and getattr(entry, "unpack_hook", None) is None:
             # Which of the two is given makes no difference if the recomputation overwrites it alike.
             other = value if conflicts.repairs else before
             if observe(StaleTensor(given, other, lambda _: report())):

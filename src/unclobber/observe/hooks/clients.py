@@ -26,7 +26,7 @@ class Client(Listener, Protocol):
     def before_replay(self) -> None:
         """Note that a CUDA graph is about to be replayed, which writes memory past every operation."""
 
-    def before_hand_out(self, tensor: torch.Tensor) -> None:
+    def before_hand_out(self, tensor: torch.Tensor, address: bool = False) -> None:
         """Note that ``tensor`` is about to give its memory to code outside of torch."""
 
     def before_export(self, tensor: torch.Tensor) -> None:

@@ -78,7 +78,7 @@ def _notify(kernel: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             memory.setdefault(tensor.untyped_storage()._cdata, (tensor, line))
     for tensor, line in memory.values():
         operation = KernelName(function.__name__, Frame(path, line, function.__qualname__))
-        whole = _whole(tensor)
+        whole = compat.dispatcher.whole(tensor)
         for listener in listeners:
             listener.before_write(whole, operation, False, (), {})
 
@@ -88,10 +88,3 @@ def _tensor(value: Any) -> torch.Tensor | None:  # itself, or the base of a desc
         return value
     base = None if isinstance(value, _NUMBERS) else getattr(value, "base", None)
     return base if isinstance(base, torch.Tensor) else None
-
-
-def _whole(tensor: torch.Tensor) -> torch.Tensor:
-    with torch.no_grad(), compat.dispatcher.unseen_by_torch():
-        storage = tensor.untyped_storage()
-        flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-        return flat.set_(storage, 0, (storage.nbytes() // tensor.itemsize,), (1,))

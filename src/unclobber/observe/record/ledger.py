@@ -479,8 +479,11 @@ class Ledger:
         if self.replay is None:
             self.replay = of_program()
 
-    def before_hand_out(self, tensor: torch.Tensor) -> None:
-        """Keep what saves hold of the tensor's memory, because code outside of torch can write there soon."""
+    def before_hand_out(self, tensor: torch.Tensor, address: bool = False) -> None:
+        """Keep what saves hold of the tensor's memory, because code outside of torch can write there soon.
+
+        With its bare address, all of the storage.
+        """
         # Alone in its memory, a tensor shares none with a save.
         if compat.tensors.holders(tensor) == 1 or not compat.tensors.is_plain(tensor):
             return
@@ -488,8 +491,10 @@ class Ledger:
             key = compat.tensors.storage_key(tensor)
             self._sort_pending(key)
             with self._lock:
-                log, region = self._log_of(key, tensor), region_of(tensor)
-                if log is not None and region is not None:
+                log = self._log_of(key, tensor)
+                if log is not None and address:
+                    tensor = compat.dispatcher.whole(tensor)
+                if log is not None and (region := region_of(tensor)) is not None:
                     log.handed_out = of_program()
                     log.preserve(self.account, tensor, region)
         except Exception as error:
@@ -839,7 +844,7 @@ class FingerprintedLedger(Ledger):
         super().__init__(keeps_originals=keeps_originals)
         self.fingerprints = fingerprints
 
-    def before_hand_out(self, tensor: torch.Tensor) -> None:
+    def before_hand_out(self, tensor: torch.Tensor, address: bool = False) -> None:
         """Do nothing: a fingerprint shows the change, and names its line."""
 
     def _add(self, log: StorageLog, saved: SavedTensor, moved: bool | None = None) -> LogEntry:

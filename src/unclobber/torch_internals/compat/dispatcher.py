@@ -403,3 +403,11 @@ def is_foreign_operator(function: Any) -> bool:
     else:
         return False
     return str(name).partition("::")[0] != "aten"
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a flat tensor over the whole memory of ``tensor``: with an address, code may walk anywhere."""
+    with torch.no_grad(), unseen_by_torch():
+        storage = tensor.untyped_storage()
+        flat = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+        return flat.set_(storage, 0, (storage.nbytes() // tensor.itemsize,), (1,))
