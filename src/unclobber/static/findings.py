@@ -54,16 +54,16 @@ def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
             continue
         if _is_chain(each) and each.how in made:
             continue
-        told = each
+        flag = each
         if each.rule is CheckRule.MODULE:
-            told = replace(called.get(each.how, each), rule=each.rule, write=each.write, saved=each.saved)
+            flag = replace(called.get(each.how, each), rule=each.rule, write=each.write, saved=each.saved)
         elif _is_chain(each):
-            told = replace(each, rule=CheckRule.MODULE)
-        first = causes.setdefault(_cause(told), told)
-        if first is not told:
-            confidence, needed = max(first.confidence, told.confidence), first.needed or told.needed
-            others = (*first.others, told)
-            causes[_cause(told)] = replace(first, confidence=confidence, needed=needed, others=others)
+            flag = replace(each, rule=CheckRule.MODULE)
+        first = causes.setdefault(_cause(flag), flag)
+        if first is not flag:
+            confidence, needed = max(first.confidence, flag.confidence), first.needed or flag.needed
+            others = (*first.others, flag)
+            causes[_cause(flag)] = replace(first, confidence=confidence, needed=needed, others=others)
     return list(causes.values())
 
 

@@ -114,7 +114,8 @@ def _read_from_cache(original: Callable[..., Any]) -> Callable[..., Any]:
         if known is None or (state := known[0].stale(known[1], "cache")) is None:
             return original(entry, allow_cache_entry_mutation)
         conflicts, _, operation = known
-        before, error, value = state.value, None, None
+        before, error = state.value, None
+        value: Any = None
         try:
             given = value = original(entry, allow_cache_entry_mutation)
         except RuntimeError as refusal:
