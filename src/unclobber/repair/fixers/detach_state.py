@@ -13,19 +13,7 @@ from dataclasses import replace
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import (
-    For,
-    Loop,
-    Source,
-    flat,
-    is_constant,
-    is_place,
-    method_call,
-    names_in,
-    root_name,
-    targets_of,
-    walk,
-)
+from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
 from ..project import Project
 from ._blocks import assigned_to
 from ._inplace import without
@@ -105,7 +93,7 @@ def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, 
         late: dict[ast.AST, str] = {
             value: detached(source, value)
             for value in assigned_to(source, place)
-            if is_place(value) and source.start(backward) < source.start(value) < source.end(loop)
+            if isinstance(value, ast.Name) and source.start(backward) < source.start(value) < source.end(loop)
         }
         if late:
             yield source.replaced(late), f"`{place}`"
