@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,10 @@ def test_a_rank_crashes(torchrun):
     assert "ZeroDivisionError" in done.stderr
     assert done.stderr.count("error[UC101]") == 1
     assert "= note: found on rank 1\n" in done.stderr
-    assert "note: rank 1 failed for reasons of its own (exit code 1)" in done.stderr
+    # Rank 0 may fail by the closed connection before the signal comes.
+    assert re.search(
+        r"note: rank(s 0 and)? 1 failed for reasons of (its|their) own \(exit code 1\)", done.stderr
+    )
     assert done.stderr.count("\nSUMMARY: UC101 saved-overwritten train.py:12 overwrites") == 1
 
 

@@ -30,11 +30,11 @@ class Discriminator(nn.Module):
         super().__init__()
         self.trunk = nn.Sequential(
             nn.Linear(d_in, 32),
-            nn.LeakyReLU(0.2, inplace=True),
-            nn.Dropout(0.3, inplace=True),
+            nn.LeakyReLU(0.2, inplace=True),  # saved?
+            nn.Dropout(0.3, inplace=True),  # write?
             nn.Linear(32, 16),
-            nn.LeakyReLU(0.2, inplace=True),
-            nn.Dropout(0.3, inplace=True),
+            nn.LeakyReLU(0.2, inplace=True),  # saved?
+            nn.Dropout(0.3, inplace=True),  # write?
         )
         self.out = nn.Linear(16, 1)
 
