@@ -10,16 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-BEGIN = """\
-import datetime, time
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=40))
-rank = dist.get_rank()
-"""
+from beginning import BEGIN
 
 Torchrun = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -10,8 +10,8 @@ import textwrap
 from dataclasses import replace
 
 import pytest
+from beginning import BEGIN
 
-from conftest import BEGIN
 from unclobber.cli.ranks import _machines
 from unclobber.cli.ranks._machines import Machines, merge_machines
 from unclobber.model import Finding, RankEnd, Report, Site, Totals, Write
