@@ -43,9 +43,11 @@ def install(patches: Patches) -> None:
 
 
 def _generator(original: Callable[..., Any]) -> Callable[..., Any]:
-    def generator(function: Callable[..., Any], preserve_rng: bool = True, *args: Any, **kwargs: Any) -> Any:
-        run = _recomputed(function, torch.is_grad_enabled(), preserve_rng)
-        return original(run, preserve_rng, *args, **kwargs)
+    def generator(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        # The second argument, from torch 2.15 on a keyword.
+        preserve_rng = kwargs.get("preserve_rng_state", args[0] if args else True)
+        run = _recomputed(function, torch.is_grad_enabled(), preserve_rng is not False)
+        return original(run, *args, **kwargs)
 
     return generator
 
