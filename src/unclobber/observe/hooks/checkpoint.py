@@ -43,6 +43,8 @@ def install(patches: Patches) -> None:
 
 
 def _generator(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap torch's function behind a checkpoint that isn't reentrant, so that both runs are observed."""
+
     def generator(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         # The second argument, from torch 2.15 on a keyword.
         preserve_rng = kwargs.get("preserve_rng_state", args[0] if args else True)
