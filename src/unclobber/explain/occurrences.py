@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
@@ -115,7 +116,7 @@ class Occurrence:
             yield Occurrence.of_unpack(session.ledger.state_of(saved), session, repaired=False, node=node)
 
 
-class SeenConflicts:
+class SeenConflicts(ABC):
     """The methods by which the hooks hand over what no saved tensor shows (``observe.hooks.conflicts``).
 
     A session inherits them, and keeps in ``on`` what they describe.
@@ -126,9 +127,9 @@ class SeenConflicts:
     backwards_before: int
     policy: str
 
+    @abstractmethod
     def on(self, occurrence: Occurrence) -> None:
         """Keep the finding for a conflict, and report it."""
-        raise NotImplementedError
 
     def stale_on_ctx(self, state: SaveState, attribute: str, node: str) -> None:
         """UC103: ``backward`` reads ``ctx.x`` that has changed since the Function's forward left it there."""

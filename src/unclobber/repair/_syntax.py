@@ -314,11 +314,7 @@ class Source:
             lead = f"{newline}{self.unit}{opened}{inner}{self.unit}"
             yield self.edited(Splice(colon, start, lead))
             return
-        siblings = self.block(line.statements[0])
-        above = siblings[max(siblings.index(line.statements[0]) - 1, 0)]
-        if isinstance(above, ast.With) and self.code(above).startswith(f"{header}{newline}"):
-            opened, inner = "", self.line(above.body[-1]).indent
-        yield self.edited(Splice(line.start, line.end, opened + self.moved(line.start, line.end, inner)))
+        yield self.block_put_under(small, header)
         if len(line.statements) > 1:
             start, end = self.start(small), self.end(small)
             after = self.text[end : line.end].lstrip("; \t\\\r\n") if small is not line.statements[-1] else ""
@@ -327,10 +323,14 @@ class Source:
             block += f"{newline}{line.indent}{after}" if after else self.text[end : line.end]
             yield self.edited(Splice(line.start, line.end, (left and f"{left}{newline}") + block))
 
-    def block_put_under(self, compound: ast.stmt, header: str) -> str:
-        line = self.line(compound)
-        body = self.moved(line.start, line.end, line.indent + self.unit)
-        return self.edited(Splice(line.start, line.end, f"{line.indent}{header}{self.newline}{body}"))
+    def block_put_under(self, statement: ast.stmt, header: str) -> str:
+        """Return the text with a statement's whole lines in a block, in that above them if it is the same."""
+        line, siblings = self.line(statement), self.block(statement)
+        opened, inner = f"{line.indent}{header}{self.newline}", line.indent + self.unit
+        above = siblings[max(siblings.index(line.statements[0]) - 1, 0)]
+        if isinstance(above, ast.With) and self.code(above).startswith(f"{header}{self.newline}"):
+            opened, inner = "", self.line(above.body[-1]).indent
+        return self.edited(Splice(line.start, line.end, opened + self.moved(line.start, line.end, inner)))
 
     def moved(self, start: int, end: int, indent: str) -> str:
         """Return the whole lines between two offsets, re-indented; the inside of strings stays."""

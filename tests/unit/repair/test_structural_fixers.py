@@ -108,6 +108,14 @@ def test_a_block_above_takes_the_next_write_in(proposed):
     assert texts == [text.replace("\nw.clamp_", "\n    w.clamp_")]
 
 
+def test_a_shared_line_below_a_block_is_taken_apart_into_one_of_its_own(proposed):
+    """What stands before the write on its line parts it from the block above."""
+    text = "import torch\nwith torch.no_grad():\n    w.add_(1)\na = 1; w.clamp_(0)\nuse(w)\n"
+    joined, apart = proposed(no_grad, "UC201", text, write="w.clamp_(0)")
+    assert joined == text.replace("\na = 1", "\n    a = 1")
+    assert apart == text.replace("; w.clamp", "\nwith torch.no_grad():\n    w.clamp")
+
+
 def test_a_function_that_returns_is_not_decorated(proposed):
     """What it returns would be cut off the graph."""
     text = "import torch\ndef f(w):\n    w.add_(1)\n    return w * 2\n"

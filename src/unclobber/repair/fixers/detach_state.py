@@ -241,4 +241,4 @@ def is_operand(source: Source, node: ast.expr) -> bool:
 
 
 def detached(source: Source, node: ast.expr) -> str:
-    return f"{source.code(node)}.detach()"
+    return f"{source.in_brackets(node)}.detach()"

@@ -18,6 +18,7 @@ from .._syntax import Loop, Source, arguments_of, flat, is_name, is_small, walk
 from ..project import Project
 from ._blocks import calls_method, line_in, shortened
 from ._sites import callers
+from .detach_state import detached
 from .keep_graph import two_losses
 
 _NOTE = "what is stored is a constant then: no gradient reaches it, not in the first backward either"
@@ -38,7 +39,7 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     # What each turn computes before its own backward is no constant: `self.h = self.cell(x, self.h)`.
     for path, source, statement in () if loop in turns else made:
         for values in _stored(source, statement):
-            text = source.replaced({value: f"{source.in_brackets(value)}.detach()" for value in values})
+            text = source.replaced({value: detached(source, value) for value in values})
             title = f"keep `{shortened(source.code(values[0]))}` detached"
             yield Candidate(title, {path: text}, offered=True, note=_NOTE)
     for path, source, statement in callers(finding.needed, project):
