@@ -493,6 +493,20 @@ def test_a_value_that_a_rollout_stores_is_the_users_to_detach(fix):
     assert ".sigmoid().detach()\n" in done.text
 
 
+SHIFTED = "    p = net(states).squeeze().sigmoid()\n    p += 1\n    loss = (p /"
+
+
+def test_what_is_proved_before_another_finding_stays(fix):
+    """Both are hazards of the program as it is, and how to solve the second one is the user's to decide."""
+    text = ROLLOUT.replace("    loss = (net(states).squeeze().sigmoid() /", SHIFTED)
+    done = fix(text, "--all", "--write")
+    assert (done.code, done.text) == (1, text.replace("p += 1", "p = p + 1").lstrip("\n"))
+    said = " ".join(done.out.split())
+    assert "proved up to backward 1: " in said
+    assert "because another finding follows" in said
+    assert "yours to decide: keep `net(states[t]).squeeze().sigmoid()` detached" in said
+
+
 SAME = """
 import torch
 

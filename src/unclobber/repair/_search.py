@@ -62,6 +62,10 @@ class _SearchState:
         """The faults of which a later state may not have more than a proved one."""
         return self.drops, self.copies_parameters, bool(self.blind_holders)
 
+    def may_replace(self, best: _SearchState) -> bool:
+        simpler = len(self.steps) < len(best.steps) and self.copies <= best.copies
+        return simpler or len(best.steps) == 1
+
     @property
     def copies_parameters(self) -> bool:
         return bool(self._more(".functional_call("))
@@ -163,6 +167,7 @@ class Search:
         """Try states, best first. Return proved and unproved repairs, and why the search stopped early."""
         proved: list[tuple[Repair, _SearchState]] = []
         unproved: list[Repair] = []
+        partly: list[Repair] = []  # solve the first finding, and one that is left has edits to be tried
         stopped = ""
         seconds = 10 * self.runner.timeout
         self._push(start, finding, self._proposed_first)
@@ -179,7 +184,7 @@ class Search:
                 proved = []
             # Another way for one of several findings would be another way for all. But the first edit may be
             # what makes the next ones necessary (test_fix.py, test_an_edit_that_another_one_replaces).
-            elif proved and (state.lines > best.lines or len(state.steps) >= len(best.steps) > 1):
+            elif proved and (state.lines > best.lines or not state.may_replace(best)):
                 continue
             if self._tried >= MOST_RUNS or time.monotonic() - began > seconds:
                 limit = f"{MOST_RUNS} candidates" if self._tried >= MOST_RUNS else f"{seconds:g} seconds"
@@ -193,31 +198,40 @@ class Search:
             number = f"candidate {self._tried} of {self._tried + len(self._queue)}{so_far}"
             self.progress(f"{hazard}, {number}: {state.steps[-1].title}")
             ran = self._watch(state)
+            repair = None
             if ran.finding is not None and ran.failed_at <= self._trial.until + BEYOND:
                 self._note(state, ran)
                 # If another finding follows, the copy that was taken away may have been what kept it off.
                 if state.copies >= 0 and self._helps(state, ran):
-                    state = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
-                    self._push(state, ran.finding)
-                continue
-            repair = self._proved(state, ran)
+                    seen = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
+                    goes_on = self._push(seen, ran.finding)
+                    repair = self._proved_so_far(state, ran)
+                    if repair is not None and goes_on:
+                        partly.append(repair)
+                        repair = None
+            else:
+                repair = self._proved(state, ran)
             if repair is not None and repair.proof is not None:
                 proved.append((repair, state))
             elif repair is not None:
                 unproved.append(repair)
-        confirmed = self._confirmed(proved)
+        confirmed = self._confirmed(proved) or partly[:1]
         return confirmed, unproved, "" if confirmed else stopped
 
-    def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> None:
-        """Add a state's follow-ups to the queue, one for each new candidate of its finding."""
+    def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> bool:
+        """Add a state's follow-ups to the queue, one for each new candidate of its finding.
+
+        Returns:
+            Whether any was added.
+        """
         if len(state.steps) >= DEEPEST:
-            return
+            return False
         seen_findings = state.seen_findings or (_finding_key(finding),)
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
-        candidates = [
-            p for p in proposed if not p.offered and not (self._cuts and FIXERS[p.fixer].keeps_graphs)
-        ]
+        cuts = self._cuts or (bool(state.steps) and any(p.offered and FIXERS[p.fixer].cuts for p in proposed))
+        candidates = [p for p in proposed if not p.offered and not (cuts and FIXERS[p.fixer].keeps_graphs)]
+        before = len(self._queue)
         held = self._held_in(state, finding) if candidates else {}
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)
@@ -237,6 +251,7 @@ class Search:
             )
             # The number of texts decides between equal states, which Python can't compare.
             heapq.heappush(self._queue, (new.order, len(self._seen), new))
+        return len(self._queue) > before
 
     def _held_in(self, state: _SearchState, finding: Finding) -> Mapping[WriteStatement, HeldBy]:
         if not state.project.overlay:
@@ -280,6 +295,17 @@ class Search:
             self._rejected.append(f"{state.steps[-1].title}: {ran.at_end[0].how}")
             return None
         return _repair(state, proof)
+
+    def _proved_so_far(self, state: _SearchState, ran: Ran) -> Repair | None:
+        """Return a state as a repair of the first finding if the next one is the program's own; else None."""
+        if ran.failed_at <= self._trial.until or not state.comparable:
+            return None
+        reference = self._trial.reference(state.interpretations)
+        known = {_finding_key(finding) for finding in reference.ran.findings}
+        if ran.finding is None or _finding_key(ran.finding) not in known:
+            return None
+        proof = self._trial.proof(ran, reference)
+        return None if isinstance(proof, str) else _repair(state, proof)
 
     def _confirmed(self, repairs: list[tuple[Repair, _SearchState]]) -> list[Repair]:
         """Return the repairs, the best one first.

@@ -574,6 +574,24 @@ def test_a_carried_state_is_detached_after_the_backward(proposed, store, read, c
     assert expected in proposed(detach_state, "UC301", text, needed="loss(new).backward()")
 
 
+@pytest.mark.parametrize("read", ["sum(seen)", "torch.stack(seen[-2:])", "[one.exp() for one in seen]"])
+def test_a_list_that_each_turn_appends_to(proposed, read):
+    """Its newest element is detached behind the backward, or where it is appended behind that."""
+    text = f"for x in xs:\n    new = net(x)\n    seen.append(new)\n    loss(new, {read}).backward()\n"
+    needed = f"loss(new, {read}).backward()"
+    assert f"{text}    seen[-1] = seen[-1].detach()\n" in proposed(detach_state, "UC301", text, needed=needed)
+    text = f"for x in xs:\n    new = net(x)\n    loss(new, {read}).backward()\n    seen.append(new)\n"
+    expected = text.replace("append(new)", "append(new.detach())")
+    assert expected in proposed(detach_state, "UC301", text, needed=needed)
+
+
+@pytest.mark.parametrize("line", ["seen = []", "seen.clear()"])
+def test_a_list_of_one_turn(proposed, line):
+    """It is emptied in each turn: nothing is carried."""
+    text = f"for x in xs:\n    {line}\n    new = net(x)\n    seen.append(new)\n    loss(new).backward()\n"
+    assert not proposed(detach_state, "UC301", text, needed="loss(new).backward()")
+
+
 def test_a_dict_that_is_carried_whole(proposed):
     """Every tensor of it is detached."""
     text = "for x in xs:\n    out = net(x, s)\n    s = {'h': out}\n    out.backward()\n"

@@ -13,7 +13,19 @@ from dataclasses import replace
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
+from .._syntax import (
+    For,
+    Loop,
+    Source,
+    arguments_of,
+    flat,
+    is_constant,
+    method_call,
+    names_in,
+    root_name,
+    targets_of,
+    walk,
+)
 from ..project import Project
 from ._blocks import assigned_to
 from ._inplace import without
@@ -87,12 +99,12 @@ def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, 
         places = together.setdefault(id(source.small(node)), [])
         if source.code(node) not in places:
             places.append(source.code(node))
-    places = list(dict.fromkeys(place for group in together.values() for place in group))
-    for place in places:
-        # `pending = pred` behind the backward would bind it to the graph again.
+    places = [*(place for group in together.values() for place in group), *_lists_read(source, loop)]
+    for place in dict.fromkeys(places):
+        # `pending = pred` or `seen.append(pred)` behind the backward would bind it to the graph again.
         late: dict[ast.AST, str] = {
             value: detached(source, value)
-            for value in assigned_to(source, place)
+            for value in (*assigned_to(source, place), *_appended(source, place.removesuffix("[-1]"), loop))
             if isinstance(value, ast.Name) and source.start(backward) < source.start(value) < source.end(loop)
         }
         if late:
@@ -191,6 +203,32 @@ def _carried_reads(source: Source, loop: Loop) -> Iterator[ast.expr]:
                 if code in carries and code not in bound and _is_read(source, node):
                     yield node
         bound |= _bound(source, line)
+
+
+def _lists_read(source: Source, loop: Loop) -> Iterator[str]:
+    """Yield the last element of each list that a loop appends to and reads other elements of.
+
+    Detached in each turn, it leaves the list with this turn's graph alone: ``torch.stack(seen[-2:])``.
+    """
+    bound = _bound(source, loop)
+    for node in walk(loop):
+        place = f"{source.code(node)}[-1]" if isinstance(node, ast.Name | ast.Attribute) else ""
+        above = source.parents[node]
+        newest = isinstance(above, ast.Subscript) and source.code(above) == place
+        if (
+            place in bound
+            and source.code(node) not in bound
+            and not newest
+            and not isinstance(above, ast.Attribute)
+        ):
+            yield place
+
+
+def _appended(source: Source, name: str, loop: Loop) -> Iterator[ast.expr]:
+    for node in walk(loop):
+        filled = method_call(node, "append")
+        if filled is not None and source.code(filled) == name:
+            yield from arguments_of(node)
 
 
 def _is_read(source: Source, place: ast.expr) -> bool:
