@@ -298,7 +298,8 @@ class Search:
 
     def _proved_so_far(self, state: _SearchState, ran: Ran) -> Repair | None:
         """Return a state as a repair of the first finding if the next one is the program's own; else None."""
-        if ran.failed_at <= self._trial.until or not state.comparable:
+        kept = Interpretation.KEPT in state.interpretations  # then the next finding may be about that graph
+        if ran.failed_at <= self._trial.until or not state.comparable or kept:
             return None
         reference = self._trial.reference(state.interpretations)
         known = {_finding_key(finding) for finding in reference.ran.findings}
