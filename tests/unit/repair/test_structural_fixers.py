@@ -574,6 +574,13 @@ def test_a_carried_state_is_detached_after_the_backward(proposed, store, read, c
     assert expected in proposed(detach_state, "UC301", text, needed="loss(new).backward()")
 
 
+def test_a_running_total(proposed):
+    """It is detached behind the backward that goes through it."""
+    text = "for x in xs:\n    total += loss(net(x))\n    (total / 2).backward()\n"
+    texts = proposed(detach_state, "UC301", text, needed="(total / 2).backward()")
+    assert texts[0] == f"{text}    total = total.detach()\n"
+
+
 @pytest.mark.parametrize("read", ["sum(seen)", "torch.stack(seen[-2:])", "[one.exp() for one in seen]"])
 def test_a_list_that_each_turn_appends_to(proposed, read):
     """Its newest element is detached behind the backward, or where it is appended behind that."""

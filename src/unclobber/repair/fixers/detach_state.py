@@ -239,7 +239,8 @@ def _is_read(source: Source, place: ast.expr) -> bool:
         return parent.value is place and unpacked
     if isinstance(parent, For | ast.comprehension):
         return parent.iter is place
-    return is_operand(source, _element(source, place))
+    added_to = isinstance(parent, ast.AugAssign) and parent.target is place  # `total += loss`
+    return added_to or is_operand(source, _element(source, place))
 
 
 def _element(source: Source, place: ast.expr) -> ast.expr:  # `state[0]` for the `state` in it
