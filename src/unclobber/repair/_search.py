@@ -167,7 +167,7 @@ class Search:
         """Try states, best first. Return proved and unproved repairs, and why the search stopped early."""
         proved: list[tuple[Repair, _SearchState]] = []
         unproved: list[Repair] = []
-        partly: list[Repair] = []  # solve the first finding, and one that is left has edits to be tried
+        partly: list[Repair] = []  # the first finding solved, and edits for the next one in the queue
         stopped = ""
         seconds = 10 * self.runner.timeout
         self._push(start, finding, self._proposed_first)
@@ -229,6 +229,7 @@ class Search:
         seen_findings = state.seen_findings or (_finding_key(finding),)
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
+        # A later finding that a detached state may solve is for a search of its own.
         cuts = self._cuts or (bool(state.steps) and any(p.offered and FIXERS[p.fixer].cuts for p in proposed))
         candidates = [p for p in proposed if not p.offered and not (cuts and FIXERS[p.fixer].keeps_graphs)]
         before = len(self._queue)
