@@ -27,7 +27,8 @@ def in_order(
     return None if start is None or start >= stop else (body, start, stop)
 
 
-def assigned_to(source: Source, place: str) -> Iterator[ast.expr]:  # `xs[-1]` by `xs.append(value)`, too
+def assigned_to(source: Source, place: str) -> Iterator[ast.expr]:
+    """Yield the values that a place gets, also ``xs[-1]`` by ``xs.append(value)``."""
     for small in source.smalls:
         if isinstance(small, ast.Assign) and place in map(source.code, small.targets):
             yield small.value
