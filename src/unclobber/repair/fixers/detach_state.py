@@ -13,7 +13,19 @@ from dataclasses import replace
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
+from .._syntax import (
+    For,
+    Loop,
+    Source,
+    calls,
+    flat,
+    is_constant,
+    method_call,
+    names_in,
+    root_name,
+    targets_of,
+    walk,
+)
 from ..project import Project
 from ._blocks import assigned_to
 from ._inplace import without
@@ -28,8 +40,8 @@ _Propose = Callable[[Finding, Project], Iterator[Candidate]]
 def of_another_turn(propose: _Propose) -> _Propose:
     """Return a fixer that proposes nothing if the finding's two losses belong to one turn of a loop.
 
-    If torch refuses a backward that keeps its graph, its candidates are for the program in which it does not,
-    and the user must decide.
+    If torch refuses a backward that keeps its graph, its candidates are first for the program in which it
+    does not, and the user must decide.
     """
 
     def proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -45,6 +57,10 @@ def of_another_turn(propose: _Propose) -> _Propose:
                     for candidate in propose(finding, project.with_texts(texts)):
                         title, new = f"{candidate.title}, without `retain_graph`", candidate.texts
                         yield replace(candidate, title=title, texts={**texts, **new}, offered=True)
+            # Another loss may need the graph that is kept (test_fix.py, test_a_mean_that_is_carried).
+            loop = source.loop_round(statement)
+            if loop is not None and len(list(calls(loop, ("backward",)))) > 1:
+                yield from (replace(candidate, offered=True) for candidate in propose(finding, project))
 
     return proposals
 
@@ -112,13 +128,9 @@ def cuts(place: str, forms: set[str]) -> Iterator[str]:
 
 def form(value: ast.expr) -> set[str]:
     """Return the kind of a value, for ``cuts``; empty if the source doesn't show it."""
-    if is_constant(value, None):
-        return {"none"}
-    if isinstance(value, ast.Tuple):
-        return {"tuple"}
-    if isinstance(value, ast.Dict | ast.DictComp):
-        return {"dict"}
-    return {"list"} if isinstance(value, ast.List | ast.ListComp) else set()
+    kinds = {"tuple": ast.Tuple, "dict": ast.Dict | ast.DictComp, "list": ast.List | ast.ListComp}
+    known = {kind for kind, types in kinds.items() if isinstance(value, types)}
+    return {"none"} if is_constant(value, None) else known
 
 
 def _forms(source: Source, place: str) -> set[str]:
