@@ -228,8 +228,8 @@ class Search:
         return confirmed, unproved, "" if confirmed else stopped
 
     def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> bool:
-        """Add a state's follow-ups to the queue, one for each new candidate of its finding; return whether any
-        was added."""
+        """Add a state's follow-ups to the queue, one for each new candidate of its finding; return whether
+        there is any."""
         if len(state.steps) >= DEEPEST:
             return False
         seen_findings = state.seen_findings or (_finding_key(finding),)
