@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,6 +93,7 @@ def _fixing(folder: Path, call: Callable[[list[str]], tuple[int, str, str]]) -> 
         (folder / "pyproject.toml").touch()
         script = folder / "train.py"
         script.write_text(dedent(text).lstrip("\n"))
+        os.utime(script, (0, 0))  # older than the driver's process, as a user's file is
         for name, content in (files or {}).items():
             (folder / name).write_text(dedent(content).lstrip("\n"))
         return Fixed(*call(["fix", *options, *words, *arguments]), script)

@@ -467,6 +467,58 @@ def test_a_state_that_an_object_carries_is_the_users_to_cut(fix):
     assert "`unclobber fix --write --take N train.py` writes way N" in " ".join(done.out.split())
 
 
+NESTED = """
+import torch
+
+class Cell(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.h = torch.nn.Linear(2, 2), torch.zeros(1, 2)
+
+    def forward(self, x):
+        new = torch.tanh(self.net(x) + self.h)
+        self.h = new
+        return new
+
+cells = torch.nn.Sequential(Cell(), torch.nn.Linear(2, 1))
+for _ in range(3):
+    loss = (cells(torch.ones(1, 2)) + cells(torch.zeros(1, 2))).sum()
+    loss.backward()
+"""
+
+
+def test_a_state_that_is_cut_within_a_step_is_the_users_to_cut(fix):
+    """Both calls of a step are then apart, too; no name leads to the object that keeps the state."""
+    done = fix(NESTED, "--write")
+    assert (done.code, done.text) == (1, NESTED.lstrip("\n"))
+    assert "not proved, yours to decide: detach the hidden state `self.h` where" in " ".join(done.out.split())
+    assert "+        self.h = new.detach()\n" in done.out
+
+
+MEAN = """
+import torch
+
+net, head = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+opt, opt_net = torch.optim.SGD(head.parameters(), 0.1), torch.optim.SGD(net.parameters(), 0.1)
+mean = torch.zeros(1)
+for _ in range(3):
+    h = net(torch.ones(1, 2))
+    mean = 0.9 * mean + head(h.tanh()).mean()
+    opt.zero_grad()
+    mean.square().sum().backward(retain_graph=True)
+    opt.step()
+    opt_net.zero_grad()
+    h.sum().backward()
+    opt_net.step()
+"""
+
+
+def test_a_mean_that_is_carried(fix):
+    """Another loss needs what its backward keeps, so that stays."""
+    first = fix(MEAN).out.partition("way 1, not proved, yours to decide: ")[2]
+    assert "backward(retain_graph=True)\n+    mean = mean.detach()\n     opt.step()" in first
+
+
 ROLLOUT = """
 import torch
 
@@ -491,6 +543,20 @@ def test_a_value_that_a_rollout_stores_is_the_users_to_detach(fix):
     assert "+with torch.no_grad():" in done.out
     done = fix(ROLLOUT, "--write", "--take", "1")
     assert ".sigmoid().detach()\n" in done.text
+
+
+SHIFTED = "    p = net(states).squeeze().sigmoid()\n    p += 1\n    loss = (p /"
+
+
+def test_what_is_proved_before_another_finding_stays(fix):
+    """Both are hazards of the program as it is, and how to solve the second one is the user's to decide."""
+    text = ROLLOUT.replace("    loss = (net(states).squeeze().sigmoid() /", SHIFTED)
+    done = fix(text, "--all", "--write")
+    assert (done.code, done.text) == (1, text.replace("p += 1", "p = p + 1").lstrip("\n"))
+    said = " ".join(done.out.split())
+    assert "proved up to backward 1: " in said
+    assert "because another finding follows" in said
+    assert "yours to decide: keep `net(states[t]).squeeze().sigmoid()` detached" in said
 
 
 SAME = """

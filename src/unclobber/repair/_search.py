@@ -12,7 +12,7 @@ import heapq
 import re
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -31,6 +31,7 @@ from .proof import Runner
 BEYOND = 2  # number of backward calls after the failed one that are run and compared as well
 DEEPEST = 8  # limit of edits in one repair
 MOST_RUNS = 80
+MOST_LATER = 20  # of them for a later finding of the program's own, before it gets a search of its own
 MOST_PROVED = 5
 QUICK = 1.0
 """Seconds: if the reference takes longer to its end, a candidate runs to its end only before it is
@@ -61,6 +62,10 @@ class _SearchState:
     def rank(self) -> tuple[bool, bool, bool]:
         """The faults of which a later state may not have more than a proved one."""
         return self.drops, self.copies_parameters, bool(self.blind_holders)
+
+    def may_replace(self, best: _SearchState) -> bool:
+        simpler = len(self.steps) < len(best.steps) and self.copies <= best.copies
+        return simpler or len(best.steps) == 1
 
     @property
     def copies_parameters(self) -> bool:
@@ -110,6 +115,8 @@ class Search:
     _held: Mapping[WriteStatement, HeldBy] = field(default_factory=dict)
     """The holders of the tensors that the first finding's statements write, in the program as it is."""
     _proposed_first: list[Candidate] = field(default_factory=list)  # the candidates for the first finding
+    _cut_otherwise: list[_SearchState] = field(default_factory=list)
+    """States that detach more than what an earlier backward has freed, or something else."""
     _cuts: bool = False  # whether the user may detach a state instead, see ``detach_state``
     _rejected: list[str] = field(default_factory=list)
     """Candidates with the right gradients and another end state, each in words."""
@@ -145,10 +152,12 @@ class Search:
         if problem:
             return Unproved(finding, problem)
         self._proposed_first = proposed.result()
-        offered = self._offered(start)
+        offered = self._that_run_clean(self._offered(start))
         # Copies of all weights would keep the graphs of all turns, which a detached state does not.
         self._cuts = any(FIXERS[fixer].cuts for repair in offered for fixer in repair.fixers)
         proved, unproved, stopped = self._explore(start, finding, began)
+        if not proved:
+            offered += self._that_run_clean(self._cut_otherwise[:2])
         if not proved and offered and not stopped:
             stopped = "what is known to help changes what is computed, so it is yours to decide"
         if proved:
@@ -163,8 +172,9 @@ class Search:
         """Try states, best first. Return proved and unproved repairs, and why the search stopped early."""
         proved: list[tuple[Repair, _SearchState]] = []
         unproved: list[Repair] = []
+        partly: list[Repair] = []  # the first finding solved, and edits for the next one in the queue
         stopped = ""
-        seconds = 10 * self.runner.timeout
+        most, seconds = MOST_RUNS, 10 * self.runner.timeout
         self._push(start, finding, self._proposed_first)
         while self._queue:
             _, _, state = heapq.heappop(self._queue)
@@ -179,10 +189,10 @@ class Search:
                 proved = []
             # Another way for one of several findings would be another way for all. But the first edit may be
             # what makes the next ones necessary (test_fix.py, test_an_edit_that_another_one_replaces).
-            elif proved and (state.lines > best.lines or len(state.steps) >= len(best.steps) > 1):
+            elif proved and (state.lines > best.lines or not state.may_replace(best)):
                 continue
-            if self._tried >= MOST_RUNS or time.monotonic() - began > seconds:
-                limit = f"{MOST_RUNS} candidates" if self._tried >= MOST_RUNS else f"{seconds:g} seconds"
+            if self._tried >= most or time.monotonic() - began > seconds:
+                limit = f"{most} candidates" if self._tried >= most else f"{seconds:g} seconds"
                 stopped = f"the search ended after {limit}, before a cure was proved"
                 break
             self._tried += 1
@@ -193,31 +203,42 @@ class Search:
             number = f"candidate {self._tried} of {self._tried + len(self._queue)}{so_far}"
             self.progress(f"{hazard}, {number}: {state.steps[-1].title}")
             ran = self._watch(state)
+            repair = None
             if ran.finding is not None and ran.failed_at <= self._trial.until + BEYOND:
                 self._note(state, ran)
                 # If another finding follows, the copy that was taken away may have been what kept it off.
                 if state.copies >= 0 and self._helps(state, ran):
-                    state = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
-                    self._push(state, ran.finding)
-                continue
-            repair = self._proved(state, ran)
+                    seen = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
+                    goes_on = self._push(seen, ran.finding)
+                    repair = self._proved_so_far(state, ran)
+                    if repair is not None and goes_on:
+                        most = min(most, self._tried + MOST_LATER)
+                        partly.append(repair)
+                        repair = None
+            else:
+                repair = self._proved(state, ran)
+                clean = ran.ended.well and all(FIXERS[step.fixer].cuts for step in state.steps)
+                if repair is None and clean:
+                    self._cut_otherwise.append(state)
             if repair is not None and repair.proof is not None:
                 proved.append((repair, state))
             elif repair is not None:
                 unproved.append(repair)
-        confirmed = self._confirmed(proved)
+        confirmed = self._confirmed(proved) or partly[:1]
         return confirmed, unproved, "" if confirmed else stopped
 
-    def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> None:
-        """Add a state's follow-ups to the queue, one for each new candidate of its finding."""
+    def _push(self, state: _SearchState, finding: Finding, proposed: list[Candidate] | None = None) -> bool:
+        """Add a state's follow-ups to the queue, one for each new candidate of its finding; return whether
+        there is any."""
         if len(state.steps) >= DEEPEST:
-            return
+            return False
         seen_findings = state.seen_findings or (_finding_key(finding),)
         if proposed is None:
             proposed = _plan.candidates(finding, state.project)
-        candidates = [
-            p for p in proposed if not p.offered and not (self._cuts and FIXERS[p.fixer].keeps_graphs)
-        ]
+        # A later finding that a detached state may solve is for a search of its own.
+        cuts = self._cuts or (bool(state.steps) and any(p.offered and FIXERS[p.fixer].cuts for p in proposed))
+        candidates = [p for p in proposed if not p.offered and not (cuts and FIXERS[p.fixer].keeps_graphs)]
+        before = len(self._queue)
         held = self._held_in(state, finding) if candidates else {}
         for candidate in candidates:
             project = state.project.with_texts(candidate.texts)
@@ -237,6 +258,7 @@ class Search:
             )
             # The number of texts decides between equal states, which Python can't compare.
             heapq.heappush(self._queue, (new.order, len(self._seen), new))
+        return len(self._queue) > before
 
     def _held_in(self, state: _SearchState, finding: Finding) -> Mapping[WriteStatement, HeldBy]:
         if not state.project.overlay:
@@ -281,6 +303,17 @@ class Search:
             return None
         return _repair(state, proof)
 
+    def _proved_so_far(self, state: _SearchState, ran: Ran) -> Repair | None:
+        """Return a state as a repair of the first finding if the next one is the program's own; else None."""
+        kept = Interpretation.KEPT in state.interpretations  # then the next finding may be about that graph
+        if ran.failed_at <= self._trial.until or not state.comparable or kept:
+            return None
+        reference = self._trial.reference(state.interpretations)
+        if ran.finding is None or _hazard(ran.finding) not in map(_hazard, reference.ran.findings):
+            return None
+        proof = self._trial.proof(ran, reference)
+        return None if isinstance(proof, str) else _repair(state, proof)
+
     def _confirmed(self, repairs: list[tuple[Repair, _SearchState]]) -> list[Repair]:
         """Return the repairs, the best one first.
 
@@ -298,17 +331,21 @@ class Search:
                 return [again, *proved[number + 1 :]]
         return []
 
-    def _offered(self, start: _SearchState) -> tuple[Repair, ...]:
-        """Return edits that change the result and run clean: only the user can choose them."""
-        shown: list[Repair] = []
+    def _offered(self, start: _SearchState) -> Iterator[_SearchState]:
+        """Yield the edits of the first finding that change the result, and that only the user can choose."""
         for candidate in self._proposed_first:
-            wanted = candidate.offered and (not self.first_only or FIXERS[candidate.fixer].cuts)
-            if wanted and len(shown) < 3 and self._tried < MOST_RUNS:
-                self._tried += 1
+            if candidate.offered and (not self.first_only or FIXERS[candidate.fixer].cuts):
                 project = start.project.with_texts(candidate.texts)
                 lines = project.on_disk.lines_changed(project.overlay)
-                state = _SearchState(project, (candidate,), lines=lines)
-                ran = self._watch(state)
+                yield _SearchState(project, (candidate,), lines=lines)
+
+    def _that_run_clean(self, states: Iterable[_SearchState]) -> tuple[Repair, ...]:
+        """Return the first of the states that run clean, compared with nothing."""
+        shown: list[Repair] = []
+        for state in states:
+            if len(shown) < 3 and self._tried < MOST_RUNS:
+                self._tried += 1
+                ran = self._trial.watched(state.texts)
                 if ran.finding is not None or not ran.ended.well:
                     self._note(state, ran)
                 else:
@@ -423,6 +460,12 @@ def _finding_key(finding: Finding) -> Any:
         tuple(write.operation for write in finding.writes),
         None if finding.needed is None else finding.needed.nth,
     )
+
+
+def _hazard(finding: Finding) -> Any:
+    """Return a key of what goes wrong when, which edits of the lines that save and write leave as it is."""
+    site = None if finding.saved is None else finding.saved.site
+    return finding.code, finding.needed and finding.needed.nth, site and site.function
 
 
 def _words(site: Site | None) -> Any:

@@ -33,13 +33,12 @@ def _with(old: str, new: str) -> str:
 
 
 def test_a_recurrence_through_an_attribute(proposed):
-    """Behind the backward, then where it is read and at the start of the method; for a tensor or several."""
+    """Behind the backward, then at the start of the method; for a tensor or several."""
     texts = proposed(detach_hidden, "UC301", CELL, saved=CALL, needed="net(x).sum().backward()")
     several = "tuple(one.detach() for one in {0})".format
     assert texts == [
         f"{plain(CELL)}    net.h = net.h.detach()\n",
         f"{plain(CELL)}    net.h = {several('net.h')}\n",
-        _with(STEP, "self.h = self.cell(x, self.h.detach())"),
         _with(STEP, f"self.h = self.h.detach()\n        {STEP}"),
         _with(STEP, f"self.h = {several('self.h')}\n        {STEP}"),
     ]

@@ -225,42 +225,15 @@ def test_another_modules_constructor_stays(proposed):
 # --- carried state --------------------------------------------------------------------------------
 
 
-def test_a_carried_state_is_detached(proposed):
-    """The argument that the loop itself assigns comes from the turn before."""
+def test_a_state_that_is_computed_behind_the_backward(proposed):
+    """A detach directly behind the backward would come too early."""
     text = """
-    for xb in data:
-        out, state = rnn(xb, state)
-        loss(out).backward()
+    for x in chunks:
+        loss(net(x, memory)).backward()
+        memory = torch.cat([memory, x])[-4:]
     """
-    texts = proposed(detach_state, "UC301", text, saved="rnn(xb, state)")
-    # the first for one tensor, the other for an LSTM's two: only a run can tell
-    assert texts == [
-        plain(text).replace("rnn(xb, state)", "rnn(xb, state.detach())"),
-        f"{plain(text)}    state = tuple(one.detach() for one in state)\n",
-    ]
-
-
-def test_two_carried_states_go_together(proposed):
-    """An LSTM cell's two states: each alone, then both of the statement; attributes are states, too."""
-    text = """
-    for xb in data:
-        net.h, net.c = cell(xb, (net.h, net.c))
-        net.h.sum().backward()
-    """
-    texts = proposed(detach_state, "UC301", text, saved="cell(xb, (net.h, net.c))")
-    assert plain(text).replace("(net.h, net.c))", "(net.h.detach(), net.c.detach()))") in texts
-
-
-def test_a_carried_state_that_begins_as_none(proposed):
-    """The first turn has nothing to detach, so the loop detaches where it ends."""
-    text = """
-    h = None
-    for xb in data:
-        out, h = gru(xb, h)
-        out.sum().backward()
-    """
-    texts = proposed(detach_state, "UC301", text, saved="gru(xb, h)")
-    assert texts[0] == f"{plain(text)}    h = h.detach()\n"
+    texts = proposed(detach_state, "UC301", text, needed="loss(net(x, memory)).backward()")
+    assert texts == [plain(text).replace("[-4:]", "[-4:].detach()")]
 
 
 def test_state_that_is_not_carried(proposed):
@@ -574,6 +547,31 @@ def test_a_carried_state_is_detached_after_the_backward(proposed, store, read, c
     assert expected in proposed(detach_state, "UC301", text, needed="loss(new).backward()")
 
 
+def test_a_running_total(proposed):
+    """It is detached behind the backward that goes through it."""
+    text = "for x in xs:\n    total += loss(net(x))\n    (total / 2).backward()\n"
+    texts = proposed(detach_state, "UC301", text, needed="(total / 2).backward()")
+    assert texts[0] == f"{text}    total = total.detach()\n"
+
+
+@pytest.mark.parametrize("read", ["sum(seen)", "torch.stack(seen[-2:])", "[one.exp() for one in seen]"])
+def test_a_list_that_each_turn_appends_to(proposed, read):
+    """Its newest element is detached behind the backward, or where it is appended behind that."""
+    text = f"for x in xs:\n    new = net(x)\n    seen.append(new)\n    loss(new, {read}).backward()\n"
+    needed = f"loss(new, {read}).backward()"
+    assert f"{text}    seen[-1] = seen[-1].detach()\n" in proposed(detach_state, "UC301", text, needed=needed)
+    text = f"for x in xs:\n    new = net(x)\n    loss(new, {read}).backward()\n    seen.append(new)\n"
+    expected = text.replace("append(new)", "append(new.detach())")
+    assert expected in proposed(detach_state, "UC301", text, needed=needed)
+
+
+@pytest.mark.parametrize("line", ["seen = []", "seen.clear()"])
+def test_a_list_of_one_turn(proposed, line):
+    """It is emptied in each turn: nothing is carried."""
+    text = f"for x in xs:\n    {line}\n    new = net(x)\n    seen.append(new)\n    loss(new).backward()\n"
+    assert not proposed(detach_state, "UC301", text, needed="loss(new).backward()")
+
+
 def test_a_dict_that_is_carried_whole(proposed):
     """Every tensor of it is detached."""
     text = "for x in xs:\n    out = net(x, s)\n    s = {'h': out}\n    out.backward()\n"
@@ -602,18 +600,6 @@ def test_a_tuple_that_is_read_by_its_elements(proposed, read):
     """
     texts = proposed(detach_state, "UC301", text, needed="loss(new).backward()")
     assert f"{plain(text)}    state = tuple(one.detach() for one in state)\n" in texts
-
-
-def test_an_element_of_what_is_carried_is_detached_where_it_is_read(proposed):
-    """The element is a tensor; what holds it need not be one, and is taken apart as it is."""
-    text = """
-    for x in xs:
-        new = net(x, state[0])
-        state = (new, new * 2)
-        loss(new).backward()
-    """
-    texts = proposed(detach_state, "UC301", text, needed="loss(new).backward()")
-    assert plain(text).replace("state[0]", "state[0].detach()") in texts
 
 
 def test_what_is_taken_apart_is_no_tensor(proposed):

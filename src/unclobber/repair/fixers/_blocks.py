@@ -28,9 +28,14 @@ def in_order(
 
 
 def assigned_to(source: Source, place: str) -> Iterator[ast.expr]:
+    """Yield the values that a place gets, also ``xs[-1]`` by ``xs.append(value)``."""
     for small in source.smalls:
         if isinstance(small, ast.Assign) and place in map(source.code, small.targets):
             yield small.value
+        call = getattr(small, "value", None)
+        filled = method_call(call, "append")
+        if call is not None and filled is not None and place == f"{source.code(filled)}[-1]":
+            yield from call.args
 
 
 def shortened(code: str, most: int = 50) -> str:

@@ -2,14 +2,14 @@
 self.h.detach()``.
 
 A module that reads ``self.h`` and sets it again makes one graph of all its calls. The second backward
-then comes to nodes that the first has freed. The state is detached where it is stored, where it is read, or
-at the start of the method that reads it. If several calls belong to one step, it is detached after the
-backward.
+then comes to nodes that the first has freed. The state is detached where it is stored, or at the start of the
+method that reads it. If several calls belong to one step, it is detached after the backward.
 """
 
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -32,9 +32,9 @@ from .._text import Splice
 from ..project import Project
 from ._blocks import assigned_to
 from ._sites import callers
-from .detach_state import NOTE, cuts, detached, form, is_operand, of_another_turn
+from .detach_state import NOTE, cuts, detached, form, of_another_turn
 
-_MOST = 40  # candidates for classes, of all files together
+_MOST = 20  # attributes of classes, of all files together
 
 
 @of_another_turn
@@ -45,32 +45,18 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     files where it ran.
     """
     near = [path for fact in (finding.needed, finding.saved) for path, _, _ in callers(fact, project)]
-    names: dict[str, HiddenState] = {}
-    # First, because this fills `names`, which the edits after a backward need.
-    kept = list(islice(_cuts(near, project, names), _MOST))
+    sources = project.sources(near, "class ")
+    found = list(islice(((path, source, each) for path, source in sources for each in states(source)), _MOST))
+    hidden = {state.name: state for _, _, state in reversed(found) if state.reads}
     for path, source, statement in callers(finding.needed, project):
-        for text, place in after_backward(source, statement, names.values()):
+        for text, place in after_backward(source, statement, hidden.values()):
             title = f"detach the hidden state `{place}` after each backward"
             yield Candidate(title, {path: text}, note=NOTE)
-    for path, source, changes, title in kept:
-        yield Candidate(title, {path: source.edited(*changes)}, note=NOTE, late=True)
-
-
-def _cuts(
-    near: list[str], project: Project, names: dict[str, HiddenState]
-) -> Iterator[tuple[str, Source, list[Splice], str]]:
-    """Yield the edits of the classes themselves, with their titles, before any text is made of them.
-
-    Args:
-        names: Filled with the states that are read, by their names.
-    """
-    for path, source in project.sources(near, "class "):
-        for state in states(source):
-            if state.reads:
-                names.setdefault(state.name, state)
-            what = "hidden state" if state.reads else "state"
-            for changes, where in rewrites(source, state):
-                yield path, source, changes, f"detach the {what} `{state.code}` {where}"
+    for path, source, state in found:
+        what = "hidden state" if state.reads else "state"
+        for changes, where in rewrites(source, state):
+            title = f"detach the {what} `{state.code}` {where}"
+            yield Candidate(title, {path: source.edited(*changes)}, note=NOTE, late=True)
 
 
 @dataclass
@@ -159,17 +145,11 @@ def _note_reads(source: Source, method: Function, by_name: dict[str, HiddenState
 def rewrites(source: Source, state: HiddenState) -> Iterator[tuple[list[Splice], str]]:
     """Yield edits by which a class keeps a state without its graph, with the place of the cut in words."""
 
-    def cut(*places: ast.expr) -> list[Splice]:
-        return [source.change(place, detached(source, place)) for place in places]
-
     for store in state.stores:
         parts = list(flat(store.value))
         if parts and all(map(is_place, parts)):
-            yield cut(*parts), "where it is stored"
-    for method, reads in state.reads.items():
-        operands = [node for node in reads if is_operand(source, node)]
-        if len(operands) == len(reads) == 1 and not state.forms:
-            yield cut(*operands), "where it is read"
+            yield [source.change(part, detached(source, part)) for part in parts], "where it is stored"
+    for method in state.reads:
         for code in cuts(state.code, state.forms):
             first = source.first_in(method, code)
             if first is not None:
@@ -187,10 +167,11 @@ def after_backward(
     parts = [part for func in called for part in (func, getattr(func, "value", func))]
     names = [source.code(part) for part in parts if is_place(part)]
     names = [name for name in dict.fromkeys(names) if name.split(".")[0] not in source.imported_names]
+    unknown = [name for name in names if "." not in name and not hasattr(builtins, name)]
     made = {name: {last_name(getattr(v, "func", v)) for v in assigned_to(source, name)} for name in names}
     for state in hidden:
         # If the file shows no object of the class, any may be one.
-        for name in [name for name in names if state.made_by in made[name]] or names:
+        for name in [name for name in names if state.made_by in made[name]] or unknown:
             place = f"{name}.{state.name}"
             # By its backward the state is set, so it needs no check for None.
             codes = list(cuts(place, state.forms - {"none"}))

@@ -1,8 +1,8 @@
 """Fixer: cut a state that a loop carries off the graph of the turn before, by ``state.detach()``.
 
-Truncated back-propagation through time: each backward reaches as far as its own step. A detach behind the
-backward cuts where that has been; one at a read cuts there each time, which is the same only if each turn
-has a backward of its own. States that objects keep are for ``detach_hidden``.
+Truncated back-propagation through time: each backward reaches as far as its own step. The detach stands
+directly behind the backward, or where the state is assigned behind that. States that objects keep are for
+``detach_hidden``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,19 @@ from dataclasses import replace
 
 from ...model import Finding
 from .._candidate import Candidate
-from .._syntax import For, Loop, Source, flat, is_constant, method_call, names_in, root_name, targets_of, walk
+from .._syntax import (
+    For,
+    Loop,
+    Source,
+    calls,
+    flat,
+    is_constant,
+    method_call,
+    names_in,
+    root_name,
+    targets_of,
+    walk,
+)
 from ..project import Project
 from ._blocks import assigned_to
 from ._inplace import without
@@ -21,14 +33,15 @@ from ._sites import callers
 from .keep_graph import two_losses
 
 NOTE = "each backward then reaches back to the start of its own step (truncated back-propagation)"
+_COMPUTED = (ast.Name, ast.Call, ast.Subscript, ast.BinOp)  # may be a tensor with a graph
 _Propose = Callable[[Finding, Project], Iterator[Candidate]]
 
 
 def of_another_turn(propose: _Propose) -> _Propose:
     """Return a fixer that proposes nothing if the finding's two losses belong to one turn of a loop.
 
-    If torch refuses a backward that keeps its graph, its candidates are for the program in which it does not,
-    and the user must decide.
+    If torch refuses a backward that keeps its graph, its candidates are first for the program in which it
+    does not, and the user must decide.
     """
 
     def proposals(finding: Finding, project: Project) -> Iterator[Candidate]:
@@ -44,14 +57,17 @@ def of_another_turn(propose: _Propose) -> _Propose:
                     for candidate in propose(finding, project.with_texts(texts)):
                         title, new = f"{candidate.title}, without `retain_graph`", candidate.texts
                         yield replace(candidate, title=title, texts={**texts, **new}, offered=True)
+            # Another loss may need the graph that is kept (test_fix.py, test_a_mean_that_is_carried).
+            loop = source.loop_round(statement)
+            if loop is not None and len(list(calls(loop, ("backward",)))) > 1:
+                yield from (replace(candidate, offered=True) for candidate in propose(finding, project))
 
     return proposals
 
 
 @of_another_turn
 def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
-    """Yield states that a loop carries from turn to turn, detached after the backward, then where they are
-    read.
+    """Yield states that a loop carries from turn to turn, detached after the backward.
 
     The source doesn't show which of them ties one graph to the next, so each is tried.
     """
@@ -60,40 +76,23 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
             for text, names in after(source, statement, loop) if isinstance(loop, Loop) else ():
                 title = f"detach the carried state {names} after each backward"
                 yield Candidate(title, {path: text}, note=NOTE)
-    if finding.code == "UC101":
-        return
-    loops: set[int] = set()
-    for fact in (finding.needed, finding.saved):
-        for path, source, statement in callers(fact, project):
-            nearest = source.loop_round(statement)
-            # Several of the call sites may be in one loop.
-            if nearest is not None and id(nearest) not in loops:
-                loops.add(id(nearest))
-                yield from _candidates(path, carried(source, nearest))
-                yield from _candidates(path, carried_on(source, nearest))
-
-
-def _candidates(path: str, texts: Iterator[tuple[str, str]]) -> Iterator[Candidate]:
-    for text, names in texts:
-        title = f"detach the carried state {names} from the step before"
-        yield Candidate(title, {path: text}, note=NOTE, late=True)
 
 
 def after(source: Source, backward: ast.AST, loop: Loop) -> Iterator[tuple[str, str]]:
     """Yield new texts that detach what a loop carries directly after a backward in it: each place, then
     those of one statement together."""
     together: dict[int, list[str]] = {}
-    for node in _carried_reads(source, loop):
-        places = together.setdefault(id(source.small(node)), [])
-        if source.code(node) not in places:
-            places.append(source.code(node))
-    places = list(dict.fromkeys(place for group in together.values() for place in group))
-    for place in places:
-        # `pending = pred` behind the backward would bind it to the graph again.
+    for place, statement in _carried(source, loop):
+        group = together.setdefault(id(statement), [])
+        if place not in group:
+            group.append(place)
+    for place in dict.fromkeys(place for group in together.values() for place in group):
+        # `pending = pred` or `seen.append(pred)` behind the backward would bind it to the graph again.
         late: dict[ast.AST, str] = {
             value: detached(source, value)
             for value in assigned_to(source, place)
-            if isinstance(value, ast.Name) and source.start(backward) < source.start(value) < source.end(loop)
+            if isinstance(value, _COMPUTED)
+            and source.start(backward) < source.start(value) < source.end(loop)
         }
         if late:
             yield source.replaced(late), f"`{place}`"
@@ -129,67 +128,41 @@ def cuts(place: str, forms: set[str]) -> Iterator[str]:
 
 def form(value: ast.expr) -> set[str]:
     """Return the kind of a value, for ``cuts``; empty if the source doesn't show it."""
-    if is_constant(value, None):
-        return {"none"}
-    if isinstance(value, ast.Tuple):
-        return {"tuple"}
-    if isinstance(value, ast.Dict | ast.DictComp):
-        return {"dict"}
-    return {"list"} if isinstance(value, ast.List | ast.ListComp) else set()
+    kinds = {"tuple": ast.Tuple, "dict": ast.Dict | ast.DictComp, "list": ast.List | ast.ListComp}
+    known = {kind for kind, types in kinds.items() if isinstance(value, types)}
+    return {"none"} if is_constant(value, None) else known
 
 
 def _forms(source: Source, place: str) -> set[str]:
-    return set().union(*map(form, assigned_to(source, place))) - {
-        "none"
-    }  # by the backward, `None` is replaced
+    # By the backward, `None` is replaced.
+    return set().union(*map(form, assigned_to(source, place))) - {"none"}
 
 
-def carried(source: Source, loop: Loop) -> Iterator[tuple[str, str]]:
-    """Yield new texts in which a loop detaches a read of the turn before, with the names it is kept in.
+def _carried(source: Source, loop: Loop) -> Iterator[tuple[str, ast.AST | None]]:
+    """Yield the places from which a loop reads what the turn before left, with the statement that reads.
 
-    One read at a time, then all of a statement together: the two states of an LSTM's cell are of no use
-    one without the other.
-    """
-    together: dict[int, list[ast.expr]] = {}
-    for place in _carried_reads(source, loop):
-        node = _element(source, place)
-        if is_operand(source, node) and not _may_be_none(source, source.code(node)):
-            yield source.replaced({node: detached(source, node)}), f"`{source.code(node)}`"
-            together.setdefault(id(source.small(node)), []).append(node)
-    for nodes in together.values():
-        if len(nodes) > 1:
-            names = " and ".join(f"`{name}`" for name in dict.fromkeys(map(source.code, nodes)))
-            yield source.replaced({node: detached(source, node) for node in nodes}), names
-
-
-def carried_on(source: Source, loop: Loop) -> Iterator[tuple[str, str]]:
-    """Yield new texts in which a loop ends by detaching all tensors of a tuple that it carries, as an
-    LSTM's state; or one tensor, if the first turn has none."""
-    last = loop.body[-1]
-    if source.line(last).in_header:
-        return
-    for name in dict.fromkeys(source.code(node) for node in _carried_reads(source, loop)):
-        alone = [f"{name}.detach()"] if _may_be_none(source, name) else []
-        for form in (*alone, f"tuple(one.detach() for one in {name})"):
-            text = source.inserted(last, after=(f"{name} = {form}",))
-            if text is not None:
-                yield text, f"`{name}`"
-
-
-def _carried_reads(source: Source, loop: Loop) -> Iterator[ast.expr]:
-    """Yield a loop's reads of a place that the turn before left, or of an element, or where it is unpacked.
-
-    A place is carried if the loop's body assigns it and reads it before, and if it isn't the loop's own.
+    A place is carried if the loop's body assigns it and reads it before, and if it isn't the loop's own. Of
+    a list that is appended to, it is the newest element: detached in each turn, it leaves the list with this
+    turn's graph alone (``torch.stack(seen[-2:])``).
     """
     own = names_in(loop.target) if isinstance(loop, For) else set()
     bound: set[str] = set(own)
     carries = set().union(*(_bound(source, line) for line in loop.body)) - own
     for line in loop.body:
         for node in walk(line):
-            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-                code = source.code(node)
-                if code in carries and code not in bound and _is_read(source, node):
-                    yield node
+            if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript) or not _is_read(source, node):
+                continue
+            code, newest = source.code(node), f"{source.code(node)}[-1]"
+            if code in carries - bound:
+                yield code, source.small(node)
+            of_others = source.code(_element(source, node)) != newest
+            if (
+                newest in carries
+                and code not in carries
+                and of_others
+                and not isinstance(source.parents[node], ast.Attribute)
+            ):
+                yield newest, source.small(node)
         bound |= _bound(source, line)
 
 
@@ -201,7 +174,8 @@ def _is_read(source: Source, place: ast.expr) -> bool:
         return parent.value is place and unpacked
     if isinstance(parent, For | ast.comprehension):
         return parent.iter is place
-    return is_operand(source, _element(source, place))
+    added_to = isinstance(parent, ast.AugAssign) and parent.target is place  # `total += loss`
+    return added_to or is_operand(source, _element(source, place))
 
 
 def _element(source: Source, place: ast.expr) -> ast.expr:  # `state[0]` for the `state` in it
@@ -218,10 +192,6 @@ def _bound(source: Source, block: ast.AST) -> set[str]:
         if (filled := method_call(node, "append")) is not None:
             codes.add(f"{source.code(filled)}[-1]")
     return codes
-
-
-def _may_be_none(source: Source, code: str) -> bool:  # then it has nothing to detach in the first turn
-    return any(is_constant(value, None) for value in assigned_to(source, code))
 
 
 def is_operand(source: Source, node: ast.expr) -> bool:

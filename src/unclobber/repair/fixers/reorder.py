@@ -62,7 +62,8 @@ def limited(source: Source, backward: ast.AST) -> str:
     weights, here = made[0].args[0], source.function(backward)
     visible = source.function(weights) in (None, here) or names_in(weights) <= {"self"}
     groups = any(isinstance(node, ast.Dict) for node in ast.walk(weights))
-    if not visible or groups or not calls_method(weights, {"parameters"}) or "inputs=" in source.code(call):
+    known = isinstance(weights, ast.List) or calls_method(weights, {"parameters"})
+    if not visible or groups or not known or "inputs=" in source.code(call):
         return ""
     code = source.code(weights) if isinstance(weights, ast.List) else f"list({source.code(weights)})"
     return source.edited(with_argument(source, call, f"inputs={code}"))
