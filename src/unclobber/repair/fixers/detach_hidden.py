@@ -46,13 +46,13 @@ def propose(finding: Finding, project: Project) -> Iterator[Candidate]:
     """
     near = [path for fact in (finding.needed, finding.saved) for path, _, _ in callers(fact, project)]
     sources = project.sources(near, "class ")
-    found = list(islice(((path, source, each) for path, source in sources for each in states(source)), _MOST))
-    hidden = {state.name: state for _, _, state in reversed(found) if state.reads}
+    kept = list(islice(((path, source, each) for path, source in sources for each in states(source)), _MOST))
+    hidden = {state.name: state for _, _, state in reversed(kept) if state.reads}
     for path, source, statement in callers(finding.needed, project):
         for text, place in after_backward(source, statement, hidden.values()):
             title = f"detach the hidden state `{place}` after each backward"
             yield Candidate(title, {path: text}, note=NOTE)
-    for path, source, state in found:
+    for path, source, state in kept:
         what = "hidden state" if state.reads else "state"
         for changes, where in rewrites(source, state):
             title = f"detach the {what} `{state.code}` {where}"
