@@ -95,17 +95,15 @@ def _card(operation: OperationRules, coloured: bool) -> str:
     """Return one operation's card, coloured by rich if the terminal has colours."""
     options = options_for(sys.stdout if coloured else None)
     # Wider than a hundred columns, a card is no easier to read.
-    styled = operation.lines(min(options.width, 100))
+    lines = operation.lines(min(options.width, 100))
     if not options.colour:
-        return "\n".join("".join(piece.text for piece in line) for line in styled)
+        return "\n".join(line.plain for line in lines)
     from rich.console import Console
-    from rich.text import Text
 
-    looks = {"title": "bold", "label": "dim", "yes": "green", "no": "red", "plain": ""}
     console = Console(width=options.width, force_terminal=True, highlight=False, soft_wrap=True)
     with console.capture() as captured:
-        for line in styled:
-            console.print(Text.assemble(*((piece.text, looks[piece.style]) for piece in line)))
+        for line in lines:
+            console.print(line)
     return captured.get().rstrip("\n")
 
 
