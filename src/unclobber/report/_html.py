@@ -71,16 +71,13 @@ def _story(finding: Finding, *, has_page: bool) -> _FindingPage:
     """Build the template's data on one finding."""
     import hashlib  # here, because it loads OpenSSL
 
-    line = timeline(finding)
-    events = {id(event.fact): event.number for event in line.events}
     sources = Sources()
-    numbered = [(events[id(place.fact)], place) for place in places(finding, sources)]
     return _FindingPage(
         finding,
         # From the finding and not from its position, so that a link to a story holds in a later report.
         anchor="uc-" + hashlib.sha256(repr(finding).encode("utf-8", "replace")).hexdigest()[:8],
-        timeline=line,
-        excerpts=excerpts(numbered, sources),
+        timeline=timeline(finding),
+        excerpts=excerpts(places(finding, sources), sources),
         notes=notes(finding, shown_writes(finding)[1]),
         fixes=helps(finding),
         has_page=has_page,
