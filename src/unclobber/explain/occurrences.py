@@ -25,7 +25,7 @@ from .ahead import refused_too
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of
-from .rules import frozen, judge, judge_refusal, rule_of, uc101_stale, uc103, uc105_differs
+from .rules import judge, judge_refusal, rule_of, uc101, uc103, uc105
 from .rules.uc104 import judge_gradient
 from .rules.uc106 import judge_copy
 
@@ -311,11 +311,11 @@ class SeenConflicts(ABC):
 
         def make() -> Finding:
             read = resolve(stack, attrgetter("right_side"))
-            finding: Finding = rule_of(code, variant).judge_operation(write.by(operation, stack), read)
+            finding: Finding = rule_of(code).judge_operation(write.by(operation, stack), read)
             return finding
 
         def message() -> str:
-            return str(rule_of(code, variant).WORDING.message.format(what="a tensor"))
+            return str(rule_of(code).OPERATION.message.format(what="a tensor"))
 
         self.on(
             Occurrence(
@@ -355,13 +355,13 @@ class SeenConflicts(ABC):
         # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
         if (graph := compiled.RefusedGraph.of(error)) is not None:
             return finding_or_fallback(
-                lambda: uc101_stale.judge(refused.in_compiled(error, graph)),
+                lambda: uc101.judge_stale(refused.in_compiled(error, graph)),
                 lambda: bare_finding("UC101", torch_message=str(error)),
             )
         kind = or_default(lambda: kind_of(error), None)
         if isinstance(error, CheckpointError):
             return finding_or_fallback(
-                lambda: uc105_differs.judge(runs.evidence(error, self.backwards_before)),
+                lambda: uc105.judge_differs(runs.evidence(error, self.backwards_before)),
                 lambda: bare_finding("UC105", torch_message=str(error), variant="differs"),
             )
         if kind is None:
@@ -383,9 +383,9 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
         extent = spelling.mention(frozen_at, written.expression)
         place = resolve(frozen_at)
         saved = replace(facts, site=place, expression=written.expression, extent=extent)
-        return frozen.judge_frozen(saved, written)
+        return uc101.judge_frozen(saved, written)
 
-    message = frozen.WORDING.message.format(what="a tensor")
+    message = uc101.FROZEN.message.format(what="a tensor")
     known = bare_finding("UC101", message=message, saved=facts, variant="frozen")
     finding = finding_or_fallback(make, lambda: known)
     assert finding is not None
