@@ -15,7 +15,7 @@ from torch.utils.checkpoint import CheckpointError
 
 from ..model import Finding, Save, Variant, Write, or_default
 from ..observe.hooks import compiled
-from ..observe.record import Ledger, SavedTensor, SaveState
+from ..observe.record import SavedTensor, SaveState
 from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
 from . import describe, need, reads, refused, runs, save, sentence, spelling, write
@@ -116,16 +116,11 @@ class Occurrence:
             yield Occurrence.of_unpack(session.ledger.state_of(saved), session, repaired=False, node=node)
 
 
-class SeenConflicts(ABC):
+class SeenConflicts(SessionView, ABC):
     """The methods by which the hooks hand over what no saved tensor shows (``observe.hooks.conflicts``).
 
     A session inherits them, and keeps in ``on`` what they describe.
     """
-
-    active: bool
-    ledger: Ledger
-    backwards_before: int
-    policy: str
 
     @abstractmethod
     def on(self, occurrence: Occurrence) -> None:

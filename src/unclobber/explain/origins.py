@@ -145,7 +145,7 @@ def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) 
     # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
     # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
     if name in place.inner:
-        live = place.depth is not None and place == finder.place(place.depth)
+        live = place == finder.place(place.depth)
         return _of_comprehension(finder, name, place, place) if live else None
     scope = scope_of(place.source.tree, place.code)
     if scope is None:
