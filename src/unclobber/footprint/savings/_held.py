@@ -75,7 +75,7 @@ def _idle(trace: Trace) -> Iterable[Storage]:
         if storage.kind != "activation" or not alive or not storage.stack or storage.last_use >= peak:
             continue
         spans = kept.get(storage.number, ())
-        if storage.number not in unread and not any(a <= peak <= b < trace.tick for a, b in spans):
+        if storage.number not in unread and not any(a <= peak <= b < trace.tick for _, a, b, _ in spans):
             yield storage
 
 
