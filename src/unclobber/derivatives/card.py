@@ -97,32 +97,20 @@ class OperationRules:
         ]
         for operation in some:
             if operation.parts:
-                rows.append(
-                    _cells(
-                        f"`{operation.name}`",
-                        f"runs {', '.join(f'`{p}`' for p in operation.parts)}",
-                        "",
-                        "",
-                        "",
-                    )
-                )
-            for variant in operation.variants:
-                keeps = "; ".join(
-                    f"`{saved.role}`" + ("" if saved.when == "always" else f" {saved.when}")
-                    for saved in variant.saves
-                )
-                inner = variant.in_place
-                in_place = "" if inner is None else "; ".join(inner.keeps) or "nothing"
-                rows.append(
-                    _cells(
-                        f"`{variant.schema.partition('(')[0]}`",
-                        keeps or "nothing",
-                        "; ".join(_gradients(variant)),
-                        variant.may_overwrite,
-                        in_place,
-                    )
-                )
+                runs = ", ".join(f"`{part}`" for part in operation.parts)
+                rows.append(_cells(f"`{operation.name}`", f"runs {runs}", "", "", ""))
+            rows += [_cells(*_columns(variant)) for variant in operation.variants]
         return "\n".join(rows)
+
+
+def _columns(variant: Variant) -> Iterable[str]:
+    """Yield the texts of an overload in the Markdown table."""
+    yield f"`{variant.schema.partition('(')[0]}`"
+    keeps = (f"`{s.role}`" + ("" if s.when == "always" else f" {s.when}") for s in variant.saves)
+    yield "; ".join(keeps) or "nothing"
+    yield "; ".join(_gradients(variant))
+    yield variant.may_overwrite
+    yield "" if variant.in_place is None else "; ".join(variant.in_place.keeps) or "nothing"
 
 
 def _calls(count: int) -> str:
