@@ -35,7 +35,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return groups
 
 
-def modules_of(records: Iterable[Storage | Operation]) -> tuple[str, ...]:
+def modules_of(records: Iterable[Storage | Operation | PackedSave]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(record.module for record in records if record.module is not None))
 
 
