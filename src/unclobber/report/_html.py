@@ -20,6 +20,7 @@ from ._notes import helps, notes
 from ._ranks import remarks
 from ._sources import Sources
 from ._terminal import RenderOptions
+from ._text import report_to_text
 from ._timeline import Timeline, timeline
 from .story import places, shown_writes
 
@@ -56,10 +57,6 @@ def to_html(report: Report, options: RenderOptions | None = None) -> str:
     return _rendered(
         "page.html", report=report, stories=_stories(report), summary=_summary(report), facts=_facts(report)
     )
-
-
-def to_html_fragment(report: Report) -> str:
-    return _rendered("fragment.html", report=report, stories=_stories(report), summary=_summary(report))
 
 
 def _stories(report: Report) -> list[_FindingPage]:
@@ -112,6 +109,25 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         *([("processes", str(1 + len(report.processes)))] if report.processes else []),
         *(("note", text) for text in remarks(report)),
     ]
+
+
+class ReportDisplay:
+    """Display of a report in notebooks, so that the report itself stays plain data.
+
+    Example:
+        >>> ReportDisplay(Report("clean"))
+        no findings: 0 saves, 0 writes to saved memory
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def __repr__(self) -> str:
+        return report_to_text(self.report, RenderOptions())
+
+    def _repr_html_(self) -> str:
+        stories = _stories(self.report)
+        return _rendered("fragment.html", report=self.report, stories=stories, summary=_summary(self.report))
 
 
 # --- filters of the templates ---------------------------------------------------------------------

@@ -13,7 +13,7 @@ from sample_findings import SOURCES, examples
 from unclobber.model import Finding, Report, Save, Totals
 from unclobber.model.pages import page as code_page
 from unclobber.report._excerpt import excerpts
-from unclobber.report._html import MOST_EVENTS, to_html_fragment
+from unclobber.report._html import MOST_EVENTS, ReportDisplay
 from unclobber.report._sources import Sources
 from unclobber.report._timeline import timeline
 from unclobber.report.story import places
@@ -239,7 +239,7 @@ def test_the_head_of_the_page():
 
 def test_a_fragment_has_no_page_around_it():
     """For a notebook: the same story with the page of its code, no ids that could occur twice."""
-    found = Page(to_html_fragment(Report("refused", (EXAMPLES["plain"],))))
+    found = Page(ReportDisplay(Report("refused", (EXAMPLES["plain"],)))._repr_html_())
     assert found.wrong == []
     tags = {tag for tag, _ in found.elements}
     assert {"article", "svg", "style"} <= tags
