@@ -54,7 +54,7 @@ class OperationRules:
         return "\n".join(line.plain for line in self.lines())
 
     def lines(self, width: int = 80) -> list[Text]:
-        """Return the card as styled lines, none longer than ``width`` if words allow."""
+        """Return the card as styled lines of rich, none longer than ``width`` if words allow."""
         rows: list[Text] = []
         for call in self.calls:
             rows += [Text(), *_call(call, width)] if rows else _call(call, width)
