@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
-
-T = TypeVar("T")
-
-
-def progress(items: Iterable[T], label: Callable[[T], str]) -> Iterator[T]:
-    with said() as show:
-        for number, item in enumerate(items, 1):
-            show(f"{number}  {label(item)[:60]}")
-            yield item
 
 
 @contextmanager

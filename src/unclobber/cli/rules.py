@@ -14,7 +14,7 @@ from . import _meant
 from ._errors import UsageError
 from ._options import format_of, output_file
 from ._output import OutputFile, send, write_text
-from ._progress import progress
+from ._progress import said
 from ._terminal import COMMAND
 from ._torch import require_torch
 
@@ -116,7 +116,8 @@ def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int
     from ..derivatives.check import TableCheck
 
     try:
-        compared = TableCheck.of(names, lambda results: progress(results, lambda checked: checked.name))
+        with said() as progress:
+            compared = TableCheck.of(names, progress)
     except ImportError as error:
         raise UsageError(
             f"torch's operation database can't be loaded: {error}",
