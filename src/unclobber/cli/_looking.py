@@ -23,7 +23,7 @@ from ._suppression import write_baseline as write_the_baseline
 if TYPE_CHECKING:
     from ..static import CheckedFile
 
-_SHOWN_AFTER = 1.0  # seconds after which progress is shown
+_SHOWN_AFTER, _SHOWN_EVERY = 1.0, 0.1  # seconds from which on progress is shown, and between two lines
 _MOST_PROBLEMS = 5
 
 
@@ -141,12 +141,15 @@ def _look(
     """Return the result of each file; `cache` is the folder of those that need not be followed."""
     from ..static import check_files
 
-    started, numbers = time.monotonic(), count(1)
+    numbers, due = count(1), time.monotonic() + _SHOWN_AFTER
     with program_progress() as show:
 
         def done(_: CheckedFile) -> None:
-            number = next(numbers)
-            if show is not None and time.monotonic() - started > _SHOWN_AFTER:
+            nonlocal due
+            number, now = next(numbers), time.monotonic()
+            # Not at each, because a file without torch takes less time than a line on a terminal.
+            if now >= due:
+                due = now + _SHOWN_EVERY
                 show(f"checking {number}/{len(files)} files")
 
         return check_files(
