@@ -22,7 +22,7 @@ from ._sources import Sources
 from ._terminal import RenderOptions
 from ._text import report_to_text
 from ._timeline import Timeline, timeline
-from .story import places, shown_writes
+from .story import places
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -75,7 +75,7 @@ def _story(finding: Finding, *, has_page: bool) -> _FindingPage:
         anchor="uc-" + hashlib.sha256(repr(finding).encode("utf-8", "replace")).hexdigest()[:8],
         timeline=timeline(finding),
         excerpts=excerpts(places(finding, sources), sources),
-        notes=notes(finding, shown_writes(finding)[1]),
+        notes=notes(finding),
         fixes=helps(finding),
         has_page=has_page,
     )

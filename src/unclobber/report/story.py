@@ -61,20 +61,17 @@ def made_at(finding: Finding) -> Site | None:
     return site
 
 
-def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
-    """Return the writes that the excerpt shows, and those it only counts."""
+def counted_writes(finding: Finding) -> list[Write]:
+    """Return the writes that no excerpt shows and a note counts."""
     known = [write for write in finding.writes if write.site]
-    if len(known) <= _MOST_WRITES:
-        return known, []
-    main = offending_write(finding)
     # By identity, because a loop's writes may be equal, and the first of them is the one to show.
-    shown = {id(known[0]), id(main), id(known[-1])}
-    return [w for w in known if id(w) in shown], [w for w in known if id(w) not in shown]
+    shown = {id(write) for write in (*known[:1], offending_write(finding), *known[-1:])}
+    return [w for w in known if id(w) not in shown] if len(known) > _MOST_WRITES else []
 
 
 def events(finding: Finding) -> list[tuple[Kind, Fact]]:
     """Return the facts of a finding in the order of events, without the writes that are only counted."""
-    hidden = {id(write) for write in shown_writes(finding)[1]}
+    hidden = set(map(id, counted_writes(finding)))
     facts: list[tuple[Kind, Fact | None]] = [("made", finding.made), ("saved", finding.saved)]
     facts += [("write", write) for write in finding.writes if id(write) not in hidden]
     facts += [("freed", finding.freed), ("needed", finding.needed)]
