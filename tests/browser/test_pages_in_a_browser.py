@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import unclobber
-from unclobber.report._html import to_html_fragment
+from unclobber.report import ReportDisplay
 
 if chromium.found() is None:
     pytest.skip("there is no Chromium here: its pages are not tried", allow_module_level=True)
@@ -206,7 +206,7 @@ def test_a_notebooks_card_has_its_own_colours(browser, pages, theme, dark, tmp_p
     """They are those of the notebook's theme, whatever the browser's; nothing of the notebook's leaks in."""
     page = tmp_path / "notebook.html"
     light = theme == "light"
-    card = to_html_fragment(unclobber.audit(step))
+    card = ReportDisplay(unclobber.audit(step))._repr_html_()
     page.write_text(HOST.format(light=str(light).lower(), page="#fff" if light else "#111", card=card))
     browser.open(page, width=1000, dark=dark)
     assert browser.ask(READABLE) == []

@@ -166,7 +166,7 @@ def test_medium_is_a_warning(folder, capsys):
     assert out.startswith("warning[UC101] saved-overwritten: backward may fail here if this runs with")
 
 
-def test_a_bar_on_a_terminal(folder):
+def test_progress_on_a_terminal(folder):
     """Where it takes long the terminal shows how far it has come, and is clean again at the end."""
     pytest.importorskip("pty")
     folder(**{f"m{number}": RIGHT for number in range(9)})

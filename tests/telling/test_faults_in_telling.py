@@ -167,7 +167,7 @@ def test_what_is_certain_is_told_in_every_format(code):
     name = next(name for name, (of, _) in PROGRAMS.items() if of == code)
     describe = {"1": "unclobber.explain.describe:_evidence", "2": "unclobber.explain.refused:evidence"}
     function = describe.get(code[2], "unclobber.explain.refused:evidence")
-    if not hasattr(rule_of(code, None), "judge"):  # judged from other facts than the evidence of a save
+    if not hasattr(rule_of(code), "judge"):  # judged from other facts than the evidence of a save
         function = "unclobber.explain.write:by"
     with planted(by_name()[function], RuntimeError("planted")) as met:
         ended = run("watch", name)
@@ -228,7 +228,7 @@ def test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is():
 def test_a_frozen_tensor_stays_frozen():
     """The write is refused although its story fails."""
     tensor = torch.zeros(3)
-    for function in ("unclobber.source.sites:resolve", "unclobber.explain.rules.frozen:judge_frozen"):
+    for function in ("unclobber.source.sites:resolve", "unclobber.explain.rules.uc101:judge_frozen"):
         with unclobber.freeze(tensor), planted(by_name()[function], RuntimeError("planted")) as met:
             with pytest.raises(unclobber.InplaceError, match="written to while it is frozen") as caught:
                 tensor.add_(1)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING
 
 from ..model import CheckedSources, Finding, Report, Suppressed
@@ -16,16 +15,15 @@ from ..settings import Baseline, IgnoreComment, ProjectSettings, Suppression, sh
 from ._errors import UsageError, not_python
 from ._options import cores
 from ._output import OutputFile
+from ._progress import program_progress
 from ._since import changed_lines
 from ._suppression import idle_entries
 from ._suppression import write_baseline as write_the_baseline
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ..static import CheckedFile
 
-_SHOWN_AFTER = 1.0  # seconds after which a progress bar appears
+_SHOWN_AFTER, _SHOWN_EVERY = 1.0, 0.1  # seconds from which on progress is shown, and between two lines
 _MOST_PROBLEMS = 5
 
 
@@ -143,8 +141,17 @@ def _look(
     """Return the result of each file; `cache` is the folder of those that need not be followed."""
     from ..static import check_files
 
-    text = None if options.stdin is None else options.stdin[1]
-    with _bar(len(files)) as done:
+    numbers, due = count(1), time.monotonic() + _SHOWN_AFTER
+    with program_progress() as show:
+
+        def done(_: CheckedFile) -> None:
+            nonlocal due
+            number, now = next(numbers), time.monotonic()
+            # Not at each, because a file without torch takes less time than a line on a terminal.
+            if now >= due:
+                due = now + _SHOWN_EVERY
+                show(f"checking {number}/{len(files)} files")
+
         return check_files(
             files,
             named=named,
@@ -152,40 +159,8 @@ def _look(
             jobs=options.jobs,
             done=done,
             cache=cache,
-            text=text,
+            text=None if options.stdin is None else options.stdin[1],
         )
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[CheckedFile], None]]:
-    """Yield a function to call after each checked file; it draws a progress bar on a terminal."""
-    started = time.monotonic()
-    # `2>&-` leaves no stderr: sys.stderr is None.
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("checking"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("files"),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("", total=total)
-
-    def done(_: CheckedFile) -> None:
-        if not bar.live.is_started and time.monotonic() - started > _SHOWN_AFTER:
-            bar.start()
-        bar.advance(task)
-
-    try:
-        yield done
-    finally:
-        bar.stop()
 
 
 def _problems(checked_files: Sequence[CheckedFile]) -> list[str]:
@@ -206,21 +181,18 @@ class _Projects:
 
     def __init__(self, options: CheckOptions) -> None:
         self._options = options
-        self._settings: dict[str, ProjectSettings] = {}
         self._suppressions: dict[str, Suppression] = {}
-
-    def of(self, path: str) -> ProjectSettings:  # a mistake in them is an error even if there is no finding
-        folder = os.path.dirname(path)
-        if folder not in self._settings:
-            own = ProjectSettings.of(folder)
-            self._settings[folder] = own.under(select=self._options.select, ignore=self._options.ignore)
-        return self._settings[folder]
 
     def suppression(self, path: str) -> Suppression:
         folder = os.path.dirname(path)
         if folder not in self._suppressions:
-            self._suppressions[folder] = Suppression(self.of(path))
+            own = ProjectSettings.of(folder)
+            rules = own.under(select=self._options.select, ignore=self._options.ignore)
+            self._suppressions[folder] = Suppression(rules)
         return self._suppressions[folder]
+
+    def of(self, path: str) -> ProjectSettings:  # a mistake in them is an error even if there is no finding
+        return self.suppression(path).settings
 
     def confidence(self, path: str) -> str:
         return self._options.confidence or self.of(path).confidence

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
-
-T = TypeVar("T")
-
-
-def progress(items: Iterable[T], label: Callable[[T], str]) -> Iterator[T]:
-    with said() as show:
-        for number, item in enumerate(items, 1):
-            show(f"{number}  {label(item)[:60]}")
-            yield item
 
 
 @contextmanager
-def program_progress() -> Iterator[Callable[[str], None] | None]:
-    """Yield a function that shows a step while a program runs in this process, or None if stderr is no
-    terminal. The program's output appears above the line.
+def program_progress() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows a step while a program runs in this process. The program's output appears
+    above the line.
 
     Its stdout is redirected only on a terminal. No thread draws, because the program may fork.
     """
     if sys.stderr is None or not sys.stderr.isatty():
-        yield None
+        yield lambda _: None
         return
     from rich.console import Console
     from rich.live import Live

@@ -16,12 +16,9 @@ from ._program import ProgramEnd
 
 
 class RunSuppression(NamedTuple):
-    """The settings of a run's suppression. Plain values, because child processes receive them by pickle."""
+    """The settings of a run's suppression, which child processes receive by pickle."""
 
-    select: tuple[str, ...] | None = None
-    ignore: tuple[str, ...] = ()
-    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    folder: str = ""  # the folder that the globs are relative to
+    rules: ProjectSettings
     baseline: str | None = None  # the file of known findings
     written: str | None = None  # the file for a new baseline
 
@@ -41,18 +38,14 @@ class RunSuppression(NamedTuple):
             # Read now for its errors alone: a wrong file must stop the run before the program starts.
             Baseline.read(baseline)
         return cls(
-            rules.select,
-            rules.ignore,
-            rules.per_file_ignores,
-            rules.folder,
+            rules,
             # Real paths, because the program may change its directory.
             None if baseline is None else os.path.realpath(baseline),
             None if write_baseline is None else write_baseline.path,
         )
 
     def suppression(self) -> Suppression:
-        rules = ProjectSettings(self.select, self.ignore, self.per_file_ignores, folder=self.folder)
-        return Suppression(rules, baseline=self._known(), all_known=self.written is not None)
+        return Suppression(self.rules, baseline=self._known(), all_known=self.written is not None)
 
     def without_known(self, report: Report, stopped_by: Collection[Finding], *, failed: bool) -> Report:
         """Return one process's report with the findings of the baseline suppressed."""

@@ -155,7 +155,7 @@ def command(
             raise UsageError(f"there is no way {take}", f"`unclobber fix` lists {len(rounds.ways)} here.")
         rounds = rounds.taking(take)  # proved or not, because the user has chosen it
     # Before the files are written, because all of them quote the lines as they were.
-    stories, ways = "", list[str]()
+    stories, ways = "", list[tuple[str, str]]()
     if format_ == "text" and not (only_diff or check):
         stories, ways = _stories(rounds), _ways(rounds, take)
     report, diff = rounds.report(("-m", *words) if as_module else words), rounds.diff
@@ -178,7 +178,7 @@ def _print(
     stories: str,
     rounds: Rounds,
     diff: str,
-    ways: list[str],
+    ways: list[tuple[str, str]],
     written: list[str],
     *,
     check: bool,
@@ -193,12 +193,10 @@ def _print(
         click.echo("there is a proved fix" if proved else f"no proved fix: {rounds.reason or ''}")
         return
     click.echo(stories, nl=False)
-    # The chosen diff, then sentences and the diffs of the other ways by turns.
-    for number, text in enumerate([diff, *ways]):
-        if number % 2:
-            click.echo(text, nl=False)
-        else:
-            _print_diff(text)
+    _print_diff(diff)
+    for text, other in ways:
+        click.echo(text)
+        _print_diff(other)
     if rounds.reason is not None:
         click.echo(_sentence(f"not fixed: {rounds.reason}"))
     if rounds.in_place:
@@ -213,10 +211,10 @@ def _print(
         click.echo(f"nothing written yet: `{repeated('--write')}` writes it")
 
 
-def _ways(rounds: Rounds, take: int | None) -> list[str]:
-    """Return sentences and diffs by turns: the chosen ways' proof, then each other way's number and diff."""
+def _ways(rounds: Rounds, take: int | None) -> list[tuple[str, str]]:
+    """Return sentences with a diff: the chosen ways' proofs, whose diff is on top, then each other way."""
     on_disk = project = rounds.project.on_disk
-    chosen: list[str] = []
+    chosen: list[tuple[str, str]] = []
     others: list[tuple[str, str]] = []
     number = 0
     for outcome in rounds.explained:
@@ -237,17 +235,11 @@ def _ways(rounds: Rounds, take: int | None) -> list[str]:
             else:
                 said = f"way {number}, not proved, yours to decide: {title}"
             lines = [_sentence(said), *(_sentence(f"note: {note}", indent="  ") for note in notes)]
-            if is_chosen:
-                chosen += lines
-            else:
-                others.append(("\n".join(lines), on_disk.diff(way.texts)))
+            diff = "" if is_chosen else on_disk.diff(way.texts)
+            (chosen if is_chosen else others).append(("\n".join(lines), diff))
         if best is not None:
             project = project.with_texts(best.texts)  # the next round's candidates edit these texts
-    parts = ["\n".join(chosen)]
-    for text, diff in others:
-        parts[-1] += f"\n{text}"
-        parts += [diff, ""]
-    return [f"{part.strip()}\n" if part.strip() and not n % 2 else part for n, part in enumerate(parts)]
+    return chosen + others
 
 
 def _sentence(text: str, *, indent: str = "") -> str:

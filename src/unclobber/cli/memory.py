@@ -87,7 +87,7 @@ def command(
             step=step,
             fake=fake,
             try_changes=try_ or apply_,
-            progress=show and (lambda count: show(f"{count:,} operations recorded" if count else "")),
+            progress=lambda count: show(f"{count:,} operations recorded" if count else ""),
         )
     with contextlib.suppress(OSError, ValueError):
         sys.stdout.flush()  # what the program printed comes first

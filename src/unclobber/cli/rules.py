@@ -14,7 +14,7 @@ from . import _meant
 from ._errors import UsageError
 from ._options import format_of, output_file
 from ._output import OutputFile, send, write_text
-from ._progress import progress
+from ._progress import said
 from ._terminal import COMMAND
 from ._torch import require_torch
 
@@ -95,17 +95,15 @@ def _card(operation: OperationRules, coloured: bool) -> str:
     """Return one operation's card, coloured by rich if the terminal has colours."""
     options = options_for(sys.stdout if coloured else None)
     # Wider than a hundred columns, a card is no easier to read.
-    styled = operation.lines(min(options.width, 100))
+    lines = operation.lines(min(options.width, 100))
     if not options.colour:
-        return "\n".join("".join(piece.text for piece in line) for line in styled)
+        return "\n".join(line.plain for line in lines)
     from rich.console import Console
-    from rich.text import Text
 
-    looks = {"title": "bold", "label": "dim", "yes": "green", "no": "red", "plain": ""}
     console = Console(width=options.width, force_terminal=True, highlight=False, soft_wrap=True)
     with console.capture() as captured:
-        for line in styled:
-            console.print(Text.assemble(*((piece.text, looks[piece.style]) for piece in line)))
+        for line in lines:
+            console.print(line)
     return captured.get().rstrip("\n")
 
 
@@ -118,7 +116,8 @@ def _check(names: tuple[str, ...], format_: str, file: OutputFile | None) -> int
     from ..derivatives.check import TableCheck
 
     try:
-        compared = TableCheck.of(names, lambda results: progress(results, lambda checked: checked.name))
+        with said() as progress:
+            compared = TableCheck.of(names, progress)
     except ImportError as error:
         raise UsageError(
             f"torch's operation database can't be loaded: {error}",

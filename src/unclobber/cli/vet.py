@@ -7,8 +7,9 @@ import functools
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -139,17 +140,18 @@ def command(
     return code
 
 
-def _step(show: Any, target: str, count: int) -> Any:
+def _step(show: Callable[[str], None], target: str, count: int) -> Callable[[str, int], None]:
     """Return a function that shows a way of a target and the number of those done."""
 
     def step(way: str, done: int) -> None:
-        if show is not None:
-            show(f"{target}: {way} ({done} of {count} done)")
+        show(f"{target}: {way} ({done} of {count} done)")
 
     return step
 
 
-def _proved(vettings: list[Vetting], targets: list[Target], timeout: float, show: Any) -> tuple[Finding, ...]:
+def _proved(
+    vettings: list[Vetting], targets: list[Target], timeout: float, show: Callable[[str], None]
+) -> tuple[Finding, ...]:
     """Return the findings with edits that `fix` has proved, where the module's file may be written."""
     from ..repair import Project, Runner, fix
     from ..vetting import with_proofs
@@ -173,7 +175,7 @@ def _proved(vettings: list[Vetting], targets: list[Target], timeout: float, show
                 words,
                 runner=runner(),
                 fix_all=True,
-                progress=lambda step: show and show(f"{words[1]}: {step}"),
+                progress=lambda step: show(f"{words[1]}: {step}"),
                 root=project.root,
             )
             return rounds.report(()).findings

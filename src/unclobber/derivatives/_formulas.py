@@ -10,10 +10,10 @@ import ast
 import re
 from functools import lru_cache
 
-from ..syntax import NotParsedError, parse_expression
+from ..syntax import ATOMS, NotParsedError, parse_expression
 from ._formula_helpers import FORMULAS, SLOPES
 
-_TOKEN = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\s*\(")
+_SLOPE = "_prime_"  # stands for the prime of a slope, which is no Python
 
 # Functions that may remain, because torch (or Python) has them under this very name.
 _KNOWN = frozenset({
@@ -53,6 +53,8 @@ _CLEAN = (
     (re.compile(r"\b(\w+)\.div\((\w+)\)"), r"\1 / \2"),
     (re.compile(r"\.to\(\w+\.scalar_type\(\)\)"), ""),
     (re.compile(r"\s+"), " "),
+    # In `native_dropout`: a number, by a choice within an argument.
+    (re.compile(r"\(!train\.has_value\(\)[^,]*\)(?=\))"), "scale"),
 )
 
 
@@ -80,20 +82,18 @@ def _readable(formula: str) -> str | None:
     for pattern, replacement in _CLEAN:
         text = pattern.sub(replacement, text)
     try:
-        text = _expand(_choose(text.strip()))
-    except (ValueError, IndexError):
+        tree = _Translation().visit(parse_expression(_choose(text.strip())))
+    except NotParsedError:
+        raise
+    except (SyntaxError, ValueError, IndexError):
         return None
-    text = re.sub(r"\b([\w.]+)\.(?:bmm|mv)\(([\w.]+)\)", r"\1 @ \2", text)
-    text = re.sub(r"\bgrad\.ger\((\w+)\)", r"outer(grad, \1)", text)
-    return text if _understood(text) else None
+    return ast.unparse(tree).replace(_SLOPE, "′") if _understood(tree) else None
 
 
 def _choose(text: str) -> str:
     """Return the branch of a top-level ``condition ? a : b`` that an ordinary backward takes."""
     while True:
-        if text.startswith("(") and _closing(text, 0) == len(text) - 1:
-            text = text[1:-1].strip()
-        split = _ternary(text)
+        split = _ternary(text) or (_ternary(text[1:-1]) if text.startswith("(") else None)
         if split is None:
             return text
         condition, then, otherwise = split
@@ -107,87 +107,61 @@ def _choose(text: str) -> str:
 
 
 def _ternary(text: str) -> tuple[str, str, str] | None:
-    """Split a top-level ``condition ? a : b`` into its three parts; None if there is none."""
+    """Split a top-level ``condition ? a : b`` into its three parts; None if there is none, or if a bracket
+    closes that was not opened."""
     depth = 0
-    question = -1
+    question = colon = -1
     for index, char in enumerate(text):
         depth += (char in "([{") - (char in ")]}")
+        if depth < 0:
+            return None
         if depth:
             continue
         if char == "?" and question < 0:
             question = index
         # A nested one has its own colon further right, which belongs to the part after the outer colon.
-        elif char == ":" and question >= 0 and ":" not in (text[index - 1], text[index + 1 : index + 2]):
-            return text[:question].strip(), text[question + 1 : index].strip(), text[index + 1 :].strip()
-    return None
+        elif (
+            char == ":"
+            and question >= 0 > colon
+            and ":" not in (text[index - 1], text[index + 1 : index + 2])
+        ):
+            colon = index
+    if colon < 0:
+        return None
+    return text[:question].strip(), text[question + 1 : colon].strip(), text[colon + 1 :].strip()
 
 
-def _expand(text: str) -> str:
-    """Return the text with helper calls written out, innermost arguments first."""
-    out: list[str] = []
-    position = 0
-    while match := _TOKEN.search(text, position):
-        name, start = match.group(1), match.end() - 1
-        end = _closing(text, start)
-        arguments = [_expand(part) for part in _split(text[start + 1 : end])]
-        out.append(text[position : match.start()])
-        helper = FORMULAS.get(name) or SLOPES.get(name)
-        if helper is None:
-            out.append(f"{name}({', '.join(arguments)})")
-        else:
-            written = helper([_operand(a) for a in arguments] if name != "handle_r_to_c" else arguments)
-            if not written:
-                raise ValueError(f"{name} is not covered in this form")
-            alone = match.start() == 0 and end == len(text) - 1
-            out.append(written if alone else f"({written})")
-        position = end + 1
-    out.append(text[position:])
-    return "".join(out).strip()
+class _Translation(ast.NodeTransformer):
+    """Helper calls written out, and products as operators."""
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Return the expression in the place of a call, with its arguments translated first."""
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Name(id=name)) if helper := FORMULAS.get(name) or SLOPES.get(name):
+                written = helper([_operand(argument) for argument in node.args])
+                # An empty text, of a form that the helper doesn't cover, is a SyntaxError.
+                return parse_expression(written.replace("′", _SLOPE))
+            case ast.Call(func=ast.Attribute(value=left, attr="bmm" | "mv"), args=[right]):
+                return ast.BinOp(left, ast.MatMult(), right)
+            case ast.Call(func=ast.Attribute(value=left, attr="ger"), args=[right]):
+                return ast.Call(ast.Name("outer", ast.Load()), [left, right], [])
+        return node
 
 
-def _operand(text: str) -> str:  # a larger expression would bind it differently
-    if re.fullmatch(r"[\w.\[\]′-]+", text) or re.fullmatch(r"[\w.]+\(.*\)(?:\.mT|\.T)?", text):
-        return text
-    return f"({text})"
+def _operand(node: ast.expr) -> str:  # a larger expression would bind it differently
+    text = ast.unparse(node)
+    return text if isinstance(node, (*ATOMS, ast.Constant)) else f"({text})"
 
 
-def _split(text: str) -> list[str]:
-    """Split arguments at their top-level commas."""
-    parts: list[str] = []
-    depth = start = 0
-    for index, char in enumerate(text):
-        depth += (char in "([{") - (char in ")]}")
-        if char == "," and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
-    last = text[start:].strip()
-    return [*parts, last] if last else parts
-
-
-def _closing(text: str, start: int) -> int:
-    depth = 0
-    for index in range(start, len(text)):
-        depth += (text[index] in "([{") - (text[index] in ")]}")
-        if depth == 0:
-            return index
-    raise ValueError("unbalanced")
-
-
-def _understood(text: str) -> bool:
-    """Return whether the text parses and uses known functions and methods only."""
-    try:
-        # The prime of a slope is no Python.
-        tree = parse_expression(text.replace("′", "_slope"))
-    except NotParsedError:
-        raise
-    except SyntaxError:
-        return False
+def _understood(tree: ast.AST) -> bool:
+    """Return whether an expression uses known functions and methods only."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr not in _METHODS:
             return False
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             name = node.func.id
-            if name not in _KNOWN and not name.endswith("_slope"):
+            if name not in _KNOWN and not name.endswith(_SLOPE):
                 return False
         # Braces of C++ that stayed: Python reads them as a set.
         if isinstance(node, (ast.Set, ast.Dict)):

@@ -213,7 +213,7 @@ def _with_names(text: str, names: Mapping[str, str]) -> str | None:
         return given if _binds_tightly(given) else f"({given})"
 
     if names.get("alpha") == "1":
-        text = re.sub(r"^alpha \* \((.*)\)$", r"\1", text)
+        text = re.sub(r"^alpha \* (?:\((.*)\)|(.*))$", r"\1\2", text)
     text = _power(text, names.get("exponent", ""))
     # Only the formula's own transposes; a user's `w.T` stays as it was written.
     words = _NAME.sub(put, re.sub(r"\.m?T\b", _MARK, text))

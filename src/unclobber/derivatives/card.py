@@ -5,26 +5,16 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
+
+from rich.text import Text
 
 from ._measured import MeasuredCall
 from ._variant import Derivative, Overwrite, Saved, Variant
 
-Style = Literal["title", "label", "yes", "no", "plain"]
-
-_LABEL = 11
+_LABEL = 13  # columns left of a row's text
+_TITLE, _SOFT = "bold", "dim"  # styles, in rich's words
 _VIEW = "the output is a view: a write to either is a write to both"
-
-
-@dataclass(frozen=True, slots=True)
-class StyledText:
-    """A run of text in one style; the command gives styles their colours."""
-
-    text: str
-    style: Style = "plain"
-
-
-Line = tuple[StyledText, ...]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -61,21 +51,21 @@ class OperationRules:
               in place   neg_ keeps nothing
               Python     -a, torch.neg, torch.neg_, Tensor.neg, Tensor.neg_
         """
-        return "\n".join("".join(piece.text for piece in line) for line in self.lines())
+        return "\n".join(line.plain for line in self.lines())
 
-    def lines(self, width: int = 80) -> list[Line]:
-        """Return the card as lines of styled pieces, none longer than ``width`` if words allow."""
-        rows: list[Line] = []
+    def lines(self, width: int = 80) -> list[Text]:
+        """Return the card as styled lines of rich, none longer than ``width`` if words allow."""
+        rows: list[Text] = []
         for call in self.calls:
-            rows += [(), *_call(call, width)] if rows else _call(call, width)
+            rows += [Text(), *_call(call, width)] if rows else _call(call, width)
         if self.calls:
             rows += _row("asked of", f"a run of {_calls(len(self.calls))} on CPU tensors", width)
         elif self.parts:
-            rows.append((StyledText(self.name, "title"),))
+            rows.append(Text(self.name, _TITLE))
             rows += _parts(self, width)
         for variant in self.variants:
             if rows:
-                rows.append(())
+                rows.append(Text())
             rows += _variant(variant, width)
         if self.spellings:
             rows += _row("Python", ", ".join(self.spellings), width)
@@ -107,43 +97,31 @@ class OperationRules:
         ]
         for operation in some:
             if operation.parts:
-                rows.append(
-                    _cells(
-                        f"`{operation.name}`",
-                        f"runs {', '.join(f'`{p}`' for p in operation.parts)}",
-                        "",
-                        "",
-                        "",
-                    )
-                )
-            for variant in operation.variants:
-                keeps = "; ".join(
-                    f"`{saved.role}`" + ("" if saved.when == "always" else f" {saved.when}")
-                    for saved in variant.saves
-                )
-                inner = variant.in_place
-                in_place = "" if inner is None else "; ".join(inner.keeps) or "nothing"
-                rows.append(
-                    _cells(
-                        f"`{variant.schema.partition('(')[0]}`",
-                        keeps or "nothing",
-                        "; ".join(_gradients(variant)),
-                        variant.may_overwrite,
-                        in_place,
-                    )
-                )
+                runs = ", ".join(f"`{part}`" for part in operation.parts)
+                rows.append(_cells(f"`{operation.name}`", f"runs {runs}", "", "", ""))
+            rows += [_cells(*_columns(variant)) for variant in operation.variants]
         return "\n".join(rows)
+
+
+def _columns(variant: Variant) -> Iterable[str]:
+    """Yield the texts of an overload in the Markdown table."""
+    yield f"`{variant.schema.partition('(')[0]}`"
+    keeps = (f"`{s.role}`" + ("" if s.when == "always" else f" {s.when}") for s in variant.saves)
+    yield "; ".join(keeps) or "nothing"
+    yield "; ".join(_gradients(variant))
+    yield variant.may_overwrite
+    yield "" if variant.in_place is None else "; ".join(variant.in_place.keeps) or "nothing"
 
 
 def _calls(count: int) -> str:
     return "this call" if count == 1 else "these calls"
 
 
-def _parts(operation: OperationRules, width: int) -> list[Line]:
+def _parts(operation: OperationRules, width: int) -> list[Text]:
     """Return the lines on the operations that a function runs and on their saved tensors."""
     rows = _row("runs", f"{', '.join(operation.parts)} (on CPU tensors, not each in every call)", width)
-    for number, (part, roles) in enumerate(operation.keepers):
-        rows += _row("" if number else "keeps", f"`{part}` keeps {', '.join(roles)}", width)
+    keepers = (f"`{part}` keeps {', '.join(roles)}" for part, roles in operation.keepers)
+    rows += _rows("keeps", keepers, width)
     if not operation.keepers:
         rows += _row("keeps", "nothing", width)
         rows += _row("overwrite", "its inputs and its results: yes", width)
@@ -152,11 +130,10 @@ def _parts(operation: OperationRules, width: int) -> list[Line]:
     return rows
 
 
-def _call(call: MeasuredCall, width: int) -> list[Line]:
+def _call(call: MeasuredCall, width: int) -> list[Text]:
     """Return the lines of one measured call."""
     title = f"{call.call}    # {call.when}" if call.when else call.call
-    body = _wrapped(title, width, indent="    ")
-    rows: list[Line] = [(StyledText(text, "title"),) for text in body]
+    rows = [Text(line, _TITLE) for line in _wrapped(title, width, indent="    ")]
     keeps = list(call.keeps)
     if call.keeps_own:
         own = "a tensor" if call.keeps_own == 1 else f"{call.keeps_own} tensors"
@@ -170,29 +147,24 @@ def _call(call: MeasuredCall, width: int) -> list[Line]:
     return rows
 
 
-def _overwrites(some: tuple[Overwrite, ...], width: int) -> list[Line]:
-    """Return one line per tensor: whether it may be overwritten, and why."""
-    rows: list[Line] = []
-    for number, answer in enumerate(some):
-        first = StyledText(("" if number else "  overwrite").ljust(_LABEL + 2), "label")
-        style: Style = "yes" if answer.allowed == "yes" else "no" if answer.allowed == "no" else "plain"
-        head = f"{answer.name}: "
-        body = _wrapped(_answer(answer), width - _LABEL - 2 - len(head))
-        rows.append((first, StyledText(head), StyledText(body[0], style)))
-        rows += [(StyledText(" " * (_LABEL + 2 + len(head))), StyledText(text, style)) for text in body[1:]]
+def _overwrites(some: tuple[Overwrite, ...], width: int) -> list[Text]:
+    """Return one row per tensor: whether it may be overwritten, and why."""
+    rows: list[Text] = []
+    for answer in some:
+        colour = {"yes": "green", "no": "red"}.get(answer.allowed, "")
+        label = "" if rows else "overwrite"
+        rows += _row(label, _answer(answer), width, head=f"{answer.name}: ", style=colour)
     return rows
 
 
-def _variant(variant: Variant, width: int) -> list[Line]:
+def _variant(variant: Variant, width: int) -> list[Text]:
     """Return the lines of one overload."""
     rows = _title(variant, width)
     if variant.when:
         rows += _row("when", variant.when, width)
     keeps = [f"{saved.role}, {saved.when}" for saved in variant.saves]
-    for label, text in zip(("keeps", *[""] * len(keeps)), keeps or ["nothing"], strict=False):
-        rows += _row(label, text, width)
-    for number, text in enumerate(_gradients(variant)):
-        rows += _row("" if number else "gradient", text, width)
+    rows += _rows("keeps", keeps or ["nothing"], width)
+    rows += _rows("gradient", _gradients(variant), width)
     rows += _overwrites(variant.overwrite, width)
     if variant.view:
         rows += _row("", _VIEW, width)
@@ -210,13 +182,13 @@ def _answer(overwrite: Overwrite) -> str:
     )
 
 
-def _title(variant: Variant, width: int) -> list[Line]:
+def _title(variant: Variant, width: int) -> list[Text]:
     node = (variant.node or "") + ("" if variant.key == "Default" else f" [{variant.key}]")
     schema = _wrapped(variant.schema, width, indent="    ")
     room = width - len(schema[0]) - len(node)
     if len(schema) == 1 and room >= 2:
-        return [(StyledText(schema[0], "title"), StyledText(" " * room + node, "label"))]
-    return [*((StyledText(text, "title"),) for text in schema), *_row("node", node, width)]
+        return [Text.assemble((schema[0], _TITLE), (" " * room + node, _SOFT))]
+    return [*(Text(line, _TITLE) for line in schema), *_row("node", node, width)]
 
 
 def _gradients(variant: Variant) -> Iterable[str]:
@@ -243,13 +215,15 @@ def _in_words(saves: tuple[Saved, ...], gradient: Derivative) -> list[str]:
     return [part.removeprefix("grad of ") for part in dict.fromkeys(parts)]
 
 
-def _row(label: str, text: str, width: int) -> list[Line]:
-    first = StyledText(f"  {label}".ljust(_LABEL + 2), "label")
-    body = _wrapped(text, width - _LABEL - 2)
-    return [
-        (first, StyledText(body[0])),
-        *((StyledText(" " * (_LABEL + 2)), StyledText(continuation)) for continuation in body[1:]),
-    ]
+def _rows(label: str, texts: Iterable[str], width: int) -> list[Text]:
+    return [row for nth, text in enumerate(texts) for row in _row("" if nth else label, text, width)]
+
+
+def _row(label: str, text: str, width: int, *, head: str = "", style: str = "") -> list[Text]:
+    """Return a text behind its label, later lines indented under the first; ``head`` has no style."""
+    first, *others = _wrapped(text, width - _LABEL - len(head))
+    rows = [Text.assemble((f"  {label}".ljust(_LABEL), _SOFT), head, (first, style))]
+    return rows + [Text.assemble(" " * (_LABEL + len(head)), (line, style)) for line in others]
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:

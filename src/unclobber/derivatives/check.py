@@ -80,13 +80,17 @@ class TableCheck:
     results: Sequence[Checked]
 
     @classmethod
-    def of(cls, only: Iterable[str], shown: Callable[[Iterator[Checked]], Iterable[Checked]]) -> TableCheck:
-        """Compare the operations of the database, or ``only`` some; ``shown`` passes on each result.
+    def of(cls, only: Iterable[str], progress: Callable[[str], None]) -> TableCheck:
+        """Compare the operations of the database, or ``only`` some; ``progress`` is called after each.
 
         Raises:
             ImportError: The database can't be loaded.
         """
-        return cls(list(shown(check(only=only))))
+        results: list[Checked] = []
+        for checked in check(only=only):
+            results.append(checked)
+            progress(f"{len(results)}  {checked.name[:60]}")
+        return cls(results)
 
     @property
     def ran(self) -> list[Checked]:

@@ -12,13 +12,14 @@ import torch
 from ..source import ProgramNames, Stack, code_of, is_a, is_library
 from ._evidence import ModuleHook
 from ._graph_attribute import objects_in
+from ._live import user_frames_of
 from .origins import Finder, Origin
 
 
 def origin_of_parameter(tensor: torch.Tensor, finder: Finder) -> Origin | None:
     """Return the line of the program's class that made the parameter, or else its library's module."""
-    frames = [live_frame.frame for live_frame in finder.live_frames if not is_library(live_frame.code)]
-    modules = [candidate for candidate in objects_in(frames) if is_a(candidate, torch.nn.Module)]
+    candidates = objects_in(user_frames_of(finder.live_frames))
+    modules = [candidate for candidate in candidates if is_a(candidate, torch.nn.Module)]
     owners = [
         (module, name) for module in modules for name, own in module._parameters.items() if own is tensor
     ]

@@ -12,6 +12,7 @@ import torch
 from ..source import UNKNOWN, Located, is_library, value_of
 from ..syntax import OPERATORS, is_in_place, last_name
 from ._live import LiveFrame, user_depth
+from .makers import viewed
 from .operands import out_argument
 
 
@@ -125,19 +126,13 @@ def _as_view(node: ast.expr, located: Located, live_frame: LiveFrame, operation:
         return WriteTarget(operation, node, text, value, node)
     if isinstance(node, ast.Name):
         return WriteTarget(operation, node, text, base=node)  # a name makes no view
-    base: Any = node
-    while True:
-        if isinstance(base, (ast.Subscript, ast.Attribute)):
-            base = base.value
-        elif isinstance(base, ast.Call) and isinstance(base.func, ast.Attribute):
-            base = base.func.value
-        else:
-            return WriteTarget(operation, node, text)
+    base, value = viewed(node), UNKNOWN
+    while base is not None and value is UNKNOWN:
         value = _value(base, located, live_frame)
         if isinstance(value, torch.Tensor):
             return WriteTarget(operation, node, text, value, base)
-        if value is not UNKNOWN:
-            return WriteTarget(operation, node, text)
+        base = viewed(base)
+    return WriteTarget(operation, node, text)
 
 
 def _value(node: ast.expr, located: Located, live_frame: LiveFrame) -> Any:

@@ -156,21 +156,20 @@ class ModuleForm:
     """The tensors that one of torch's modules saves: its call's arguments, its result and its own tensors."""
 
     operations: Mapping[str, Roles]  # role to `input`, `target`, `RESULT` or an attribute such as `.weight`
-    inner: frozenset[str] = field(default_factory=frozenset)  # the Python functions that `forward` may run
+    inner: frozenset[str]  # the Python functions that `forward` may run
 
 
-_LINEAR = ModuleForm(
-    {
-        "addmm": {"mat1": "input", "mat2": ".weight", "self": ".bias"},
-        "mm": {"self": "input", "mat2": ".weight"},
-        "linear": {"input": "input", "weight": ".weight"},
-    }
-)
-_CONVOLUTION = {"convolution": {"input": "input", "weight": ".weight"}}
-_NORMALISE = {
-    operation: {role: role if role == "input" else f".{role}" for role in roles}
-    for operation, roles in _NORM.items()
-}
+def _module_of(operations: Mapping[str, Roles], *inner: str) -> ModuleForm:
+    """Return the form of a module that gives its function its own parameters and statistics."""
+    own = ("weight", "bias", "running_mean", "running_var")
+    return ModuleForm(
+        {
+            operation: {role: f".{given}" if given in own else given for role, given in roles.items()}
+            for operation, roles in operations.items()
+        },
+        frozenset(inner),
+    )
+
 
 _ACTIVATIONS = (
     "ReLU", "ELU", "CELU", "SiLU", "Mish", "GELU", "Tanh", "Sigmoid", "Hardtanh", "Hardswish", "Hardsigmoid",
@@ -186,23 +185,16 @@ _CALLS = {
 """Modules that pass their arguments on to one Python function."""
 
 MODULES: dict[str, ModuleForm] = {
-    **{name: ModuleForm({name.lower(): _POINTWISE}, frozenset({name.lower()})) for name in _ACTIVATIONS},
-    **{name: ModuleForm(PYTHON_FUNCTIONS[called], frozenset({called})) for name, called in _CALLS.items()},
-    "PReLU": ModuleForm({"_prelu_kernel": {"self": "input", "weight": ".weight"}}),
-    "Linear": _LINEAR,
-    **{f"Conv{n}d": ModuleForm(_CONVOLUTION, frozenset({f"Conv{n}d._conv_forward"})) for n in (1, 2, 3)},
-    **{f"ConvTranspose{n}d": ModuleForm(_CONVOLUTION) for n in (1, 2)},
-    **{
-        name: ModuleForm(_NORMALISE, frozenset({called}))
-        for name, called in (
-            ("LayerNorm", "layer_norm"),
-            ("GroupNorm", "group_norm"),
-            ("_BatchNorm", "batch_norm"),
-        )
-    },
-    "MaxPool2d": ModuleForm(
-        PYTHON_FUNCTIONS["_max_pool2d"], frozenset({"boolean_dispatch.<locals>.fn", "_max_pool2d"})
-    ),
+    **{name: _module_of({name.lower(): _POINTWISE}, name.lower()) for name in _ACTIVATIONS},
+    **{name: _module_of(PYTHON_FUNCTIONS[called], called) for name, called in _CALLS.items()},
+    "PReLU": _module_of(FUNCTIONS["prelu"].operations),
+    "Linear": _module_of(FUNCTIONS["linear"].operations),
+    **{f"Conv{n}d": _module_of(_CONV.operations, f"Conv{n}d._conv_forward") for n in (1, 2, 3)},
+    **{f"ConvTranspose{n}d": _module_of(_CONV.operations) for n in (1, 2)},
+    "LayerNorm": _module_of(_NORM, "layer_norm"),
+    "GroupNorm": _module_of(_NORM, "group_norm"),
+    "_BatchNorm": _module_of(_NORM, "batch_norm"),
+    "MaxPool2d": _module_of(PYTHON_FUNCTIONS["_max_pool2d"], "boolean_dispatch.<locals>.fn", "_max_pool2d"),
 }
 """torch's modules, by the class whose ``forward`` ran."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import FrameType
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ..model import Save, Site, Write
 from ..observe.hooks import backward_calls
@@ -22,16 +22,13 @@ from ._stacks import user_place
 from .save import of_held, of_saved
 
 
-class SessionView(Protocol):
-    """The part of a session that an explanation depends on."""
+class SessionView:
+    """The part of a session that an explanation depends on; a session inherits it."""
 
     active: bool
     ledger: Ledger
     backwards_before: int  # backward calls of the process before the session; numbers start after them
-
-    @property
-    def policy(self) -> str:
-        """The reaction to a conflict."""
+    policy: str  # the reaction to a conflict
 
 
 def evidence(

@@ -54,8 +54,7 @@ def leaf(node: ast.expr, values: LiveValues, place: Place) -> str | None:
         if text.endswith("nn.Parameter") or text == "Parameter":
             return "Parameter"
         prefix, _, last = text.rpartition(".")
-        kind = getattr(torch.nn, last, None) if prefix in ("nn", "torch.nn") else None
-        called = kind
+        called = getattr(torch.nn, last, None) if prefix in ("nn", "torch.nn") else None
     if not isinstance(called, type):
         return None
     if issubclass(called, torch.nn.Parameter):
@@ -97,16 +96,12 @@ def anything(node: ast.expr, values: LiveValues, place: Place) -> str | None:
 
 def custom_function(node: ast.expr, values: LiveValues, place: Place) -> str | None:
     """Return the class name of an ``autograd.Function`` call: ``Gather`` for ``Gather.apply(x)``, or None."""
-    if (
-        not isinstance(node, ast.Call)
-        or not isinstance(node.func, ast.Attribute)
-        or node.func.attr != "apply"
-    ):
-        return None
-    owner = node.func.value
-    kind = values.named(owner, place)
-    is_function = isinstance(kind, type) and issubclass(kind, torch.autograd.Function)
-    return last_name(owner) if is_function else None
+    match node:
+        case ast.Call(func=ast.Attribute(value=owner, attr="apply")):
+            kind = values.named(owner, place)
+            is_function = isinstance(kind, type) and issubclass(kind, torch.autograd.Function)
+            return last_name(owner) if is_function else None
+    return None
 
 
 def viewed(node: ast.expr) -> ast.expr | None:

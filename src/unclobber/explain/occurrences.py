@@ -15,7 +15,7 @@ from torch.utils.checkpoint import CheckpointError
 
 from ..model import Finding, Save, Variant, Write, or_default
 from ..observe.hooks import compiled
-from ..observe.record import Ledger, SavedTensor, SaveState
+from ..observe.record import SavedTensor, SaveState
 from ..source import ProgramNames, Stack, of_program, resolve
 from ..torch_internals import compat
 from . import describe, need, reads, refused, runs, save, sentence, spelling, write
@@ -25,7 +25,7 @@ from .ahead import refused_too
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of
-from .rules import frozen, judge, judge_refusal, rule_of, uc101_stale, uc103, uc105_differs
+from .rules import judge, judge_refusal, rule_of, uc101, uc103, uc105
 from .rules.uc104 import judge_gradient
 from .rules.uc106 import judge_copy
 
@@ -116,16 +116,11 @@ class Occurrence:
             yield Occurrence.of_unpack(session.ledger.state_of(saved), session, repaired=False, node=node)
 
 
-class SeenConflicts(ABC):
+class SeenConflicts(SessionView, ABC):
     """The methods by which the hooks hand over what no saved tensor shows (``observe.hooks.conflicts``).
 
     A session inherits them, and keeps in ``on`` what they describe.
     """
-
-    active: bool
-    ledger: Ledger
-    backwards_before: int
-    policy: str
 
     @abstractmethod
     def on(self, occurrence: Occurrence) -> None:
@@ -311,11 +306,11 @@ class SeenConflicts(ABC):
 
         def make() -> Finding:
             read = resolve(stack, attrgetter("right_side"))
-            finding: Finding = rule_of(code, variant).judge_operation(write.by(operation, stack), read)
+            finding: Finding = rule_of(code).judge_operation(write.by(operation, stack), read)
             return finding
 
         def message() -> str:
-            return str(rule_of(code, variant).WORDING.message.format(what="a tensor"))
+            return str(rule_of(code).OPERATION.message.format(what="a tensor"))
 
         self.on(
             Occurrence(
@@ -355,13 +350,13 @@ class SeenConflicts(ABC):
         # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
         if (graph := compiled.RefusedGraph.of(error)) is not None:
             return finding_or_fallback(
-                lambda: uc101_stale.judge(refused.in_compiled(error, graph)),
+                lambda: uc101.judge_stale(refused.in_compiled(error, graph)),
                 lambda: bare_finding("UC101", torch_message=str(error)),
             )
         kind = or_default(lambda: kind_of(error), None)
         if isinstance(error, CheckpointError):
             return finding_or_fallback(
-                lambda: uc105_differs.judge(runs.evidence(error, self.backwards_before)),
+                lambda: uc105.judge_differs(runs.evidence(error, self.backwards_before)),
                 lambda: bare_finding("UC105", torch_message=str(error), variant="differs"),
             )
         if kind is None:
@@ -383,9 +378,9 @@ def of_frozen(tensor: torch.Tensor, frozen_at: Stack, operation: str) -> Finding
         extent = spelling.mention(frozen_at, written.expression)
         place = resolve(frozen_at)
         saved = replace(facts, site=place, expression=written.expression, extent=extent)
-        return frozen.judge_frozen(saved, written)
+        return uc101.judge_frozen(saved, written)
 
-    message = frozen.WORDING.message.format(what="a tensor")
+    message = uc101.FROZEN.message.format(what="a tensor")
     known = bare_finding("UC101", message=message, saved=facts, variant="frozen")
     finding = finding_or_fallback(make, lambda: known)
     assert finding is not None

@@ -145,7 +145,7 @@ def _of_name(finder: Finder, name: str, place: Place, element: tuple[int, ...]) 
     # From Python 3.12 on, a comprehension's variable may share its name with one of the frame's own:
     # tests/programs/UC203/comprehension_s_variable_and_another_of_the_same_name.py.
     if name in place.inner:
-        live = place.depth is not None and place == finder.place(place.depth)
+        live = place == finder.place(place.depth)
         return _of_comprehension(finder, name, place, place) if live else None
     scope = scope_of(place.source.tree, place.code)
     if scope is None:
@@ -174,14 +174,14 @@ def _of_definition(finder: Finder, definition: Definition, place: Place, element
     position = (*definition.position, *element)
     if definition.kind == "assigned":
         if definition.position and _is_multi_view(finder, definition.value, there):
-            return _chosen(finder, definition.value, there, "iteration")
+            return _chosen(finder, definition.value, there)
         return At(definition.value, there, position)
     iterated, position = taken_from(definition.value, position)
     made_by = _comprehension(finder, iterated, there, ast.ListComp, ast.GeneratorExp)
     if made_by is not None:
         return _of_comprehended(finder, made_by, there, position)
     if _is_multi_view(finder, iterated, there):
-        return _chosen(finder, iterated, there, "iteration")
+        return _chosen(finder, iterated, there)
     same = _same_element(finder, iterated, definition, there)
     if same is not None:
         return At(same, there)
@@ -258,17 +258,15 @@ def _of_comprehension(finder: Finder, name: str, place: Place, outer: Place) -> 
         if isinstance(part.target, ast.Name) and part.target.id == name
     ]
     return (
-        _chosen(finder, ways[0], outer, "iteration")
-        if len(ways) == 1 and _is_multi_view(finder, ways[0], outer)
-        else None
+        _chosen(finder, ways[0], outer) if len(ways) == 1 and _is_multi_view(finder, ways[0], outer) else None
     )
 
 
-def _chosen(finder: Finder, node: ast.expr, place: Place, how: str) -> Step:
+def _chosen(finder: Finder, node: ast.expr, place: Place) -> Step:
     """Return the call or loop that took a tensor apart if views are wanted, else the tensor itself."""
     if finder.accepts not in (multi_view, view):
         return At(node, place)
-    return finder.made(node, place, multi_view_name(node) or how)
+    return finder.made(node, place, multi_view_name(node) or "iteration")
 
 
 def _is_multi_view(finder: Finder, node: ast.expr, place: Place) -> bool:

@@ -42,12 +42,12 @@ class LiveValues:
     def __init__(self, live_frames: Sequence[LiveFrame]) -> None:
         self.live_frames = live_frames
 
-    def place(self, depth: int) -> Place | None:
-        live_frame = self.live_frames[depth]
-        located = live_frame.at.located()
-        if located is None:
+    def place(self, depth: int | None) -> Place | None:
+        located = None if depth is None else self.live_frames[depth].at.located()
+        if depth is None or located is None:
             return None
-        return Place(live_frame.code, located.source, located.statement, depth, inner=located.inlined_names())
+        inner = located.inlined_names()
+        return Place(self.live_frames[depth].code, located.source, located.statement, depth, inner=inner)
 
     def value(self, node: ast.expr, place: Place) -> Any:  # or it uses a comprehension's variable
         if place.depth is None or any(
@@ -75,8 +75,7 @@ class LiveValues:
         return not isinstance(passed, ast.Name) or self.still_is(passed.id, caller)
 
     def still_is(self, name: str, place: Place) -> bool:  # no other definition has reached its frame since
-        scope = None if place.depth is None else scope_of(place.source.tree, place.code)
-        now = None if place.depth is None else self.place(place.depth)
+        scope, now = scope_of(place.source.tree, place.code), self.place(place.depth)
         if scope is None or now is None or not is_local(name, scope):
             return True
         return reaching(name, scope, place.at) == reaching(name, scope, now.at)

@@ -23,7 +23,6 @@ from ._live import LiveFrame, stack_of, user_depth, user_frames_of
 from ._targets import WriteTarget
 from .describe import SessionView
 from .origins import Finder, Origin
-from .places import Place
 from .refusals import Kind, live_frames_of
 
 
@@ -192,12 +191,11 @@ class _Refused:
         """Return the one operand of the user's line for which ``is_meant`` holds, or the leftmost of several
         if ``first``; of the line of another live frame if ``depth`` is its index."""
         located = self.located if depth is None else self.inner
-        depth = self.depth if depth is None else depth
-        if located is None or depth is None:
+        finder = Finder(self.live_frames, makers.anything)
+        place = finder.place(self.depth if depth is None else depth)
+        if located is None or place is None:
             return WriteTarget()
         operation = _operation((self.inner or located).node)
-        finder = Finder(self.live_frames, makers.anything)
-        place = Place(self.live_frames[depth].code, located.source, located.statement, depth)
         matching: dict[int, tuple[ast.expr, torch.Tensor]] = {}
         for node in ast.walk(located.node):
             if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
@@ -259,11 +257,11 @@ class _Refused:
     def _carries_gradient(self, target: WriteTarget) -> bool:
         """Return whether the statement reads what a gradient is to flow to, besides the tensor that it
         writes: ``no_grad`` would drop that gradient."""
-        located, depth, finder = self.located, self.depth, Finder(self.live_frames, makers.anything)
-        if located is None or depth is None:
+        finder = Finder(self.live_frames, makers.anything)
+        place = finder.place(self.depth)
+        if place is None:
             return False
-        place = Place(self.live_frames[depth].code, located.source, located.statement, depth)
-        todo: list[ast.AST] = [located.statement]
+        todo: list[ast.AST] = [place.at]
         while todo:
             node = todo.pop()
             # A call in place has its receiver's value, and what it is given counts.
@@ -333,7 +331,7 @@ class _Refused:
         finder = Finder(
             self.live_frames, accepts, through_views=self.kind.subject in _THROUGH_VIEWS or of_a_view
         )
-        place = None if self.depth is None else finder.place(self.depth)
+        place = finder.place(self.depth)
         if place is None:
             return None
         for node in dict.fromkeys((target.base, target.node) if leaf_shown else (target.node, target.base)):

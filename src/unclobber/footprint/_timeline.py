@@ -14,6 +14,19 @@ LASTING = ("parameter", "buffer", "input")
 Span = tuple[int, int, int, int]  # storage, first tick, last tick, bytes
 
 
+def joined(spans: Iterable[Span]) -> list[Span]:
+    """Return the spans in order; those of one storage that meet or overlap are one, and count once."""
+    merged: list[Span] = []
+    for storage, since, until, size in sorted(set(spans)):
+        known, begin, end, bytes_ = merged[-1] if merged else (-1, 0, 0, 0)
+        # A change may also add the memory of a storage, which another one spares.
+        if storage == known and since <= end + 1 and (size < 0) == (bytes_ < 0):
+            merged[-1] = (storage, begin, max(end, until), size)
+        else:
+            merged.append((storage, since, until, size))
+    return merged
+
+
 @dataclass(frozen=True)
 class BytesOverTime:
     """Live bytes by tick, from ``first`` on."""
@@ -48,12 +61,4 @@ class BytesOverTime:
 
     def fall(self, spans: Iterable[Span]) -> int:
         """Return the bytes by which the step's peak falls without some memory."""
-        merged: list[Span] = []
-        for storage, since, until, size in sorted(set(spans)):
-            known, begin, end, bytes_ = merged[-1] if merged else (-1, 0, 0, 0)
-            # Two changes may spare the same memory, which counts once.
-            if storage == known and since <= end + 1 and size * bytes_ > 0:
-                merged[-1] = (storage, begin, max(end, until), size)
-            else:
-                merged.append((storage, since, until, size))
-        return max(self.step) - self.highest(self.step, merged, sign=-1)
+        return max(self.step) - self.highest(self.step, joined(spans), sign=-1)

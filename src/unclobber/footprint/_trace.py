@@ -13,7 +13,7 @@ from ..source import Stack
 from . import _places
 from ._facts import Kind, LiveBytes
 from ._names import HeldName, ModuleName
-from ._timeline import LASTING, BytesOverTime
+from ._timeline import LASTING, BytesOverTime, Span, joined
 
 _SORTS = {**dict.fromkeys(LASTING, "lasting"), "gradient": "gradients", "temporary": "temporaries"}
 """Fields of `LiveBytes` that count storages of some kinds; those of other kinds are ``kept`` or ``other``."""
@@ -35,7 +35,7 @@ def grouped(items: Iterable[Item], key: Callable[[Item], Key]) -> dict[Key, list
     return groups
 
 
-def modules_of(records: Iterable[Storage | Operation]) -> tuple[str, ...]:
+def modules_of(records: Iterable[Storage | Operation | PackedSave]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(record.module for record in records if record.module is not None))
 
 
@@ -219,10 +219,10 @@ class Trace:
         for storage in self.storages:
             until, sort = self.end(storage), _SORTS.get(storage.kind, "other")
             add(sort, storage.born, until, storage.bytes)
-            for since, end in self.kept_spans.get(storage.number, ()) if sort == "other" else ():
+            for _, since, end, size in self.kept_spans.get(storage.number, ()) if sort == "other" else ():
                 # Moved from "other" to "kept" and not added, because each byte counts once.
-                add("other", since, min(end, until), -storage.bytes)
-                add("kept", since, min(end, until), storage.bytes)
+                add("other", since, min(end, until), -size)
+                add("kept", since, min(end, until), size)
         # One element more than ticks, for spans that end at the last tick.
         columns = [list(accumulate(changes))[:-1] for changes in steps.values()]
         moments = [LiveBytes(at, *amounts) for at, amounts in enumerate(zip(*columns, strict=True))]
@@ -233,18 +233,13 @@ class Trace:
         return grouped(self.saves, lambda save: save.storage)
 
     @cached_property
-    def kept_spans(self) -> dict[int, list[tuple[int, int]]]:
-        """The spans of ticks, by the number of a storage, in which at least one save held it."""
-        spans: dict[int, list[tuple[int, int]]] = {}
-        for number, saves in self.saves_of.items():
-            born = self.storages[number].born
-            joined = spans[number] = []
-            for since, until in sorted((max(save.tick, born), self.end(save)) for save in saves):
-                if joined and since <= joined[-1][1] + 1:
-                    joined[-1] = (joined[-1][0], max(joined[-1][1], until))
-                else:
-                    joined.append((since, until))
-        return spans
+    def kept_spans(self) -> dict[int, list[Span]]:
+        """The spans in which at least one save held a storage, by its number."""
+        return grouped(joined(map(self._held, self.saves)), lambda span: span[0])
+
+    def _held(self, save: PackedSave) -> Span:
+        storage = self.storages[save.storage]
+        return storage.number, max(save.tick, storage.born), self.end(save), storage.bytes
 
     def calls_of_step(self) -> list[ModuleCall]:
         return [c for c in self.calls if not c.again and c.end is not None and c.begin >= self.start]

@@ -7,10 +7,9 @@ prints, decides anything or imports torch, because ``explain`` has settled the f
 from __future__ import annotations
 
 from ._boundary import Render, error_of, line_of, never_failing, text_of
-from ._display import ReportDisplay
 from ._github import to_github
 from ._guarded import guard_lines
-from ._html import to_html
+from ._html import ReportDisplay, to_html
 from ._json import to_json, to_json_text
 from ._ranks import notice_lines
 from ._sarif import to_sarif_text

@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from ._cells import clean, clean_source
-from ._snippet import Mark, heading, shown_lines, visible
+from ._snippet import Mark, by_file, heading, shown_lines, visible
 from ._sources import Sources
-from .story import FindingPlace, Kind
+from .story import FindingPlace
 
 
 @dataclass(frozen=True, slots=True)
 class Underline:
     """The part of a mark that covers one line."""
 
-    event: int  # number of the event in the timeline
-    kind: Kind
-    primary: bool
+    place: FindingPlace
     lane: int  # depth among overlapping marks: 0 for the innermost, which is drawn closest to the text
 
 
@@ -37,8 +35,7 @@ class UnderlinedText:
 class Label:
     """A label below a line."""
 
-    event: int
-    kind: Kind
+    place: FindingPlace
     text: str
     indent: int  # characters before the mark
 
@@ -61,61 +58,52 @@ class Excerpt:
     lines: tuple[ExcerptLine, ...]
 
 
-def excerpts(numbered: Sequence[tuple[int, FindingPlace]], sources: Sources) -> list[Excerpt]:
+def excerpts(shown: Sequence[FindingPlace], sources: Sources) -> list[Excerpt]:
     """Return one excerpt for each file, that of the first offending place first."""
-    if not numbered:
-        return []
-    first = next((place for _, place in numbered if place.primary), numbered[-1][1])
-    paths = dict.fromkeys([first.span.path, *(place.span.path for _, place in numbered)])
-    return [_excerpt(path, numbered, first, sources) for path in paths]
+    return [_excerpt(at, inside, sources) for at, inside in by_file(shown)]
 
 
-def _excerpt(
-    path: str, numbered: Sequence[tuple[int, FindingPlace]], first: FindingPlace, sources: Sources
-) -> Excerpt:
+def _excerpt(at: FindingPlace, inside: list[FindingPlace], sources: Sources) -> Excerpt:
     """Build the excerpt of one file, with a gap where lines are left out."""
-    inside = [(event, place) for event, place in numbered if place.span.path == path]
-    at = first if first.span.path == path else inside[0][1]
-    marks = [visible(Mark(place.span, place.label, place.primary), sources) for _, place in inside]
+    path = at.span.path
+    marks = [visible(place, sources) for place in inside]
     lines: list[ExcerptLine] = []
-    previous: int | None = None
     for number in shown_lines(marks, sources):
-        if previous is not None and number > previous + 1:
+        if number is None:
             lines.append(ExcerptLine(None))
-        here = [(e, p.kind, m) for (e, p), m in zip(inside, marks, strict=True) if m.covers(number)]
-        lines.append(_line(number, sources.line(path, number), here))
-        previous = number
+        else:
+            here = [mark for mark in marks if mark.covers(number)]
+            lines.append(_line(number, sources.line(path, number), here))
     return Excerpt(path, clean(heading(at.span, sources)), tuple(lines))
 
 
-def _line(number: int, text: str | None, here: list[tuple[int, Kind, Mark]]) -> ExcerptLine:
+_Part = tuple[int, int, FindingPlace]  # the part of a line that a place covers: 0-based start, end
+
+
+def _line(number: int, text: str | None, here: list[FindingPlace]) -> ExcerptLine:
     """Cut one line where its marks begin and end, and collect the labels of marks that end there."""
     shown = "…" if text is None else text.rstrip()
-    spans = [(*_columns(mark, number, shown, known=text is not None), e, k, mark) for e, k, mark in here]
+    parts = [(*_columns(place, number, shown, known=text is not None), place) for place in here]
     labels = tuple(
-        Label(event, kind, clean(mark.label), start)
-        for start, _, event, kind, mark in spans
-        if mark.span.end_line == number and mark.label
+        Label(place, clean(place.label), start)
+        for start, _, place in parts
+        if place.span.end_line == number and place.label
     )
     # The widest is the outermost, so that spans nest as far as they can.
-    spans.sort(key=lambda item: item[0] - item[1])
-    cuts = sorted({0, len(shown), *(cut for start, end, *_ in spans for cut in (start, end))})
+    parts.sort(key=lambda part: part[0] - part[1])
+    cuts = sorted({0, len(shown), *(cut for start, end, _ in parts for cut in (start, end))})
     pieces = []
     for low, high in pairwise(cuts):
-        over = [item for item in spans if item[0] <= low and high <= item[1]]
-        underlines = tuple(
-            Underline(event, kind, mark.primary, _lane(item, spans))
-            for item in over
-            for _, _, event, kind, mark in [item]
-        )
+        over = [part for part in parts if part[0] <= low and high <= part[1]]
+        underlines = tuple(Underline(part[2], _lane(part, parts)) for part in over)
         pieces.append(UnderlinedText(clean_source(shown[low:high]), underlines))
     return ExcerptLine(number, tuple(pieces), labels)
 
 
-def _lane(item: tuple[int, int, int, Kind, Mark], spans: list[tuple[int, int, int, Kind, Mark]]) -> int:
+def _lane(part: _Part, parts: list[_Part]) -> int:
     # Each needs a line of its own below the text.
-    start, end = item[:2]
-    later = spans[spans.index(item) + 1 :]
+    start, end, _ = part
+    later = parts[parts.index(part) + 1 :]
     return sum(other[0] < end and start < other[1] for other in later)
 
 

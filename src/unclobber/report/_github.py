@@ -10,13 +10,12 @@ import os
 from ..model import Finding, Report
 from ..syntax import file_and_cell
 from . import _repository
-from . import _words as words
-from ._cells import clean, clean_line
-from ._notes import helps, notes
+from ._cells import clean
+from ._notes import in_lines
 from ._ranks import remarks
 from ._sources import Sources
 from ._terminal import RenderOptions
-from .story import FindingPlace, in_stable_order, offending_place, places, shown_writes
+from .story import FindingPlace, in_stable_order, offending_place, places
 
 
 def to_github(report: Report, options: RenderOptions | None = None) -> str:
@@ -36,7 +35,8 @@ def _annotation(finding: Finding) -> str:
     level = "notice" if finding.repaired else finding.severity
     properties = {**_position(offending_place(finding, shown)), "title": f"{finding.code} {finding.name}"}
     fields = ",".join(f"{key}={_property(value)}" for key, value in properties.items())
-    return f"::{level} {fields}::{_data(_message(finding, shown))}"
+    lines = [f"{_path(place.site.path)}:{place.span.line}: {place.label}" for place in shown]
+    return f"::{level} {fields}::{_data(in_lines(finding, 'note', 'help', *lines))}"
 
 
 def _position(place: FindingPlace | None) -> dict[str, str]:
@@ -58,14 +58,6 @@ def _position(place: FindingPlace | None) -> dict[str, str]:
 
 def _path(path: str) -> str:
     return _repository.below(path, _repository.root()) or path
-
-
-def _message(finding: Finding, shown: list[FindingPlace]) -> str:
-    lines = [finding.message]
-    lines += [f"{_path(place.site.path)}:{place.span.line}: {place.label}" for place in shown]
-    lines += [f"note: {text}" for text in notes(finding, shown_writes(finding)[1])]
-    lines += [f"help: {words.advice(fix)}" for fix in helps(finding)]
-    return "\n".join(map(clean_line, lines))
 
 
 def _data(text: str) -> str:  # a line break would end the command

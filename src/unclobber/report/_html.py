@@ -20,8 +20,9 @@ from ._notes import helps, notes
 from ._ranks import remarks
 from ._sources import Sources
 from ._terminal import RenderOptions
+from ._text import report_to_text
 from ._timeline import Timeline, timeline
-from .story import places, shown_writes
+from .story import places
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -58,10 +59,6 @@ def to_html(report: Report, options: RenderOptions | None = None) -> str:
     )
 
 
-def to_html_fragment(report: Report) -> str:
-    return _rendered("fragment.html", report=report, stories=_stories(report), summary=_summary(report))
-
-
 def _stories(report: Report) -> list[_FindingPage]:
     first = {finding.code: finding for finding in reversed(report.findings)}
     return [_story(finding, has_page=first[finding.code] is finding) for finding in report.findings]
@@ -71,17 +68,14 @@ def _story(finding: Finding, *, has_page: bool) -> _FindingPage:
     """Build the template's data on one finding."""
     import hashlib  # here, because it loads OpenSSL
 
-    line = timeline(finding)
-    events = {id(event.fact): event.number for event in line.events}
     sources = Sources()
-    numbered = [(events[id(place.fact)], place) for place in places(finding, sources)]
     return _FindingPage(
         finding,
         # From the finding and not from its position, so that a link to a story holds in a later report.
         anchor="uc-" + hashlib.sha256(repr(finding).encode("utf-8", "replace")).hexdigest()[:8],
-        timeline=line,
-        excerpts=excerpts(numbered, sources),
-        notes=notes(finding, shown_writes(finding)[1]),
+        timeline=timeline(finding),
+        excerpts=excerpts(places(finding, sources), sources),
+        notes=notes(finding),
         fixes=helps(finding),
         has_page=has_page,
     )
@@ -115,6 +109,25 @@ def _facts(report: Report) -> list[tuple[str, str]]:
         *([("processes", str(1 + len(report.processes)))] if report.processes else []),
         *(("note", text) for text in remarks(report)),
     ]
+
+
+class ReportDisplay:
+    """Display of a report in notebooks, so that the report itself stays plain data.
+
+    Example:
+        >>> ReportDisplay(Report("clean"))
+        no findings: 0 saves, 0 writes to saved memory
+    """
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def __repr__(self) -> str:
+        return report_to_text(self.report, RenderOptions())
+
+    def _repr_html_(self) -> str:
+        stories = _stories(self.report)
+        return _rendered("fragment.html", report=self.report, stories=stories, summary=_summary(self.report))
 
 
 # --- filters of the templates ---------------------------------------------------------------------

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..model import Finding, Fix, Frame, Help, Write
+from ..model import Finding, Fix, Frame, Help
 from . import _words as words
 from ._callers import callers
+from ._cells import clean_line
 from ._past_counter import why_unseen
 from ._ranks import in_processes, on_ranks
-from .story import made_at, place, refused_at
+from .story import counted_writes, made_at, place, refused_at
 
 _PLUMBING = ("_call_impl", "_wrapped_call_impl", "wrapper", "_use_grad", "decorate_context", "_fn")
 """Prefixes of functions that only pass a call on, so they explain nothing to a reader."""
@@ -21,7 +22,7 @@ _BEYOND_GUARD = (
 refuses before anything has run."""
 
 
-def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
+def notes(finding: Finding) -> list[str]:
     """Return all notes, most important first, without full stops."""
     texts: list[str] = [f"found {on_ranks(finding.ranks)}"] if finding.ranks else []
     if where := in_processes(finding.processes):
@@ -35,7 +36,7 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
     texts += _silent(finding)
     texts += _optimizer(finding)
     texts += _also(finding)
-    if hidden:
+    if hidden := counted_writes(finding):
         lines = list(dict.fromkeys(place(write.site) for write in hidden))
         texts.append(f"{words.plural(len(hidden), 'more write')} between these: {words.listing(lines)}")
     texts += _library(finding)
@@ -47,6 +48,14 @@ def notes(finding: Finding, hidden: Sequence[Write] = ()) -> list[str]:
         texts.append(f"guard handed backward the value as it was saved, so this gradient is right{kept}")
     # Several writes by one way, or two places in one library function, give equal sentences.
     return list(dict.fromkeys(texts))
+
+
+def in_lines(finding: Finding, note: str, advice: str, *places: str) -> str:
+    """Return the message, the places, notes and helps, each on a line that begins with its kind."""
+    lines = [finding.message, *places]
+    lines += [f"{note}: {text}" for text in notes(finding)]
+    lines += [f"{advice}: {words.advice(fix)}" for fix in helps(finding)]
+    return "\n".join(map(clean_line, lines))
 
 
 def occurrences(finding: Finding) -> str:  # `found 100 times, first by the 1st backward`

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 
 from ..model import ProcessEnd, RankEnd, Report, SuppressedBy
 from . import _words as words
@@ -17,18 +18,11 @@ def on_ranks(ranks: Sequence[int]) -> str:
         >>> on_ranks([1]), on_ranks([0, 1]), on_ranks([0, 1, 2, 5])
         ('on rank 1', 'on ranks 0 and 1', 'on ranks 0 to 2 and 5')
     """
-    runs: list[list[int]] = []
-    for rank in ranks:
-        if runs and rank == runs[-1][-1] + 1:
-            runs[-1].append(rank)
-        else:
-            runs.append([rank])
-    # Two neighbours are a list, three a range.
-    parts = [
-        part
-        for run in runs
-        for part in ([f"{run[0]} to {run[-1]}"] if len(run) > 2 else [str(rank) for rank in run])
-    ]
+    parts: list[str] = []
+    # Neighbours are as far from their positions. Two of them are a list, three a range.
+    for _, run in groupby(enumerate(ranks), key=lambda place: place[1] - place[0]):
+        first, *others = (str(rank) for _, rank in run)
+        parts += [f"{first} to {others[-1]}"] if len(others) > 1 else [first, *others]
     return f"on rank{'s' if len(ranks) > 1 else ''} {words.listing(parts)}"
 
 

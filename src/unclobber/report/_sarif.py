@@ -17,11 +17,11 @@ from ..syntax import file_and_cell
 from . import _repository
 from . import _words as words
 from ._cells import clean_line
-from ._notes import helps, notes
+from ._notes import helps, in_lines
 from ._ranks import remarks
 from ._sources import SourceRange, Sources
 from ._terminal import RenderOptions
-from .story import FindingPlace, Kind, in_stable_order, offending_place, places, shown_writes
+from .story import FindingPlace, Kind, in_stable_order, offending_place, places
 
 Object = dict[str, Any]
 
@@ -120,7 +120,7 @@ def _result(finding: Finding, codes: list[str], root: str, suppressed: Suppresse
         "ruleId": finding.code,
         "ruleIndex": codes.index(finding.code),
         "level": "note" if finding.repaired else finding.severity,
-        "message": {"text": _message(finding)},
+        "message": {"text": in_lines(finding, "Note", "Help")},
         # If the line is not known there is no location, because SARIF forbids invented ones
         # (tests/unit/report/test_report_sarif.py).
         "locations": [] if main is None else [_location(main, sources, root)],
@@ -158,13 +158,6 @@ _WHY: dict[SuppressedBy, str] = {
     "settings": "left out by the settings of unclobber",
     "baseline": "known in the baseline",
 }
-
-
-def _message(finding: Finding) -> str:
-    lines = [finding.message]
-    lines += [f"Note: {text}" for text in notes(finding, shown_writes(finding)[1])]
-    lines += [f"Help: {words.advice(fix)}" for fix in helps(finding)]
-    return "\n".join(map(clean_line, lines))
 
 
 def _fix(fix: Fix, root: str) -> Object:

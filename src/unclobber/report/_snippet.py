@@ -14,8 +14,9 @@ No row is ever wider than the given width: long lines are cut around their marks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from . import _words as words
 from ._cells import Measured, clean, clip_left, measure, width, wrap
@@ -44,6 +45,9 @@ class Mark:
         return self.span.line <= line <= self.span.end_line
 
 
+AnyMark = TypeVar("AnyMark", bound=Mark)
+
+
 def gutter_width(marks: Sequence[Mark]) -> int:
     return max([len(str(mark.span.end_line)) for mark in marks], default=1)
 
@@ -59,22 +63,26 @@ def snippet(
         gutter: Cells for line numbers (see :func:`gutter_width`).
         primary_style: Style of the carets.
     """
-    if not marks:
-        return []
-    # The file of the offending line comes first
-    # (test_other_files_have_their_own_header in tests/unit/report/test_report_snippet.py).
-    first = next((mark for mark in marks if mark.primary), marks[-1])
-    paths = dict.fromkeys([first.span.path, *(mark.span.path for mark in marks)])
     rows: list[Row] = []
-    for path in paths:
-        inside = [mark for mark in marks if mark.span.path == path]
-        at = first if path == first.span.path else inside[0]
+    for at, inside in by_file(marks):
         if rows:
             rows.append([(" " * gutter + " |", "gutter")])
         rows.append(_header(at, sources, width, gutter, arrow="-->" if not rows else ":::"))
         rows.append([(" " * gutter + " |", "gutter")])
         rows += _Block(inside, sources, width, gutter, primary_style).rows()
     return rows
+
+
+def by_file(marks: Sequence[AnyMark]) -> Iterator[tuple[AnyMark, list[AnyMark]]]:
+    """Yield the marks of each file, with the one whose line is its heading."""
+    if not marks:
+        return
+    # The file of the offending line comes first
+    # (test_other_files_have_their_own_header in tests/unit/report/test_report_snippet.py).
+    first = next((mark for mark in marks if mark.primary), marks[-1])
+    for path in dict.fromkeys([first.span.path, *(mark.span.path for mark in marks)]):
+        inside = [mark for mark in marks if mark.span.path == path]
+        yield first if path == first.span.path else inside[0], inside
 
 
 def _header(mark: Mark, sources: Sources, width: int, gutter: int, *, arrow: str) -> Row:
@@ -87,8 +95,9 @@ def heading(span: SourceRange, sources: Sources) -> str:
     return f"{words.path(span.path)}:{span.line}{missing}"
 
 
-def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:
-    """Return the lines of one file to show: marked ones, and a single line between two of them."""
+def shown_lines(marks: Sequence[Mark], sources: Sources) -> Iterator[int | None]:
+    """Yield the lines of one file to show: marked ones, and a single line between two of them; None for a
+    gap."""
     numbers: set[int] = set()
     for mark in marks:
         first, last = mark.span.line, mark.span.end_line
@@ -99,10 +108,15 @@ def shown_lines(marks: Sequence[Mark], sources: Sources) -> list[int]:
     # A gap mark would take as much room as the one line that it leaves out
     # (test_gaps in tests/unit/report/test_report_snippet.py).
     between = {n + 1 for n in numbers if n + 1 not in numbers and n + 2 in numbers}
-    return sorted(numbers | {n for n in between if sources.line(path, n) is not None})
+    previous = None
+    for number in sorted(numbers | {n for n in between if sources.line(path, n) is not None}):
+        if previous is not None and number > previous + 1:
+            yield None
+        yield number
+        previous = number
 
 
-def visible(mark: Mark, sources: Sources) -> Mark:
+def visible(mark: AnyMark, sources: Sources) -> AnyMark:
     """Return the mark; a tall one whose last line isn't known shrinks to its first."""
     span = mark.span
     # A file that is gone may have left the first line only, and a bracket would lead nowhere.
@@ -132,12 +146,8 @@ class _Block:
     def rows(self) -> list[Row]:
         """Return all rows of the file, with a gap where lines are left out."""
         rows: list[Row] = []
-        previous: int | None = None
         for number in shown_lines(self.marks, self.sources):
-            if previous is not None and number > previous + 1:
-                rows.append(self._row("...", ""))
-            rows += self._line(number)
-            previous = number
+            rows += [self._row("...", "")] if number is None else self._line(number)
         return rows
 
     def _line(self, number: int) -> list[Row]:

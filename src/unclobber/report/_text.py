@@ -20,7 +20,7 @@ from ._snippet import gutter_width, snippet
 from ._sources import Sources
 from ._summary import summary_line
 from ._terminal import RenderOptions
-from .story import marks, offending, place, shown_writes
+from .story import marks, offending, place
 
 _MOST_STORIES = 5
 _MOST_CHECKED = 40
@@ -136,7 +136,7 @@ class _FindingText:
             self.marks, self.sources, width=self.width, gutter=self.gutter, primary_style=finding.severity
         )
         rows.append([(" " * self.gutter + " |", "gutter")])
-        for text in notes(finding, shown_writes(finding)[1]):
+        for text in notes(finding):
             rows += self._item("note", text)
         rows += self._helps()
         rows += self._item("more", f"unclobber explain {finding.code}")

@@ -93,10 +93,8 @@ def _state(finding: Finding, event: Event, before: State) -> State:
 
 def _kept(finding: Finding, spans: list[StateSpan]) -> StateSpan | None:
     """Return the span during which guard kept the overwritten values; None if it kept none."""
-    if not finding.repaired:
-        return None
     dirty = [span for span in spans if span.state == "overwritten"]
-    if not dirty:
+    if not finding.repaired or not dirty:
         return None
     start = dirty[0].start
     return StateSpan(start, dirty[-1].start + dirty[-1].width - start, "intact", "kept by guard")
@@ -131,7 +129,7 @@ def _is_refused(finding: Finding, fact: Fact) -> bool:
 def _event(finding: Finding, number: int, kind: Kind, fact: Fact, at: float) -> Event:
     """Build one event; its title depends on the stage of the finding."""
     site = fact.site
-    title = {"made": "made", "saved": "saved", "write": "written", "freed": "freed", "needed": "needed"}[kind]
+    title: str = "written" if kind == "write" else kind
     if finding.entry.stage == "write":
         title = {"saved": "made", "write": "refused"}.get(kind, title)
         if _is_refused(finding, fact):
@@ -159,7 +157,7 @@ def _short(site: Site | None) -> str:
     return clip(clean(name), _LONGEST - len(line)) + line
 
 
-def _stack(site: Site | None) -> tuple[str, ...]:  # library frames only if there are no others
+def _stack(site: Site | None) -> tuple[str, ...]:
     if site is None:
         return ()
     # Library frames explain nothing, unless there are no others.

@@ -9,7 +9,7 @@ from ..model import Finding, Need, Save, Site, Write
 from . import _labels as labels
 from . import _words as words
 from ._snippet import Mark
-from ._sources import SourceRange, Sources
+from ._sources import Sources
 
 _MOST_WRITES = 3
 
@@ -17,16 +17,17 @@ Kind = Literal["made", "saved", "write", "freed", "needed"]
 Fact = Save | Write | Need
 
 
-@dataclass(frozen=True, slots=True)
-class FindingPlace:
-    """A place of an explanation with a known line, for any format: text, a page, an editor."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingPlace(Mark):
+    """A place of an explanation with a known line, for any format: text, a page, an editor.
 
+    Its span is often narrower or wider than its site.
+    """
+
+    number: int  # its position among the events
     kind: Kind
     fact: Fact
     site: Site
-    span: SourceRange  # the range to underline; often narrower or wider than the site
-    label: str
-    primary: bool = False  # whether it is an offending place or one that explains it
 
 
 def offending_write(finding: Finding) -> Write | None:
@@ -60,20 +61,17 @@ def made_at(finding: Finding) -> Site | None:
     return site
 
 
-def shown_writes(finding: Finding) -> tuple[list[Write], list[Write]]:
-    """Return the writes that the excerpt shows, and those it only counts."""
+def counted_writes(finding: Finding) -> list[Write]:
+    """Return the writes that no excerpt shows and a note counts."""
     known = [write for write in finding.writes if write.site]
-    if len(known) <= _MOST_WRITES:
-        return known, []
-    main = offending_write(finding)
     # By identity, because a loop's writes may be equal, and the first of them is the one to show.
-    shown = {id(known[0]), id(main), id(known[-1])}
-    return [w for w in known if id(w) in shown], [w for w in known if id(w) not in shown]
+    shown = {id(write) for write in (*known[:1], offending_write(finding), *known[-1:])}
+    return [w for w in known if id(w) not in shown] if len(known) > _MOST_WRITES else []
 
 
 def events(finding: Finding) -> list[tuple[Kind, Fact]]:
     """Return the facts of a finding in the order of events, without the writes that are only counted."""
-    hidden = {id(write) for write in shown_writes(finding)[1]}
+    hidden = set(map(id, counted_writes(finding)))
     facts: list[tuple[Kind, Fact | None]] = [("made", finding.made), ("saved", finding.saved)]
     facts += [("write", write) for write in finding.writes if id(write) not in hidden]
     facts += [("freed", finding.freed), ("needed", finding.needed)]
@@ -84,7 +82,7 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
     """Return the places with known lines, in the order of events."""
     shown: list[FindingPlace] = []
     main, refused = offending_write(finding), refused_at(finding)
-    for kind, fact in events(finding):
+    for number, (kind, fact) in enumerate(events(finding)):
         if (site := fact.site) is None:
             continue
         part = fact.extent if isinstance(fact, Save) and kind == "saved" else None
@@ -98,7 +96,7 @@ def places(finding: Finding, sources: Sources) -> list[FindingPlace]:
         again = any(place.kind == "write" for place in shown)
         span = sources.locate(site, part, statement=kind == "write")
         said = labels.label(finding, kind, fact, again=again)
-        shown.append(FindingPlace(kind, fact, site, span, said, primary))
+        shown.append(FindingPlace(span, said, primary, number=number, kind=kind, fact=fact, site=site))
     return shown
 
 

@@ -185,7 +185,9 @@ def test_what_cannot_be_read_in_full_is_not_read_at_all(formula):
         ),
         ("mul_tensor_backward(grad, self - other, x.scalar_type())", "grad * (self - other)"),
         ("self.is_complex() ? a : b", "b"),
-        ("maybe_multiply(grad.ger(vec.conj()), alpha.conj())", "alpha * (outer(grad, vec))"),
+        ("(self.is_complex() ? a : grad * (b)) ", "grad * b"),
+        ("(grad * a) * (self.is_complex() ? b : c)", None),
+        ("maybe_multiply(grad.ger(vec.conj()), alpha.conj())", "alpha * outer(grad, vec)"),
     ],
 )
 def test_notation(formula, text):

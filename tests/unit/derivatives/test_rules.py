@@ -255,7 +255,7 @@ def test_cards_fit():
     """No card is wider than 80 columns, but for words that can't be broken."""
     for name in all_names():
         for line in rules(name).lines():
-            text = "".join(piece.text for piece in line)
+            text = line.plain
             assert len(text) <= 80 or " " not in text.strip()[-60:], text
 
 

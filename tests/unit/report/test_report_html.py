@@ -13,7 +13,7 @@ from sample_findings import SOURCES, examples
 from unclobber.model import Finding, Report, Save, Totals
 from unclobber.model.pages import page as code_page
 from unclobber.report._excerpt import excerpts
-from unclobber.report._html import MOST_EVENTS, to_html_fragment
+from unclobber.report._html import MOST_EVENTS, ReportDisplay
 from unclobber.report._sources import Sources
 from unclobber.report._timeline import timeline
 from unclobber.report.story import places
@@ -171,8 +171,7 @@ def test_only_the_lines_of_the_story_are_embedded():
 def test_an_excerpt_says_what_the_file_says(name):
     """Cut into pieces and put together again a line is the same."""
     sources = Sources()
-    numbered = list(enumerate(places(EXAMPLES[name], sources)))
-    for excerpt in excerpts(numbered, sources):
+    for excerpt in excerpts(places(EXAMPLES[name], sources), sources):
         for line in excerpt.lines:
             text = sources.line(excerpt.path, line.number) if line.number else None
             if text is not None:
@@ -182,7 +181,7 @@ def test_an_excerpt_says_what_the_file_says(name):
 def test_marks_on_one_another_nest():
     """The wider one is outside and has its line further down."""
     sources = Sources()
-    (excerpt,) = excerpts(list(enumerate(places(EXAMPLES["one-line"], sources))), sources)
+    (excerpt,) = excerpts(places(EXAMPLES["one-line"], sources), sources)
     marked = next(p for line in excerpt.lines for p in line.pieces if "exp" in p.text)
     lanes = [underline.lane for underline in marked.underlines]
     assert len(lanes) > 1
@@ -240,7 +239,7 @@ def test_the_head_of_the_page():
 
 def test_a_fragment_has_no_page_around_it():
     """For a notebook: the same story with the page of its code, no ids that could occur twice."""
-    found = Page(to_html_fragment(Report("refused", (EXAMPLES["plain"],))))
+    found = Page(ReportDisplay(Report("refused", (EXAMPLES["plain"],)))._repr_html_())
     assert found.wrong == []
     tags = {tag for tag, _ in found.elements}
     assert {"article", "svg", "style"} <= tags

@@ -70,8 +70,9 @@ class Child:
 
     def _watch(self) -> None:
         """Enter a new session with the settings of the program."""
+        import pickle
+
         from ...session import Session
-        from .._suppression import RunSuppression
 
         settings = self._settings
         session = Session(
@@ -81,7 +82,7 @@ class Child:
             command=settings.command,
             # The program's report has these findings, so they warn of nothing.
             warn=False,
-            suppression=RunSuppression(*settings.suppression).suppression(),
+            suppression=pickle.loads(settings.suppression).suppression(),
         )
         session.__enter__()
         self._entered = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import secrets
 import tempfile
 from collections.abc import Sequence
@@ -47,7 +48,7 @@ class Children:
             fingerprint=session.fingerprint,
             command=session.command,
             text_on_stderr=text_on_stderr,
-            suppression=tuple(suppression),
+            suppression=pickle.dumps(suppression),
         )
 
     def __enter__(self) -> Children:

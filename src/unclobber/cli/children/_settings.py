@@ -21,7 +21,7 @@ class Settings(NamedTuple):
     """Whether the report is text among the program's messages on stderr, so that a child's finding needs
     no traceback.
     """
-    suppression: tuple[Any, ...] = ()  # the values of a ``RunSuppression``
+    suppression: bytes  # a pickled ``RunSuppression``, whose classes most children never need
 
 
 class Following:

@@ -11,18 +11,17 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from ...model import CODES, Finding, Variant
+from ...model import CODES, Finding
 from .._evidence import Evidence, FreedEvidence, RefusalEvidence, StaleEvidence
-from . import _refused, uc101_stale, uc301, uc301_donated
+from . import _refused, uc101, uc301
 
 
-def rule_of(code: str, variant: Variant | None) -> Any:
-    name = code.lower() if variant is None else f"{code.lower()}_{variant.replace('-', '_')}"
-    return import_module(f".{name}", __name__)  # `uc102_self_overlap`
+def rule_of(code: str) -> Any:
+    return import_module(f".{code.lower()}", __name__)
 
 
 _JUDGES: dict[str, Callable[[Any], Any]] = {
-    code: rule for code in CODES if (rule := getattr(rule_of(code, None), "judge", None)) is not None
+    code: rule for code in CODES if (rule := getattr(rule_of(code), "judge", None)) is not None
 }
 _OVERWRITTEN: list[Callable[[Evidence], Finding | None]] = [
     rule for code, rule in _JUDGES.items() if CODES[code].stage == "backward"
@@ -37,9 +36,9 @@ def judge(evidence: Evidence) -> Finding | None:
 def judge_refusal(evidence: RefusalEvidence | FreedEvidence | StaleEvidence) -> Finding:
     """Return the finding for an error that torch has raised: its code follows the error."""
     if isinstance(evidence, FreedEvidence):
-        return uc301_donated.judge(evidence) if evidence.donated else uc301.judge(evidence)
+        return uc301.judge(evidence)
     if isinstance(evidence, StaleEvidence):
-        return uc101_stale.judge(evidence)
+        return uc101.judge_stale(evidence)
     if evidence.used is not None:
         return _refused.judge_use(evidence)
     finding: Finding = _JUDGES[evidence.code](evidence)

@@ -1,4 +1,4 @@
-"""Writes of DistributedDataParallel's and backward's own, explained by their names.
+"""Writes of DistributedDataParallel's, backward's and an optimizer's own, explained by their names.
 
 They are known from the frames below the user's line and from the owner of the memory, never from shapes.
 """
@@ -44,7 +44,7 @@ def notes(evidence: Evidence) -> tuple[str, ...]:
 
 
 def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
-    """Return the fixes that end the mechanism; empty if neither wrote."""
+    """Return the fixes that end the mechanism; empty if none of them wrote."""
     if _overwritten_by_broadcast(evidence):
         return (Help.BUFFERS_LATER.fix(), Help.NO_BUFFER_SYNC.fix())
     if evidence.gradient_memory is not None:
@@ -52,11 +52,9 @@ def ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     if _overwritten_by_backward(evidence):
         gradient = evidence.save.expression or evidence.save.name
         return (Help.COPY_GRADIENT.fix(name=gradient) if gradient else Help.COPY.fix(),)
+    if (last := evidence.culprit) is not None and last.optimizer:
+        return ((Help.CARRIED if evidence.went_before else Help.STEP_LATER).fix(step=last.optimizer),)
     return ()
-
-
-def after_step(evidence: Evidence, step: str) -> Fix:
-    return (Help.CARRIED if evidence.went_before else Help.STEP_LATER).fix(step=step)
 
 
 def _overwritten_by_backward(evidence: Evidence) -> bool:

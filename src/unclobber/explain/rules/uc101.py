@@ -7,15 +7,40 @@ changed.
 
 from __future__ import annotations
 
-from ...model import Finding, Fix, Help
+from ...model import Finding, Fix, Help, Save, Write
 from ...model.text import listing
 from ...syntax import torch_table
-from .._evidence import Evidence
-from . import _own_writes, uc101_detached
+from .._evidence import Evidence, StaleEvidence
+from . import _own_writes
 from ._wording import SPOILT, Wording, filled
-from ._words import line, with_a_copy
+from ._words import line, quoted, saver, tensor_name, with_a_copy
 
 WORDING = Wording(SPOILT)
+_DETACHED = Wording(
+    SPOILT,
+    {"write": "detached in place here ({operation})"},
+    notes=("torch asks a tensor that it has saved for its history, which `detach_` has dropped",),
+    helps=(Help.DETACHED,),
+    variant="detached",
+)
+_UNWATCHED = Wording(
+    "a tensor that was saved before watching began was overwritten",
+    notes=("it was saved where unclobber did not look, so neither the save nor the write is known",),
+    helps=(Help.UNWATCHED,),
+    variant="unwatched",
+)
+_COMPILED = Wording(
+    SPOILT,
+    {"needed": "torch.compile compiles it here"},
+    notes=("torch.compile traces the backward while it compiles, and there torch refuses it",),
+    variant="compiled",
+)
+FROZEN = Wording(
+    "{what} was written to while it is frozen",
+    {"saved": "frozen here", "write": "would be written here ({operation})"},
+    helps=(Help.UNFREEZE,),
+    variant="frozen",
+)
 _NOTES = (
     "{past_torch}",
     "no write that was seen changed an element that backward needs of this tensor, but the same "
@@ -29,7 +54,7 @@ def judge(evidence: Evidence) -> Finding | None:
     if evidence.kind != "saved":
         return None
     if evidence.detached is not None and not evidence.repaired:
-        return uc101_detached.judge(evidence, evidence.detached)
+        return _detached(evidence, evidence.detached)
     if not evidence.moved or evidence.line_range is not None:
         return None
     kept = _harmless(evidence)
@@ -55,6 +80,52 @@ def judge(evidence: Evidence) -> Finding | None:
         notes=(*filled(_NOTES, names), *_own_writes.notes(evidence)),
         torch_message=evidence.torch_message,
     )
+
+
+def _detached(evidence: Evidence, write: Write) -> Finding:
+    """Return the finding for ``write``, the ``detach_()``: no value is lost, but torch refuses.
+
+    torch keeps the tensor itself if the operation didn't make it, and reads its history when backward needs
+    it. ``detach_`` has dropped that history.
+    """
+    tensor = write.expression or "x"
+    alone = write.site is not None and write.site.statement == f"{tensor}.detach_()"
+    instead = f"{tensor} = {tensor}.detach()" if alone else f"{tensor}.detach()"
+    unchanged = evidence.value_known and not evidence.changed and not evidence.moved
+    return _DETACHED.of_saved(
+        "UC101",
+        evidence,
+        {"how": "was detached in place", "operation": write.operation},
+        lines={Help.DETACHED: instead},
+        writes=(write,),
+        harmless=unchanged and evidence.past_torch is None,
+        torch_message=evidence.torch_message,
+        kept_bytes=0,
+    )
+
+
+def judge_stale(evidence: StaleEvidence) -> Finding:
+    """Return the finding for torch's own refusal of a save before watching began, or in compiled code.
+
+    Nothing was recorded of a save before, so that finding names only the backward.
+    """
+    if (save := evidence.saved) is not None:
+        names = {"tensor": tensor_name(save), "how": "was overwritten", "saver": saver(save)}
+        return _COMPILED.finding(
+            "UC101",
+            names | {"purpose": "for backward"},
+            fixes=(with_a_copy(save),),
+            saved=save,
+            writes=evidence.writes,
+            needed=evidence.needed,
+            torch_message=evidence.torch_message,
+        )
+    return _UNWATCHED.finding("UC101", needed=evidence.needed, torch_message=evidence.torch_message)
+
+
+def judge_frozen(save: Save, write: Write) -> Finding:  # the program itself has frozen the tensor
+    names = {"what": quoted(save.expression, "a tensor"), "operation": write.operation}
+    return FROZEN.finding("UC101", names, saved=save, writes=(write,))
 
 
 def _kept(evidence: Evidence) -> str:
@@ -87,8 +158,6 @@ def _ways_out(evidence: Evidence) -> tuple[Fix, ...]:
     fixes: list[Fix] = []
     if theirs := _own_writes.ways_out(evidence):
         fixes.extend(theirs)
-    elif last is not None and last.optimizer:
-        fixes.append(_own_writes.after_step(evidence, last.optimizer))
     # `nn.Embedding(max_norm=…)` writes its weight at each lookup: tests/guard/test_guard_writes.py.
     elif last is not None and last.operation == "embedding_renorm_":
         fixes.append(Help.MAX_NORM.fix())

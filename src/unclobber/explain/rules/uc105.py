@@ -6,8 +6,9 @@ buffers, closures) must still be what it was, or the gradient belongs to another
 
 from __future__ import annotations
 
-from ...model import Finding, Help
-from .._evidence import Evidence
+from ...model import Finding, Help, Save
+from ...model.text import listing
+from .._evidence import Evidence, RunsEvidence
 from ._wording import SILENT, Wording
 from ._words import place
 
@@ -29,6 +30,17 @@ _CACHED = Wording(
     helps=(Help.CLONE_CACHED, Help.RECOMPUTE_IT),
     variant="cached",
 )
+_DIFFERS = Wording(
+    "the recomputation of a checkpoint {what}",
+    {"saved": "the forward saved {forward} here", "needed": "recomputed here"},
+    (
+        "the recomputation saves {again} at {line}",
+        "{values} since the forward began",
+        "{tensors} since the forward began",
+        "random numbers of {random} are others in the recomputation",
+    ),
+    variant="differs",
+)
 _STEPPED = WORDING._replace(helps=(Help.STEP_AFTER_CHECKPOINT, Help.CLONE_FOR_CHECKPOINT))
 
 
@@ -46,3 +58,52 @@ def judge(evidence: Evidence) -> Finding | None:
         "step": None if write is None else write.optimizer,
     }
     return (_STEPPED if names["step"] else WORDING).of_saved("UC105", evidence, names)
+
+
+def judge_differs(evidence: RunsEvidence | None) -> Finding | None:
+    """Return the finding for a recomputation that saved other tensors, which torch refused; None without
+    evidence.
+
+    torch's message has positions and shapes. The lines of the first difference are known, and what the code
+    reads besides its arguments and has changed since the forward began.
+    """
+    if evidence is None:
+        return None
+    again = evidence.again
+    site = None if again is None else again.site
+    values = [f"`{name}` has changed from {old} to {new}" for name, old, new in evidence.values]
+    names = [name.removeprefix("len(").rstrip(")") for name, _, _ in evidence.values]
+    names += evidence.written
+    described = _described(evidence.forward), _described(again)
+    what = "saves {1} where its forward saved {0}".format(*described)
+    if described[0] == described[1]:
+        what = "goes another way than its forward"
+    helps = {"torch": [Help.KEEP_RANDOM], "random": [Help.TORCHS_RANDOM]}.get(evidence.random or "", [])
+    if names:
+        helps.insert(0, Help.PASS_TO_CHECKPOINT)
+    return _DIFFERS._replace(helps=tuple(helps)).finding(
+        "UC105",
+        {
+            "what": what,
+            "forward": described[0],
+            "again": described[1],
+            "line": None if site is None else place(site, (evidence.forward, evidence.needed)),
+            "values": listing(values) if values else None,
+            "tensors": f"{_listed(evidence.written)} was written" if evidence.written else None,
+            "random": {"torch": "torch", "random": "Python's `random`"}.get(evidence.random or ""),
+            "names": _listed(names),
+        },
+        saved=evidence.forward,
+        needed=evidence.needed,
+        torch_message=evidence.torch_message,
+    )
+
+
+def _described(save: Save | None) -> str:
+    if save is None:
+        return "no more tensor"
+    return f"a {save.dtype} tensor of shape {'x'.join(map(str, save.shape)) or '()'}"
+
+
+def _listed(names: object) -> str:
+    return listing([f"`{name}`" for name in names])  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ carried from one iteration to the next, a product made before the loop, a tensor
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from ...model import Finding, Help, Need, Save
 from ...model.text import listing
@@ -27,6 +27,18 @@ _WORDING = Wording(
     ),
 )
 """Labels and notes, whatever links both graphs."""
+_DONATED = Wording(
+    "this backward is to keep its graph, and its compiled code uses up what it saved",
+    {"needed": "the graph is to be kept here", "freed": "backward {nth} did not keep its graph here"},
+    (
+        "the first backward through compiled code compiles it: if that one doesn't keep its graph, the code "
+        "reuses the memory of what was saved",
+        "nothing was overwritten: torch refuses before anything is computed",
+    ),
+    (Help.KEEP_FIRST, Help.NOT_DONATED),
+    variant="donated",
+)
+"""For compiled code that was compiled to be used up ("donated buffers")."""
 _ATTRIBUTE = "`{attribute}` ties this backward to an earlier graph, which {by}"
 _EITHER = (Help.SUM_OF_LOSSES, Help.RETAIN)
 _ANEW = (Help.ANEW, Help.DETACH_WHERE_USED, *_EITHER)
@@ -58,8 +70,11 @@ _INSIDE: dict[Link, str] = {
 
 
 def judge(evidence: FreedEvidence) -> Finding:
-    """Return the finding for a backward that reached a freed node."""
+    """Return the finding for a backward that reached a freed node, or keeps a graph of donated buffers."""
     freed, needed, saved = evidence.freed, evidence.needed, evidence.saved
+    facts: dict[str, Any] = {"needed": needed, "freed": freed, "torch_message": evidence.torch_message}
+    if evidence.donated:
+        return _DONATED.finding("UC301", {"nth": None if freed is None else str(freed.nth)}, **facts)
     shown = (saved, needed)
     link = _link(evidence)
     loops = freed is not None and needed is not None and _same_place(freed, needed)
@@ -94,9 +109,7 @@ def judge(evidence: FreedEvidence) -> Finding:
         names,
         lines=dict.fromkeys((Help.KEEP_DETACHED, Help.DETACH_STATE, Help.CUT), evidence.detached),
         saved=saved,
-        needed=needed,
-        freed=freed,
-        torch_message=evidence.torch_message,
+        **facts,
     )
 
 

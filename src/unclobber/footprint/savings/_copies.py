@@ -80,7 +80,7 @@ def _words(chain: _Chain) -> tuple[Sort, str, str]:
 def _candidates(trace: Trace) -> Iterable[Storage]:
     for number, spans in trace.kept_spans.items():
         storage = trace.storages[number]
-        if storage.kind == "activation" and storage.died is not None and storage.died <= spans[-1][1] + 1:
+        if storage.kind == "activation" and storage.died is not None and storage.died <= spans[-1][2] + 1:
             yield storage
 
 
@@ -129,9 +129,9 @@ def _step(trace: Trace, number: int) -> tuple[int, Operand, Operand] | None:
 
 def _spans(trace: Trace, kept: Storage, source: Storage) -> Iterable[Span]:
     """Yield the ticks and bytes without the kept tensor, but with its source if that was gone."""
-    for since, until in trace.kept_spans[kept.number]:
-        begin = max(since, trace.last_read(kept.number)) + 1
+    for number, since, until, size in trace.kept_spans[kept.number]:
+        begin = max(since, trace.last_read(number)) + 1
         if begin <= until:
-            yield kept.number, begin, until, kept.bytes
+            yield number, begin, until, size
             if source.kind not in LASTING and source.died is not None and source.died < until:
                 yield source.number, max(source.died + 1, begin), until, -source.bytes

@@ -7,7 +7,7 @@ from __future__ import annotations
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ from torch import Tensor
 from ...model.text import listing, plural
 from ...torch_internals import compat
 from .. import _places
-from .._facts import Change
 from .._names import HeldName
 from .._recorder import MemoryRecorder
 from .._timeline import Span
@@ -75,7 +74,7 @@ def _idle(trace: Trace) -> Iterable[Storage]:
         if storage.kind != "activation" or not alive or not storage.stack or storage.last_use >= peak:
             continue
         spans = kept.get(storage.number, ())
-        if storage.number not in unread and not any(a <= peak <= b < trace.tick for a, b in spans):
+        if storage.number not in unread and not any(a <= peak <= b < trace.tick for _, a, b, _ in spans):
             yield storage
 
 
@@ -94,15 +93,8 @@ def _by_name(trace: Trace, group: _Group) -> Option:
         title = f"{names}{several} {is_} held across backward, which does not read {it}"
         write = _without(group.variables)
     known = len(whole) == len(releases)
-    change = Change(
-        sort="held",
-        title=title,
-        write=write,
-        place=_places.place(group.storages[0].stack),
-        modules=(),
-        times=len(group.storages),
-        why_untried=None if known else "it was made by no call that is recorded",
-    )
+    untried = None if known else "it was made by no call that is recorded"
+    change = change_of(group.storages, "held", title, write, in_modules=False, why_untried=untried)
     return Option(change, _spans(trace, group.storages), releases=whole if known else ())
 
 
@@ -145,8 +137,7 @@ def _by_place(trace: Trace, storages: list[Storage]) -> Option:
         untried = "whether a later backward needs it is not recorded"
     elif numbers & trace.kept_spans.keys():
         title, write = "a graph that is not freed holds it", "keep loss.item() or x.detach() instead"
-    change = replace(change_of(storages, "held", title, write), why_untried=untried)
-    return Option(change, _spans(trace, storages))
+    return Option(change_of(storages, "held", title, write, why_untried=untried), _spans(trace, storages))
 
 
 def _spans(trace: Trace, storages: list[Storage]) -> tuple[Span, ...]:

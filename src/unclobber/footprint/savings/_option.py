@@ -11,7 +11,7 @@ from .. import _places
 from .._facts import Change, Edits, Sort
 from .._names import Named
 from .._timeline import Span
-from .._trace import Operation, Site, SiteCall, Storage, modules_of
+from .._trace import Operation, PackedSave, Site, SiteCall, Storage, modules_of
 
 if TYPE_CHECKING:
     from ._formulas import Formula
@@ -49,9 +49,8 @@ class Option:
 
     @property
     def runs(self) -> bool:  # a run can try what changes calls, modules or saves
-        edited = self.formulas or self.rows or self.in_place
-        kept = self.again or self.same or self.dropped or self.narrow or self.releases
-        return bool(edited or kept or self.without_cache)
+        calls = (self.formulas, self.in_place, self.again, self.same, self.narrow, self.releases)
+        return any((*calls, self.rows, self.dropped, self.without_cache))
 
     def excludes(self, other: Option) -> bool:  # a module's checkpoint is inside of the other's
         mine, theirs = ([module for row in option.rows for module in row] for option in (self, other))
@@ -63,10 +62,18 @@ class Option:
 
 
 def change_of(
-    members: Sequence[Storage | Operation], sort: Sort, title: str, write: str, edits: Edits = ()
+    members: Sequence[Storage | Operation | PackedSave],
+    sort: Sort,
+    title: str,
+    write: str,
+    edits: Edits = (),
+    *,
+    in_modules: bool = True,
+    why_untried: str | None = None,
 ) -> Change:
-    place = _places.place(members[0].stack)
-    return Change(sort, title, write, place, modules_of(members), len(members), edits=edits)
+    """Return the change for what ``members`` keep; its place is the first one's."""
+    place, modules = _places.place(members[0].stack), modules_of(members) if in_modules else ()
+    return Change(sort, title, write, place, modules, len(members), why_untried=why_untried, edits=edits)
 
 
 def saved_for_work(option: Option) -> tuple[float, float]:

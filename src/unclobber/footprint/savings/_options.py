@@ -79,12 +79,8 @@ def _of_masks(trace: Trace) -> Iterable[Option]:
             if operation.name == "bernoulli_"
             for number in operation.writes
         }
-        held = trace.kept_spans
-        spans = tuple(
-            (number, since, until, trace.storages[number].bytes * 3 // 4)
-            for number in sorted(numbers)
-            for since, until in held.get(number, ())
-        )
+        held = (span for number in sorted(numbers) for span in trace.kept_spans.get(number, ()))
+        spans = tuple((number, since, until, size * 3 // 4) for number, since, until, size in held)
         title = "dropout on the CPU keeps its mask as numbers, on CUDA in one byte an element"
         change = change_of(formula.results, "mask", title, _spelled(formula))
         yield Option(change, spans, formulas=(formula,))

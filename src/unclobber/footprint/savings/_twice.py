@@ -54,7 +54,7 @@ def _computation(operation: Operation) -> tuple[Any, ...]:
 def _spans(trace: Trace, operation: Operation, known: Operation) -> Iterable[Span]:
     for number, other in zip(operation.makes, known.makes, strict=False):
         storage = trace.storages[number]
-        for since, until in trace.kept_spans.get(number, ()):
-            for begin, end in trace.kept_spans.get(other, ()):
+        for _, since, until, size in trace.kept_spans.get(number, ()):
+            for _, begin, end, _ in trace.kept_spans.get(other, ()):
                 if storage.kind == "activation" and max(since, begin) < min(until, end):
-                    yield number, max(since, begin) + 1, min(until, end), storage.bytes
+                    yield number, max(since, begin) + 1, min(until, end), size

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .. import _places
-from .._facts import Change
 from .._trace import PackedSave, Trace, grouped
-from ._option import Option, SavesAt
+from ._option import Option, SavesAt, change_of
 
 
 def unneeded(trace: Trace) -> Iterable[Option]:
@@ -22,13 +21,12 @@ def unneeded(trace: Trace) -> Iterable[Option]:
         every = {_line_and_shape(save) for saves in members for save in saves}
         # A run drops saves by line and shape, so none of them may be one that backward reads.
         alone = not every & read
-        change = Change(
-            sort="unneeded",
-            title="kept for a gradient that nobody asked for",
-            write="compute it under torch.no_grad(), or detach() what comes in",
-            place=_places.place(members[0][0].stack),
-            modules=(),
-            times=len(members),
+        change = change_of(
+            [saves[0] for saves in members],
+            "unneeded",
+            "kept for a gradient that nobody asked for",
+            "compute it under torch.no_grad(), or detach() what comes in",
+            in_modules=False,
             why_untried=None if alone else "the same line keeps what is read, too",
         )
         spans = tuple(

@@ -19,14 +19,14 @@ _STEPS = 5  # points of the curve at most, and checkpoints in the report
 
 
 def predicted(trace: Trace, report: StepMemory) -> StepMemory:
-    chosen = _worth_reporting(options(trace, report))
+    chosen = _worth_reporting(trace, report)
     return _with(report, chosen, _curve(trace, chosen, None))
 
 
 def tried(report: StepMemory, attempts: Attempts) -> StepMemory:
     """Return the report with the changes that could be run, and their measured savings."""
     trace = attempts.before
-    chosen = _worth_reporting(options(trace, report))
+    chosen = _worth_reporting(trace, report)
     runnable = [option for option in chosen if option.runs]
     for option in runnable[:MOST_TRIED]:
         option.change = replace(option.change, tried=attempts.run((option,)))
@@ -42,8 +42,9 @@ def _with(report: StepMemory, chosen: Sequence[Option], curve: tuple[CurvePoint,
     return replace(report, changes=tuple(option.change for option in chosen), curve=curve)
 
 
-def _worth_reporting(candidates: Sequence[Option]) -> list[Option]:
+def _worth_reporting(trace: Trace, report: StepMemory) -> list[Option]:
     """Return the largest changes; of checkpoints only those that no other beats in both bytes and work."""
+    candidates = options(trace, report)
     cheap = [option for option in candidates if not _computes_again(option)]
     again = [option for option in candidates if _computes_again(option)]
     chosen = cheap[:MOST_REPORTED] + front(again, saved_for_work, _STEPS)
