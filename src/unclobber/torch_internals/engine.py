@@ -92,14 +92,16 @@ class Engine:
 
     def subscribe(self, subscriber: Subscriber) -> None:  # the first one wraps torch's function
         with self._lock:
-            self._wrap()
+            if not self._stays:
+                self._wrap()
             self._subscribers = (subscriber, *self._subscribers)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Stop notifying ``subscriber``. After the last one torch's function is restored, unless it stays."""
         with self._lock:
             self._subscribers = tuple([other for other in self._subscribers if other is not subscriber])
-            self._unwrap()
+            if not self._stays:
+                self._unwrap()
 
     def _uninstall(self) -> None:
         with self._lock:

@@ -279,7 +279,7 @@ class Counts(NamedTuple):
     to 2.12, 0 since."""
 
 
-@core.OncePerProcess
+@core.once_per_process
 def unshared_counts() -> Counts:
     """Return the counts of this torch.
 
