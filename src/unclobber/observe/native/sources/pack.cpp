@@ -64,7 +64,7 @@ PyObject* Pack::called(PyObject* object) {
     throw python_error();
   }
   const at::Tensor& tensor = THPVariable_Unpack(object);
-  const bool kept_itself = saves::is_kept_itself(tensor);
+  const bool kept_itself = saves::is_kept_itself(tensor, torch::autograd::impl::get_autograd_meta(tensor));
   Owned record = records::make();
   records::set(record.get(), records::kAlias, must(THPVariable_Wrap(saves::alias_of(tensor, kept_itself))));
   records::set(record.get(), records::kHeld, Owned::borrowed(kept_itself ? object : Py_None));
