@@ -62,6 +62,8 @@ class Kernels:
     def __init__(self) -> None:
         """Start with an empty table and no listener."""
         self.listeners = Listeners()
+        self._clients: tuple[Listener, ...] = ()
+        self._companions: tuple[Listener, ...] = ()
         self._lock = threading.RLock()
         self.active = False  # whether the registered kernels notify a listener
         self.native: Any = None  # the native core, if it has kernels in the table
@@ -89,21 +91,26 @@ class Kernels:
         with self._lock:
             if not self.active:
                 self._activate()
-            self._let_listen((*self.listeners.now, listener))
+            self._let_listen((*self._clients, listener))
 
     def listen_apart(self, listener: Listener) -> None:  # the dispatch fallback reports the writes
         with self._lock:
-            self._let_listen((*self.listeners.now, listener))
+            self._let_listen((*self._clients, listener))
 
-    def _let_listen(self, listeners: tuple[Listener, ...]) -> None:
-        self.listeners.now = listeners
+    def accompany(self, listener: Listener) -> None:  # it listens whenever another one does
+        if listener not in self._companions:
+            self._companions = (*self._companions, listener)
+
+    def _let_listen(self, clients: tuple[Listener, ...]) -> None:
+        self._clients = clients
+        self.listeners.now = (*clients, *self._companions) if clients else ()
         if self.native is not None:
-            self.native.listen(listeners, notify_natively, settle)
+            self.native.listen(self.listeners.now, notify_natively, settle)
 
     def unlisten(self, listener: Listener) -> None:  # after the last one the kernels become dormant
         with self._lock:
-            self._let_listen(tuple([other for other in self.listeners.now if other is not listener]))
-            if not self.listeners.now:
+            self._let_listen(tuple([other for other in self._clients if other is not listener]))
+            if not self._clients:
                 self._deactivate()
 
     def installed(self) -> bool:
@@ -190,7 +197,8 @@ class Kernels:
 
     def _look(self) -> None:
         """Find operations that are new, if there may be any."""
-        loads = None if _libraries.loads is None else _libraries.loads()
+        count = _libraries.loads if self.native is None else self.native.loads
+        loads = None if count is None else count()
         if self._complete and self._follows and loads == self._loads and loads is not None:
             return
         names, mutating = compat.dispatcher.operations()
@@ -257,6 +265,7 @@ running = Kernels()
 listeners = running.listeners
 listen = running.listen
 listen_apart = running.listen_apart
+accompany = running.accompany
 unlisten = running.unlisten
 installed = running.installed
 inside_operation = running.inside_operation
