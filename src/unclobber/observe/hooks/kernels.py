@@ -47,7 +47,7 @@ from ._kernel_shapes import (
     settle,
     write_back_kernel,
 )
-from ._overrides import Override
+from ._overrides import Activity, Override
 from ._written import NAMESPACES_OF_TORCH, is_torchs, is_undeclared, undeclared, written_tensors
 
 __all__ = ["Listener", "is_undeclared", "undeclared", "written_tensors"]
@@ -65,6 +65,7 @@ class Kernels:
         self._clients: tuple[Listener, ...] = ()
         self._companions: tuple[Listener, ...] = ()
         self._lock = threading.RLock()
+        self._activity = Activity(self._lock)
         self.active = False  # whether the registered kernels notify a listener
         self.native: Any = None  # the native core, if it has kernels in the table
         self._table: dict[str, AnyKernel | None] = {}
@@ -171,8 +172,7 @@ class Kernels:
                 self._registered[""] = compat.dispatcher.FallThrough()
             self._look()
             self._make()
-            for override in self._overrides.values():
-                override.activate()
+            self._activity.begin()
         except BaseException:
             self.take_away()
             raise
@@ -192,8 +192,7 @@ class Kernels:
 
     def _deactivate(self) -> None:
         self.active = False
-        for override in self._overrides.values():
-            override.deactivate()
+        self._activity.active = False
 
     def _look(self) -> None:
         """Find operations that are new, if there may be any."""
@@ -220,7 +219,7 @@ class Kernels:
         for key in (DispatchKey.CONJUGATE, DispatchKey.NEGATIVE):
             name = f"{key} of copy_"
             if name not in self._overrides:
-                self._overrides[name] = write_back_kernel(key, self.listeners, self._lock)
+                self._register(name, write_back_kernel(key, self.listeners, self._activity))
         self._make()
 
     def _make(self) -> None:
@@ -231,18 +230,19 @@ class Kernels:
             self._register(name, self._table[name])
 
     def _made(self, name: str, has: bool, schema: Any = None) -> AnyKernel | None:
-        return kernel_for(name, self.listeners, self._lock, has, schema, self.native is not None)
+        return kernel_for(name, self.listeners, self._activity, has, schema, self.native is not None)
 
     def _register(self, name: str, kernel: AnyKernel | None) -> None:
         """Register a kernel, unless that was done; activate one that overrides another."""
         if isinstance(kernel, Override):
             self._overrides[name] = kernel
+            kernel.enlist()
             if self.active:
-                kernel.activate()
+                self._activity.register()
         elif isinstance(kernel, NativeKernel) and kernel.is_block:
             if name not in self._overrides:
                 register = functools.partial(kernel.register, self.native, name)
-                self._register(name, Override(self._lock, register))
+                self._register(name, Override(self._activity, register))
         elif isinstance(kernel, NativeKernel):
             if name not in self._registered:
                 self._registered[name] = kernel.register(self.native, name)

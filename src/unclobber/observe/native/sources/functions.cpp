@@ -190,7 +190,7 @@ struct Stash {
 
   // Take a place for each tensor of a value; false if only Python can look at it.
   bool add(const Set& set, PyObject* value, Py_ssize_t index = -1) {
-    if (!THPVariable_Check(value)) {
+    if (!is_tensor(value)) {
       if (index >= 0) return is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(value)));
       if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return false;
       const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
@@ -385,7 +385,7 @@ PyObject* set_attribute(PyObject* ctx, PyObject* const* args, Py_ssize_t count) 
         auto* forward = reinterpret_cast<PyObject*>(running.back());
         const bool is_dirty = PyUnicode_Compare(args[0], name_dirty) == 0;
         if (!is_dirty && has_only_atoms(args[1])) return Py_NewRef(Py_None);
-        const bool may_be_noted = THPVariable_Check(args[1]) || PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1]);
+        const bool may_be_noted = is_tensor(args[1]) || PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1]);
         if (!is_dirty && may_be_noted && running.back()->ctx == ctx) {
           note_set(running.back(), args[0]);
           return Py_NewRef(Py_None);
@@ -511,14 +511,14 @@ bool has_no_more(const at::TensorBase& gradient, PyObject* alone, PyObject* call
   long times = 0;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given.get()); i++) {
     PyObject* one = PyTuple_GET_ITEM(given.get(), i);
-    times += THPVariable_Check(one) && THPVariable_Unpack(one).is_same(gradient) ? 1 : 0;
+    times += is_tensor(one) && THPVariable_Unpack(one).is_same(gradient) ? 1 : 0;
   }
   return more <= times;
 }
 
 // Whether no other consumer waits for a gradient, nor for the memory that it is a view of: `gradients._shared`.
 bool is_alone(PyObject* gradient, PyObject* call) {
-  if (!THPVariable_Check(gradient)) return true;
+  if (!is_tensor(gradient)) return true;
   const at::Tensor& tensor = THPVariable_Unpack(gradient);
   if (!PyLong_Check(parts[kAlone]) || !PyLong_Check(parts[kBaseAlone])) return false;
   return has_no_more(tensor, parts[kAlone], call) &&
@@ -717,7 +717,7 @@ bool follows(PyObject* forward, c10::StorageImpl* storage, bool* computed) {
     count = PyTuple_GET_SIZE(one->args);
   }
   for (Py_ssize_t i = 0; given != nullptr && i < count; i++) {
-    if (!THPVariable_Check(given[i])) continue;
+    if (!is_tensor(given[i])) continue;
     const at::Tensor& tensor = THPVariable_Unpack(given[i]);
     if (!saves::is_usual(tensor)) {
       *computed = found = true;  // only Python can tell

@@ -59,7 +59,7 @@ void queue_up(const Pack& pack, PyObject* record) {
 }
 
 PyObject* Pack::called(PyObject* object) {
-  if (!THPVariable_Check(object)) {
+  if (!is_tensor(object)) {
     PyErr_SetString(PyExc_TypeError, "not a tensor");
     throw python_error();
   }

@@ -119,17 +119,17 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
     return with_gil([&] {
       PyObject* record = record_of(save_);
       PyObject* kept = records::get(record, records::kAlias);
-      if (!THPVariable_Check(kept)) throw_type(kept);
+      if (!is_tensor(kept)) throw_type(kept);
       alias = THPVariable_Unpack(kept);
       PyObject* need = save_->queue->need;
       if (need == nullptr) return alias;
       if (records::get(record, records::kEntry) == Py_None && records::get(record, records::kCopied) == Py_None &&
           alias._version() == save_->version) {
         PyObject* itself = records::get(record, records::kHeld);
-        return THPVariable_Check(itself) ? at::Tensor(THPVariable_Unpack(itself)) : alias;
+        return is_tensor(itself) ? at::Tensor(THPVariable_Unpack(itself)) : alias;
       }
       Owned value = must(PyObject_CallOneArg(need, record));
-      if (!THPVariable_Check(value.get())) throw_type(value.get());
+      if (!is_tensor(value.get())) throw_type(value.get());
       return at::Tensor(THPVariable_Unpack(value.get()));
     });
   }
@@ -395,7 +395,7 @@ bool is_fresh(Save* save) {
   }
   PyObject* alias = records::get(made, records::kAlias);
   return records::get(made, records::kEntry) == Py_None && records::get(made, records::kCopied) == Py_None &&
-         THPVariable_Check(alias) &&
+         is_tensor(alias) &&
          THPVariable_Unpack(alias)._version() == save->version;
 }
 

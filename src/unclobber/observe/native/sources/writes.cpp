@@ -113,7 +113,7 @@ bool any_value_in(PyObject* log, c10::StorageImpl* storage) {
   Owned all = must(PySequence_Fast(values.get(), "a sequence is expected"));
   for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(all.get()); j++) {
     PyObject* value = PySequence_Fast_GET_ITEM(all.get(), j);
-    if (!THPVariable_Check(value)) continue;
+    if (!is_tensor(value)) continue;
     const at::Tensor& tensor = THPVariable_Unpack(value);
     if (!saves::is_usual(tensor) || saves::storage_of(tensor) == storage) return true;
   }
