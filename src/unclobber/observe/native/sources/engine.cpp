@@ -36,8 +36,11 @@ struct Entered {
 thread_local std::vector<Entered>* entered_or_null = nullptr;
 
 std::vector<Entered>& here() {
+  struct Mine : std::vector<Entered> {
+    ~Mine() { entered_or_null = nullptr; }  // what ends after it in this thread may still save tensors
+  };
   if (entered_or_null != nullptr) return *entered_or_null;
-  static thread_local std::vector<Entered> mine;
+  static thread_local Mine mine;
   return *(entered_or_null = &mine);
 }
 

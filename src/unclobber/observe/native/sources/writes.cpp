@@ -499,12 +499,13 @@ using Made = std::pair<c10::KernelFunction, std::optional<c10::impl::CppSignatur
 
 // The kernel of `x.op_(...)`, or of another operation; over torch's own kernel if `ran_dormant` is not NULL.
 Made kernel_of(std::unique_ptr<const Told> told, bool plain, const c10::OperatorHandle& op, PyObject* ran_dormant) {
-  std::string types;  // of the further arguments: Tensor, Scalar, bool, others
+  std::string types;  // of the arguments: Tensor, Scalar, bool, others
   for (const c10::Argument& argument : op.schema().arguments()) {
     const auto kind = argument.type()->kind();
     types += kind == c10::TypeKind::TensorType ? 't' : kind == c10::TypeKind::NumberType ? 's'
              : kind == c10::TypeKind::BoolType ? 'b' : '?';
   }
+  plain = plain && op.schema().returns().size() == 1;  // a program may define operations among torch's
   try {
     if (plain && types == "t") return Plain<>::make(told, op, ran_dormant);
     if (plain && types == "tt") return Plain<const at::Tensor&>::make(told, op, ran_dormant);
