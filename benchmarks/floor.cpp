@@ -2,7 +2,7 @@
 #include <ATen/SavedTensorHooks.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/saved_variable_hooks.h>
-#include <torch/extension.h>
+#include <torch/csrc/utils/pybind.h>
 
 namespace {
 

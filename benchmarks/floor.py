@@ -34,15 +34,16 @@ def built(folder: str) -> Any:
 
     made = Path(folder) / "unclobber_floor.so"
     if not made.exists():
-        includes = [sysconfig.get_path("include"), *cpp_extension.include_paths()]
-        command = [
-            os.environ.get("CXX", "c++"), "-std=c++20", "-O2", "-fPIC", "-shared", "-w", str(HERE / "floor.cpp"),
-            "-DTORCH_EXTENSION_NAME=unclobber_floor", *(f"-I{include}" for include in includes), "-o", str(made),
-            *(f"-L{library}" for library in cpp_extension.library_paths()), "-lc10", "-ltorch_cpu", "-ltorch_python",
-        ]  # fmt: skip
+        compiler = os.environ.get("CXX", "c++")
+        command = [compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-w", str(HERE / "floor.cpp")]
+        command += [f"-I{include}" for include in cpp_extension.include_paths()]
+        command += [f"-I{sysconfig.get_path('include')}", "-o", str(made)]
+        command += [f"-L{library}" for library in cpp_extension.library_paths()]
+        command += ["-lc10", "-ltorch_cpu", "-ltorch_python"]
         subprocess.run(command, check=True)
     spec = importlib.util.spec_from_file_location("unclobber_floor", made)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -70,7 +71,7 @@ def of(name: str, folder: str, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", choices=[*foreign.STEPS_OF, []])
+    parser.add_argument("names", nargs="*", default=list(foreign.STEPS_OF))
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--folder", help="where floor.cpp is compiled")
     options = parser.parse_args()
@@ -79,7 +80,7 @@ def main() -> None:
     print(f"| package | plain (ms) | {' | '.join(COLUMNS)} |\n|---|---:|---:|---:|---:|")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.names or foreign.STEPS_OF:
+        for name in options.names:
             command = [sys.executable, __file__, name, "--folder", folder, "--rounds", str(options.rounds)]
             row = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()[-1]
             rows.append([float(cell.strip().rstrip("x")) for cell in row.split("|")[3:6]])
