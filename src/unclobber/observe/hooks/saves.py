@@ -118,7 +118,7 @@ class SavedTensorHooks:
             backward.marker.mirror_to(self._native)
             self._native.enter(self._ledger.pending, self._see is compat.dispatcher.see_writes)
         _threads.hooks.append(self)
-        self.on_receiver(self.conflicts)
+        SavedTensorHooks.on_receiver(self.conflicts)
         if outer is not None and not any(outer[0] is hooks.pack for hooks in _threads.hooks):
             # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
             self._over = self.watch_inner(*outer)
@@ -134,7 +134,7 @@ class SavedTensorHooks:
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
-        self.on_receiver(receiver())
+        SavedTensorHooks.on_receiver(receiver())
         # Pop as many hooks as were pushed, whatever is on top. A program that left its outer hooks in here
         # has popped the copy over these, so its own are popped in their place
         # (test_hooks_left_in_another_order).
