@@ -99,7 +99,7 @@ def is_tracing() -> bool:
 
     ``torch.compiler.is_compiling`` is a flag of the whole process: another thread's compilation sets it.
     """
-    # Not by `TracingContext.try_get`: before torch 2.15 it raises and catches inside if this thread never traced.
+    # Before torch 2.15 `TracingContext.try_get` raises and catches inside if this thread never traced.
     tracing = torch._guards._TLS.__dict__.get("tracing_context")
     return tracing is not None or torch._C._get_dispatch_mode(_PROXY) is not None
 
