@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +196,7 @@ STEPS_OF: dict[str, tuple[str, Callable[[], Step]]] = {
 """By the name on PyPI: what is run, and how it is made."""
 
 
-def measure(name: str, rounds: int) -> dict[str, float]:
+def measure(name: str, rounds: int, modes: Sequence[str] | None = None) -> dict[str, float]:
     """Milliseconds of a plain step, and the ratio of each mode to it."""
     import packages  # noqa: F401  (what lets torchvision load)
     import torch
@@ -206,7 +206,7 @@ def measure(name: str, rounds: int) -> dict[str, float]:
     torch.manual_seed(0)
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
-    timings = interleaved(STEPS_OF[name][1](), rounds, STEPS, modes=("plain", *WATCH))
+    timings = interleaved(STEPS_OF[name][1](), rounds, STEPS, modes=("plain", *(modes or WATCH)))
     return {mode: t.median if mode == "plain" else t.ratio for mode, t in timings.items()}
 
 

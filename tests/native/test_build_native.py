@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from unclobber.cli import _main
 from unclobber.cli.build_native import command
 from unclobber.model import UnclobberError
-from unclobber.observe.hooks import gradients, selftest
 from unclobber.observe.native import build, core, place
 
 
@@ -157,8 +156,7 @@ def test_the_sources_are_in_the_package():
     assert all(Path(source).is_relative_to(Path(place.__file__).parent) for source in place.sources())
 
 
-@pytest.mark.parametrize("function", [core.loaded, selftest.why_kernels_fail, gradients.unshared_counts])
-def test_threads_wait_for_the_first_that_comes(function):
+def test_threads_wait_for_the_first_that_comes():
     """Several threads enter the process's first context at the same time."""
     calls = []
 
@@ -167,7 +165,7 @@ def test_threads_wait_for_the_first_that_comes(function):
         calls.append(None)
         return len(calls)
 
-    again = type(function)(slowly)
+    again = core.once_per_process(slowly)
     results = []
     threads = [threading.Thread(target=lambda: results.append(again())) for _ in range(4)]
     for thread in threads:

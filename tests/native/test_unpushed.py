@@ -377,6 +377,48 @@ def test_a_write_to_a_save_enters_no_python(notified):
     del kept
 
 
+def test_a_programs_operation_among_torchs_may_have_no_result(native):
+    """torch's own of that shape return what they write: their kernel takes and gives no list."""
+    after = torch._C._after_ADInplaceOrView_keyset
+    with torch.library._scoped_library("aten", "FRAGMENT") as library:
+        library.define("unclobber_probe_(Tensor(a!) self) -> ()")
+        operation = torch.ops.aten.unclobber_probe_
+        library.impl("unclobber_probe_", lambda x: x.detach().numpy().fill(7), "CPU")
+        library.impl(
+            "unclobber_probe_",
+            lambda keys, x: operation.default.redispatch(keys & after, x),
+            "ADInplaceOrView",
+            with_keyset=True,
+        )
+        memory, w = torch.ones(3), torch.ones(3, requires_grad=True)
+        with Session("guard"):
+            loss = (w * memory).sum()
+            assert operation(memory) is None
+            loss.backward()
+    assert memory.tolist() == [7, 7, 7]
+    assert w.grad.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("natively", [True, False])
+def test_a_save_whose_whole_value_was_recorded_needs_no_more(monkeypatch, notified, natively):
+    """A write to just its bytes, next to another save, records it; the next write has other bytes to copy."""
+    if not natively:
+        monkeypatch.setattr(core, "loaded", lambda: core.Loaded(None, ""))
+    memory, w = torch.arange(12.0), torch.ones((), requires_grad=True)
+    with Session("guard") as session, torch.no_grad():
+        with torch.enable_grad():
+            loss = (w * memory).sum()
+        memory[:4].mul_(2)
+        with torch.enable_grad():
+            loss = loss + 100 * (w * memory[:4]).sum()
+        memory[:4].mul_(2)
+        memory[:6].mul_(2)
+        assert (session.ledger.pending.written == 3) == natively
+        loss.backward()
+        assert session.ledger.account.peak == (4 + 4 + 6) * 4
+    assert w.grad.item() == 66 + 100 * 12
+
+
 def part_of(memory, chance):
     """Return a view of some elements, with the dimensions in any order."""
     slices = []

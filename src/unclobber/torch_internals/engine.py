@@ -91,15 +91,22 @@ class Engine:
         patches.at_undo(self._uninstall)
 
     def subscribe(self, subscriber: Subscriber) -> None:  # the first one wraps torch's function
+        self.subscription(subscriber)
+
+    def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Notify ``subscriber`` from now on. Return a function that ends it."""
         with self._lock:
-            self._wrap()
+            if not self._stays:
+                self._wrap()
             self._subscribers = (subscriber, *self._subscribers)
+        return functools.partial(self.unsubscribe, subscriber)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         """Stop notifying ``subscriber``. After the last one torch's function is restored, unless it stays."""
         with self._lock:
             self._subscribers = tuple([other for other in self._subscribers if other is not subscriber])
-            self._unwrap()
+            if not self._stays:
+                self._unwrap()
 
     def _uninstall(self) -> None:
         with self._lock:
@@ -138,10 +145,6 @@ class Engine:
             _end(call, started)
 
     CODE = _run.__code__  # the code object of the frame that makes an engine call
-
-    def subscription(self, subscriber: Subscriber) -> Callable[[], None]:
-        self.subscribe(subscriber)
-        return functools.partial(self.unsubscribe, subscriber)
 
     def states_in(self, frame: Any) -> list[Any]:
         return [state for _, state in frame.f_locals.get("started", ())] if frame.f_code is self.CODE else []

@@ -1,8 +1,11 @@
 """Subscribers of torch's engine: told of each call, in order, and of what the program asked for."""
 
+import threading
+
 import pytest
 import torch
 
+from unclobber.torch_internals import compat
 from unclobber.torch_internals.engine import engine
 from unclobber.torch_internals.patches import installed
 
@@ -115,3 +118,14 @@ def test_the_keyword_is_torchs_own(subscribed):
     )
     root.backward()
     assert given == [False, False]
+
+
+def test_a_thread_is_tracing_only_while_a_context_of_the_compiler_is_entered():
+    with torch._guards.tracing(torch._guards.TracingContext(None)):
+        assert compat.graph.is_tracing()
+        in_another_thread = []
+        thread = threading.Thread(target=lambda: in_another_thread.append(compat.graph.is_tracing()))
+        thread.start()
+        thread.join()
+        assert in_another_thread == [False]
+    assert not compat.graph.is_tracing()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import threading
 from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -19,7 +18,7 @@ from ...source import of_program
 from ...torch_internals import compat
 from ...torch_internals.compat.dispatcher import DispatchKey, OperatorHandle
 from ._culprit import Culprit
-from ._overrides import Override
+from ._overrides import Activity, Override
 from ._written import (
     COLLECTIVES,
     FILLS_AFTER_SAVING,
@@ -126,12 +125,7 @@ AnyKernel = Callable[..., Any] | Override | NativeKernel
 
 
 def kernel_for(
-    name: str,
-    listeners: Listeners,
-    lock: threading.RLock,
-    has: bool,
-    schema: Any = None,
-    natively: bool = False,
+    name: str, listeners: Listeners, activity: Activity, has: bool, schema: Any = None, natively: bool = False
 ) -> AnyKernel | None:
     """Return the kernel of an operation; None if it writes nothing, or Python can't call it.
 
@@ -140,7 +134,7 @@ def kernel_for(
     Args:
         name: The operation with namespace and overload, which is not made of others.
         listeners: The listeners to notify.
-        lock: Held while a kernel over torch's is registered or taken away.
+        activity: The state of the kernels over torch's.
         has: Whether a kernel that moves version counters is registered for it.
         schema: Its schema, if that has been looked up and declares a write.
         natively: Whether the native core has kernels for torch's own operations.
@@ -182,18 +176,18 @@ def kernel_for(
                 op, op_name, listeners, written, bumps=is_torchs(name), original=original
             )
             return _override(
-                name, DispatchKey.VERSION, lock, lambda mine: _dormant_or(mine, original, notifying)
+                name, DispatchKey.VERSION, activity, lambda mine: _dormant_or(mine, original, notifying)
             )
     if written.positions == (0,) and not written.names and has and is_tensor(op.schema, 0):
         if op_name in _BUILDING_BLOCKS:
             make = functools.partial(_overriding_kernel, op, op_name, listeners)
-            return _override(name, DispatchKey.VERSION, lock, make)
+            return _override(name, DispatchKey.VERSION, activity, make)
         return _plain_kernel(op, op_name, listeners)
     return _general_kernel(op, op_name, listeners, written, bumps=has)
 
 
 def _override(
-    name: str, key: DispatchKey, lock: threading.RLock, make: Callable[[Override], Callable[..., Any]]
+    name: str, key: DispatchKey, activity: Activity, make: Callable[[Override], Callable[..., Any]]
 ) -> Override:
     """Return a kernel in Python over the one that an operation has at a dispatch key.
 
@@ -206,7 +200,7 @@ def _override(
             kernels.append(make(override))
         return key.register(name, kernels[0])
 
-    return Override(lock, register)
+    return Override(activity, register)
 
 
 def _native_kernel(name: str, op_name: str, schema: Any, has: bool) -> NativeKernel | None:
@@ -311,7 +305,7 @@ def _dormant_or(
     """Return a kernel that runs ``notifying`` while active, and ``original``, below it, while dormant."""
 
     def kernel(keyset: Any, *args: Any, **kwargs: Any) -> Any:
-        if override.dormant:
+        if not override.activity.active:
             override.ran_dormant()
             return original(keyset, *args, **kwargs)
         return notifying(keyset, *args, **kwargs)
@@ -331,7 +325,7 @@ def _overriding_kernel(
 
     def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         """Notify the listeners of the write to ``target``, then run torch's kernel."""
-        if override.dormant:
+        if not override.activity.active:
             override.ran_dormant()
         for listener in listeners.now:
             if (
@@ -474,7 +468,7 @@ def unverified_kernel(
     return kernel
 
 
-def write_back_kernel(key: DispatchKey, listeners: Listeners, lock: threading.RLock) -> Override:
+def write_back_kernel(key: DispatchKey, listeners: Listeners, activity: Activity) -> Override:
     """Return the kernel of ``copy_`` into a tensor whose conjugation or negation is lazy.
 
     Such a tensor's in-place operations work on a resolved copy, which torch then copies back
@@ -488,7 +482,7 @@ def write_back_kernel(key: DispatchKey, listeners: Listeners, lock: threading.RL
         """Return the kernel for one registration; it notifies only while ``override`` is active."""
 
         def kernel(keyset: Any, target: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if override.dormant:
+            if not override.activity.active:
                 override.ran_dormant()
             elif compat.dispatcher.sees_writes():
                 notify(listeners.now, "copy_", True, written, (target, *args), kwargs)
@@ -496,7 +490,7 @@ def write_back_kernel(key: DispatchKey, listeners: Listeners, lock: threading.RL
 
         return kernel
 
-    return _override("aten::copy_", key, lock, make)
+    return _override("aten::copy_", key, activity, make)
 
 
 def undeclared_kernel(

@@ -21,15 +21,17 @@ def on_import(patches: Patches, names: Collection[str], wrap: Callable[[ModuleTy
             wrapped.add(module.__name__)
             wrap(module)
 
+    finder = _OnImport(names, once)
+    end = functools.partial(_remove, finder)
+
     def begin() -> Callable[[], None]:
         """Wrap what is imported, and wait for the others."""
         for name in names:
             # A module that is being imported now has no contents yet.
             if (module := sys.modules.get(name)) is not None and not _is_coming(module):
                 once(module)
-        finder = _OnImport(names, once)
         sys.meta_path.insert(0, finder)
-        return functools.partial(_remove, finder)
+        return end
 
     patches.while_active(begin)
 

@@ -15,56 +15,85 @@ from typing import Any
 _DORMANT_RUNS = 32  # number of dormant runs that cost about as much as registering the kernel again
 
 
+class Activity:
+    """The overrides' common state, so that entering a context in each step changes one object."""
+
+    __slots__ = ("active", "lock", "missing", "times")
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self.active = False  # whether overrides let their kernels see writes
+        self.times = 0  # how often that began
+        self.missing: dict[Override, None] = {}  # overrides to be registered when it begins again
+        self.lock = lock  # held while one is registered or taken away
+
+    def begin(self) -> None:  # the kernels see writes from now on
+        self.active = True
+        self.times += 1
+        if self.missing:
+            self.register()
+
+    def register(self) -> None:
+        """Register the overrides that are missing."""
+        # Only here: `catch_warnings` makes Python forget which of the program's warnings were shown
+        # (test_a_warning_of_the_program_is_not_shown_again).
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of a kernel over another's
+            while self.missing:
+                self.missing.popitem()[0].register()
+
+
+_NEVER = Activity(threading.RLock())  # that of an override that was taken away
+
+
 class Override:
     """A kernel that takes the place of another.
 
     Args:
-        lock: Held while it is registered or taken away.
+        among: The state that it shares.
         register: Registers a kernel and returns its handle, with a ``reset()`` that unregisters it. The
-            kernel reads whether the override is dormant, and reports dormant runs.
+            kernel reads whether ``activity`` is active, and reports runs while it is not.
     """
 
-    __slots__ = ("_handle", "_left", "_lock", "_register", "_taken_away", "dormant")
+    __slots__ = ("_among", "_handle", "_left", "_register", "_taken_away", "_times", "activity")
 
-    def __init__(self, lock: threading.RLock, register: Callable[[Override], Any]) -> None:
+    def __init__(self, among: Activity, register: Callable[[Override], Any]) -> None:
         """Make a dormant override; the class lists the arguments."""
-        self.dormant = True
-        """Whether it only runs the kernel below. Taking the kernel away is not enough: under a dispatch mode
-        torch runs the Python kernel that was registered last for an operation
+        self.activity = _NEVER
+        """Not active if the kernel only runs the one below. Taking the kernel away is not enough: under a
+        dispatch mode torch runs the Python kernel that was registered last for an operation
         (test_a_custom_operation_under_a_mode)."""
+        self._among = among
         self._register = register
-        self._lock = lock
         self._handle: Any = None
         self._taken_away: Any = None
-        self._left = 0
+        self._left = self._times = 0
 
-    def activate(self) -> None:
-        """Register the kernel unless it is registered, and let it see writes."""
+    def enlist(self) -> None:  # `Activity.register` registers it
         if self._handle is None:
-            # Only here: `catch_warnings` makes Python forget which of the program's warnings were shown
-            # (test_a_warning_of_the_program_is_not_shown_again).
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # torch warns of a kernel over another's
-                self._handle = self._register(self)
-        self._left = _DORMANT_RUNS
-        self.dormant = False
+            self._among.missing[self] = None
 
-    def deactivate(self) -> None:
-        self.dormant = True  # the kernel stays registered for now
+    def register(self) -> None:
+        self._handle = self._register(self)
+        self.activity = self._among
 
     def take_away(self) -> None:  # the one below runs again
-        self.dormant = True
+        self.activity = _NEVER
+        self._among.missing.pop(self, None)
         if self._handle is not None:
             self._handle.reset()
             self._handle, self._taken_away = None, self._handle  # kept: it may be what runs this
 
     def ran_dormant(self) -> None:
-        """Count a dormant run; after ``_DORMANT_RUNS`` take the kernel away."""
+        """Count a dormant run; after ``_DORMANT_RUNS`` take the kernel away until the next context."""
+        among = self._among
+        if self._times != among.times:
+            self._times, self._left = among.times, _DORMANT_RUNS
         self._left -= 1
         # Don't wait: the lock's holder is registering kernels or taking them away at this moment.
-        if self._left < 0 and self._handle is not None and self._lock.acquire(blocking=False):
+        if self._left < 0 and self._handle is not None and among.lock.acquire(blocking=False):
             try:
-                if self.dormant:
+                if not self.activity.active:
                     self.take_away()
+                    self.enlist()
             finally:
-                self._lock.release()
+                among.lock.release()

@@ -27,7 +27,7 @@ from ...torch_internals import compat
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..record import SavedTensor
-from . import fallback, saves
+from . import kernels, saves
 from .conflicts import Conflicts
 from .kernels import Listener
 
@@ -196,16 +196,11 @@ def _places(reader: Any, parents: Mapping[Any, list[Any]]) -> Iterator[Stack]:
 
 
 copies = CopiedWeights()
+kernels.accompany(copies)
 
 
 def install(patches: Patches) -> None:
     patches.precede(torch.autocast, "__enter__", copies.enter)
     patches.precede(torch.autocast, "__exit__", copies.exit)
     patches.at_undo(copies.forget)
-    patches.while_active(_listen)
     patches.while_active(lambda: engine.subscription(copies))
-
-
-def _listen() -> Callable[[], None]:
-    fallback.listen(copies)
-    return lambda: fallback.unlisten(copies)

@@ -76,14 +76,14 @@ class _Marker:
         self.noted: Stack | None = None  # the stack of the saves whose node was noted last
         self._native: Any = None  # the native core, once it notes which backward unpacks
 
-    def set(self, now: BackwardMark | None) -> None:
+    def set(self, now: BackwardMark | None, call: BackwardCall | None) -> None:
         self.now, self.noted = now, None
         if self._native is not None:
-            self._native.mark(now)
+            self._native.mark(now, call)  # the call that this thread runs
 
     def mirror_to(self, native: Any) -> None:
         if self._native is None:
-            native.mark(self.now)
+            native.mark(self.now, None)
             self._native = native
 
     def note_of(self, node: Any) -> NodeNote | None:
@@ -191,14 +191,15 @@ class BackwardCalls:
             written,
         )
         running.outer = marker.now
-        marker.set(mark if alone else None)
+        marker.set(mark if alone else None, running)
         _thread.recent = (*_thread.recent[-1:], mark)
         _leave_mark(call.roots, mark)
         return running
 
     def end(self, running: BackwardCall, call: EngineCall) -> None:
-        marker.set(running.outer if len(_thread.calls) > 1 else None)
-        _thread.calls.pop()
+        calls = _thread.calls
+        calls.pop()
+        marker.set(*((running.outer, calls[-1]) if calls else (None, None)))
         self.running.remove(running)
 
     # --- queries --------------------------------------------------------------------------------

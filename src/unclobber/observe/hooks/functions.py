@@ -196,7 +196,7 @@ def install(patches: Patches) -> None:
             "bind": _Method.bind, "method": _Method, "prepare": _prepare, "set": _Forward.set,
             "note": _Forward.note, "log": _log_of, "write": FollowedWrite, "followed": write_log.followed,
             "no_setup": compat.entries.NO_SETUP_CONTEXT, "ignored": _IGNORED, "atoms": _nested.ATOMS,
-            "receiver": saves.receiver, "current": backward_calls.current, "stashes": _stashes,
+            "current": backward_calls.current, "stashes": _stashes,
             "forget": _stashes.pop, "stashed": _stashed,
             "alone": counts.function, "base_alone": None if counts.held_by_function is None else counts.base,
             "module_hook": compat.entries.MODULE_HOOK_FUNCTION, "stand_in": StandIn,

@@ -80,9 +80,10 @@ class _WatchedHook(Likeness):
             return hook(gradient)
         counts = unshared_counts()
         alone = counts.hook
-        if alone is not None and backward_calls.hands_out_what_hooks_leave(self):
-            alone += 1  # the engine holds it once more, to return what the hook leaves
         shared = _shared([gradient], alone, counts)
+        if shared and alone is not None and backward_calls.hands_out_what_hooks_leave(self):
+            # the engine holds it once more, to return what the hook leaves
+            shared = _shared([gradient], alone + 1, counts)
         if not shared:
             return hook(gradient)
         node = compat.graph.current_node()
@@ -279,7 +280,7 @@ class Counts(NamedTuple):
     to 2.12, 0 since."""
 
 
-@core.OncePerProcess
+@core.once_per_process
 def unshared_counts() -> Counts:
     """Return the counts of this torch.
 

@@ -169,7 +169,7 @@ class Installation:
             compiled.install(patches)
             batch_norm.install(patches)
             # These see conflicts that no saved tensor shows.
-            for stage in (write_log, functions, gradients, module_hooks, checkpoint):
+            for stage in (functions, gradients, module_hooks, checkpoint):
                 stage.install(patches)
             patches.while_active(lambda: self.view_writes.forget)
         except BaseException:

@@ -47,7 +47,7 @@ from ._kernel_shapes import (
     settle,
     write_back_kernel,
 )
-from ._overrides import Override
+from ._overrides import Activity, Override
 from ._written import NAMESPACES_OF_TORCH, is_torchs, is_undeclared, undeclared, written_tensors
 
 __all__ = ["Listener", "is_undeclared", "undeclared", "written_tensors"]
@@ -62,7 +62,10 @@ class Kernels:
     def __init__(self) -> None:
         """Start with an empty table and no listener."""
         self.listeners = Listeners()
+        self._clients: tuple[Listener, ...] = ()
+        self._companions: tuple[Listener, ...] = ()
         self._lock = threading.RLock()
+        self._activity = Activity(self._lock)
         self.active = False  # whether the registered kernels notify a listener
         self.native: Any = None  # the native core, if it has kernels in the table
         self._table: dict[str, AnyKernel | None] = {}
@@ -89,21 +92,26 @@ class Kernels:
         with self._lock:
             if not self.active:
                 self._activate()
-            self._let_listen((*self.listeners.now, listener))
+            self._let_listen((*self._clients, listener))
 
     def listen_apart(self, listener: Listener) -> None:  # the dispatch fallback reports the writes
         with self._lock:
-            self._let_listen((*self.listeners.now, listener))
+            self._let_listen((*self._clients, listener))
 
-    def _let_listen(self, listeners: tuple[Listener, ...]) -> None:
-        self.listeners.now = listeners
+    def accompany(self, listener: Listener) -> None:  # it listens whenever another one does
+        if listener not in self._companions:
+            self._companions = (*self._companions, listener)
+
+    def _let_listen(self, clients: tuple[Listener, ...]) -> None:
+        self._clients = clients
+        self.listeners.now = (*clients, *self._companions) if clients else ()
         if self.native is not None:
-            self.native.listen(listeners, notify_natively, settle)
+            self.native.listen(self.listeners.now, notify_natively, settle)
 
     def unlisten(self, listener: Listener) -> None:  # after the last one the kernels become dormant
         with self._lock:
-            self._let_listen(tuple([other for other in self.listeners.now if other is not listener]))
-            if not self.listeners.now:
+            self._let_listen(tuple([other for other in self._clients if other is not listener]))
+            if not self._clients:
                 self._deactivate()
 
     def installed(self) -> bool:
@@ -164,8 +172,7 @@ class Kernels:
                 self._registered[""] = compat.dispatcher.FallThrough()
             self._look()
             self._make()
-            for override in self._overrides.values():
-                override.activate()
+            self._activity.begin()
         except BaseException:
             self.take_away()
             raise
@@ -185,12 +192,12 @@ class Kernels:
 
     def _deactivate(self) -> None:
         self.active = False
-        for override in self._overrides.values():
-            override.deactivate()
+        self._activity.active = False
 
     def _look(self) -> None:
         """Find operations that are new, if there may be any."""
-        loads = None if _libraries.loads is None else _libraries.loads()
+        count = _libraries.loads if self.native is None else self.native.loads
+        loads = None if count is None else count()
         if self._complete and self._follows and loads == self._loads and loads is not None:
             return
         names, mutating = compat.dispatcher.operations()
@@ -212,7 +219,7 @@ class Kernels:
         for key in (DispatchKey.CONJUGATE, DispatchKey.NEGATIVE):
             name = f"{key} of copy_"
             if name not in self._overrides:
-                self._overrides[name] = write_back_kernel(key, self.listeners, self._lock)
+                self._register(name, write_back_kernel(key, self.listeners, self._activity))
         self._make()
 
     def _make(self) -> None:
@@ -223,18 +230,19 @@ class Kernels:
             self._register(name, self._table[name])
 
     def _made(self, name: str, has: bool, schema: Any = None) -> AnyKernel | None:
-        return kernel_for(name, self.listeners, self._lock, has, schema, self.native is not None)
+        return kernel_for(name, self.listeners, self._activity, has, schema, self.native is not None)
 
     def _register(self, name: str, kernel: AnyKernel | None) -> None:
         """Register a kernel, unless that was done; activate one that overrides another."""
         if isinstance(kernel, Override):
             self._overrides[name] = kernel
+            kernel.enlist()
             if self.active:
-                kernel.activate()
+                self._activity.register()
         elif isinstance(kernel, NativeKernel) and kernel.is_block:
             if name not in self._overrides:
                 register = functools.partial(kernel.register, self.native, name)
-                self._register(name, Override(self._lock, register))
+                self._register(name, Override(self._activity, register))
         elif isinstance(kernel, NativeKernel):
             if name not in self._registered:
                 self._registered[name] = kernel.register(self.native, name)
@@ -257,6 +265,7 @@ running = Kernels()
 listeners = running.listeners
 listen = running.listen
 listen_apart = running.listen_apart
+accompany = running.accompany
 unlisten = running.unlisten
 installed = running.installed
 inside_operation = running.inside_operation

@@ -11,7 +11,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -64,6 +64,9 @@ _threads = _Threads()
 class SavedTensorHooks:
     """Pair of hooks of one session for one thread, with everything that ``leave`` must put back."""
 
+    on_receiver: ClassVar[Callable[[Conflicts | None], object]] = bool
+    """Called with what ``receiver`` returns in this thread from now on: the native core keeps it."""
+
     def __init__(self, need: Callable[[SavedTensor], torch.Tensor], conflicts: Conflicts) -> None:
         """Make the pair; ``enter`` puts it to use.
 
@@ -115,6 +118,7 @@ class SavedTensorHooks:
             backward.marker.mirror_to(self._native)
             self._native.enter(self._ledger.pending, self._see is compat.dispatcher.see_writes)
         _threads.hooks.append(self)
+        SavedTensorHooks.on_receiver(self.conflicts)
         if outer is not None and not any(outer[0] is hooks.pack for hooks in _threads.hooks):
             # The program's hook sees what is saved here, as it would in plain torch (test_other_hooks).
             self._over = self.watch_inner(*outer)
@@ -130,6 +134,7 @@ class SavedTensorHooks:
         if self._calls is not None:
             self._calls.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         _threads.hooks.remove(self)
+        SavedTensorHooks.on_receiver(receiver())
         # Pop as many hooks as were pushed, whatever is on top. A program that left its outer hooks in here
         # has popped the copy over these, so its own are popped in their place
         # (test_hooks_left_in_another_order).
@@ -554,6 +559,7 @@ def install(patches: Patches) -> None:
     native = core.loaded().module
     if native is not None:
         open_memory.on_shown = native.show
+        SavedTensorHooks.on_receiver = native.receives
     hook_stack.install(patches, _on_push, _on_disable, _on_enable)
     patches.at_undo(_forget_natively)
     patches.while_active(lambda: _let_go)

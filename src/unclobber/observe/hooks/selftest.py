@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...torch_internals import compat
-from ..native.core import OncePerProcess
+from ..native.core import once_per_process
 from . import kernels
 
 
@@ -28,7 +28,7 @@ class _WriteProbe(kernels.Listener):
         self.seen.append(operation)
 
 
-@OncePerProcess
+@once_per_process
 def why_kernels_fail() -> str | None:
     """Return what is wrong with the write kernels, and take them all away.
 

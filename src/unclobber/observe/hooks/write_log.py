@@ -13,8 +13,7 @@ import torch
 
 from ...source import Stack, of_program
 from ...torch_internals import compat
-from ...torch_internals.patches import Patches
-from . import fallback
+from . import kernels
 from .kernels import Listener
 
 
@@ -127,12 +126,4 @@ def _shifts(operation: str, args: tuple[Any, ...]) -> bool:
 
 _follower = _Follower()
 followed = _follower.watched
-
-
-def install(patches: Patches) -> None:
-    patches.while_active(_begin)
-
-
-def _begin() -> Callable[[], None]:
-    fallback.listen(_follower)
-    return lambda: fallback.unlisten(_follower)
+kernels.accompany(_follower)

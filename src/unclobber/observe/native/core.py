@@ -5,12 +5,13 @@ Read from top to bottom, each function adds a reason for the slower way.
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from ...model import PACKAGE, UnclobberError, or_default
 from .place import MODULE, compiled
@@ -75,27 +76,25 @@ class Loaded(NamedTuple):
     why_not: str
 
 
-class OncePerProcess(Generic[Result]):
-    """Decorator of a function that is called once in the process, by the first thread that comes.
+def once_per_process(function: Callable[[], Result]) -> Callable[[], Result]:
+    """Return ``function``, called once in the process, by the first thread that comes.
 
-    Others wait for its result; ``functools.cache`` would call it in each of them. A second core would
+    Others wait for its result; ``functools.cache`` alone would call it in each of them. A second core would
     register kernels next to those of the first, and a self-test would see the writes of another.
     """
+    lock, results = threading.RLock(), list[Result]()
 
-    def __init__(self, function: Callable[[], Result]) -> None:
-        self.__wrapped__ = function
-        self._lock = threading.RLock()
-        self._results: list[Result] = []
+    @functools.cache  # a context is entered in each step, and calls this ten times: a frame each otherwise
+    def once() -> Result:
+        with lock:
+            if not results:
+                results.append(function())
+            return results[0]
 
-    def __call__(self) -> Result:
-        if not self._results:
-            with self._lock:
-                if not self._results:
-                    self._results.append(self.__wrapped__())
-        return self._results[0]
+    return functools.update_wrapper(once, function)
 
 
-@OncePerProcess
+@once_per_process
 def loaded() -> Loaded:
     """Return the native core, or the reason why the Python core runs."""
     from .selftest import why_it_fails

@@ -104,9 +104,9 @@ def _unpushed(module: Any) -> str | None:
         (program.x * program.x).sum()  # after `leave`: the queue must not get these saves
         if len(queue) != 3:
             return "not every save was noted"
-        module.mark("now")
+        module.mark("now", None)
         problem = program.unpack()
-        module.mark(None)
+        module.mark(None, None)
         if problem is None and module.note_of(program.node) != (program.needed[0].stack, "now"):
             return "a node has no note of its backward"
         if len(queue) != 0 or queue.died != 3:

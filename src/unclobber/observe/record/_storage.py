@@ -177,8 +177,10 @@ class StorageLog:
             )
             record: OldValues | None = None
             for undo_log in undo_logs:
-                # The first write took what the save needs: test_the_oldest_value_of_a_region_counts.
-                if selection is None and region in undo_log.recorded:
+                # The first write took what the save needs: test_the_oldest_value_of_a_region_counts,
+                # test_a_save_whose_whole_value_was_recorded_needs_no_more.
+                recorded = undo_log.recorded
+                if undo_log.region in recorded or (selection is None and region in recorded):
                     continue
                 if (
                     whole_is_smaller

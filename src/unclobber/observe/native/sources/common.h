@@ -7,6 +7,7 @@
 #include <Python.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/PyInterpreter.h>
+#include <torch/csrc/autograd/python_variable.h>
 
 #include <mutex>
 #include <utility>
@@ -128,6 +129,11 @@ bool is_held_by_python(Impl* impl) {
 
 inline bool is_of(PyObject* object, PyObject* type) {
   return Py_TYPE(object) == reinterpret_cast<PyTypeObject*>(type);
+}
+
+// Whether an object is a tensor: as THPVariable_Check, which takes ten times as long for all others.
+inline bool is_tensor(PyObject* object) {
+  return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(THPVariableClass)) != 0;
 }
 
 // Whether the interpreter's lock can be taken: not by another thread once the process ends.

@@ -32,7 +32,17 @@ struct Entered {
   size_t below;  // how many hooks were on torch's stack then, or fewer
   bool sees;
 };
-thread_local std::vector<Entered> here;
+// This thread's, by a pointer, because each access of a thread-local that has a destructor costs two calls.
+thread_local std::vector<Entered>* entered_or_null = nullptr;
+
+std::vector<Entered>& here() {
+  struct Mine : std::vector<Entered> {
+    ~Mine() { entered_or_null = nullptr; }  // what ends after it in this thread may still save tensors
+  };
+  if (entered_or_null != nullptr) return *entered_or_null;
+  static thread_local Mine mine;
+  return *(entered_or_null = &mine);
+}
 
 // The entered sessions of all threads, under `Locked`, and their number.
 std::vector<Entered>& everywhere() {
@@ -86,8 +96,8 @@ class Hooking final : public Engine {
     own.thread_on_exception(task, node, error);
   }
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    const std::vector<Entered>& mine = here;  // once, because each access of a thread-local costs a call
-    if (mine.empty()) {
+    const std::vector<Entered>* mine = entered_or_null;
+    if (mine == nullptr || mine->empty()) {
       if (sessions.load(std::memory_order_relaxed) == 1 && is_engines()) {
         const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
         if (state.stack.empty() && !state.is_tracing && !state.disabled_error_message) {
@@ -96,7 +106,7 @@ class Hooking final : public Engine {
       }
       return own.get_default_saved_variable_hooks();
     }
-    const Entered& last = mine.back();
+    const Entered& last = mine->back();
     const auto& state = at::SavedTensorDefaultHooks::get_tls_state();
     if (state.stack.size() > last.below) return own.get_default_saved_variable_hooks();
     if (state.is_tracing || state.disabled_error_message) return nullptr;
@@ -138,7 +148,7 @@ PyObject* enter(PyObject*, PyObject* arguments) {
     everywhere().push_back(entered);
     sessions.store(everywhere().size(), std::memory_order_relaxed);
   }
-  here.push_back(std::move(entered));
+  here().push_back(std::move(entered));
   drop_now();
   return Py_NewRef(Py_None);
 }
@@ -146,9 +156,10 @@ PyObject* enter(PyObject*, PyObject* arguments) {
 PyObject* leave(PyObject*, PyObject* object) {
   const std::shared_ptr<saves::Queue> queue = queue::of(object);
   Entered left{nullptr, 0, false};
-  for (size_t i = here.size(); i-- > 0;) {
-    if (here[i].queue == queue) {
-      here.erase(here.begin() + static_cast<std::ptrdiff_t>(i));
+  std::vector<Entered>& mine = here();
+  for (size_t i = mine.size(); i-- > 0;) {
+    if (mine[i].queue == queue) {
+      mine.erase(mine.begin() + static_cast<std::ptrdiff_t>(i));
       Locked locked;
       auto& all = everywhere();
       for (size_t j = all.size(); j-- > 0;) {
@@ -172,12 +183,13 @@ PyObject* leave(PyObject*, PyObject* object) {
 
 PyObject* is_innermost(PyObject*, PyObject* object) {
   const std::shared_ptr<saves::Queue> queue = queue::of(object);
-  return PyBool_FromLong(!here.empty() && here.back().queue == queue && on_torchs_stack() <= here.back().below);
+  const std::vector<Entered>& mine = here();
+  return PyBool_FromLong(!mine.empty() && mine.back().queue == queue && on_torchs_stack() <= mine.back().below);
 }
 
 PyObject* pushes(PyObject*, PyObject*) {
   const size_t now = on_torchs_stack();
-  for (Entered& entered : here) entered.below = std::min(entered.below, now);
+  for (Entered& entered : here()) entered.below = std::min(entered.below, now);
   return Py_NewRef(Py_None);
 }
 

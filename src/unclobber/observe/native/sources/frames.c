@@ -47,12 +47,20 @@ int unclobber_walk(PyThreadState *thread, unclobber_frame *out, int most, int *m
       *more = 1;
       break;
     }
-    const int at = _PyInterpreterFrame_LASTI(frame);
     out[count].code = (PyObject *)code_of(frame);
-    out[count].at = at < 0 ? -1 : at * (int)sizeof(_Py_CODEUNIT);
+#if PY_VERSION_HEX >= 0x030D0000
+    out[count].place = frame->instr_ptr;
+#else
+    out[count].place = frame->prev_instr;
+#endif
     count++;
   }
   return count;
+}
+
+int unclobber_at(const unclobber_frame *frame) {
+  const ptrdiff_t at = (const char *)frame->place - (const char *)_PyCode_CODE((PyCodeObject *)frame->code);
+  return at < 0 ? -1 : (int)at;
 }
 
 int unclobber_place_of(PyObject *code, const char *name) {

@@ -7,9 +7,12 @@ extern "C" {
 #endif
 
 typedef struct {
-  PyObject *code; /* borrowed: alive as long as the frame runs */
-  int at;         /* the offset of its instruction, -1 before the first */
+  PyObject *code;    /* borrowed: alive as long as the frame runs */
+  const void *place; /* of its instruction, in `code` */
 } unclobber_frame;
+
+/* The offset of a frame's instruction, -1 before the first. */
+int unclobber_at(const unclobber_frame *frame);
 
 /* Write the innermost `most` frames of a thread to `out`, innermost first, and return how many they are.
    `more` becomes whether there are others below. Only for the calling thread, which needs no lock for it. */

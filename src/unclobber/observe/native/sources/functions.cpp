@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "notes.h"
 #include "queue.h"
 #include "saves.h"
 #include "stacks.h"
@@ -34,8 +35,7 @@ enum Part {
   kIgnored,       // names of attributes of a ctx
   kAtoms,         // types in which no tensor can lie
   kFollowed,      // the list of logs
-  kReceiver,      // receiver(): the conflicts of this thread's innermost session, or None
-  kCurrent,       // current(): the backward that this thread works for, or None
+  kCurrent,       // current(): the backward that this thread works for, if it runs none itself, or None
   kStashes,       // the dict of what `forward` left on a ctx, by a weak reference to that
   kForget,        // its `pop`
   kStashed,       // stashed(conflicts, [(name, index, saved)], owner): the entry that Python reads
@@ -48,11 +48,13 @@ enum Part {
 };
 constexpr const char* kNames[kParts] = {
     "context", "inherited", "begin",  "set_attribute", "bind",    "method", "prepare", "set",   "note",      "log", "write",
-    "no_setup", "ignored",  "atoms",  "followed",      "receiver", "current",  "stashes", "forget",
+    "no_setup", "ignored",  "atoms",  "followed",      "current",  "stashes", "forget",
     "stashed", "alone", "base_alone", "module_hook", "stand_in",
     "hide_frames"};
 PyObject* parts[kParts] = {};
+constexpr Py_ssize_t kMostNested = 1000;  // as `_nested.MOST`
 bool runs = false;  // under the interpreter's lock
+thread_local PyObject* receiver = nullptr;  // the conflicts of this thread's innermost session, owned
 
 PyObject *name_forward, *name_setup, *name_class, *name_own, *name_bind, *name_name,
     *name_dirty, *name_module, *name_paused, *name_run, *name_binds, *name_ledger, *name_pending, *name_engine, *name_gradients;
@@ -188,7 +190,7 @@ struct Stash {
 
   // Take a place for each tensor of a value; false if only Python can look at it.
   bool add(const Set& set, PyObject* value, Py_ssize_t index = -1) {
-    if (!THPVariable_Check(value)) {
+    if (!is_tensor(value)) {
       if (index >= 0) return is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(value)));
       if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return false;
       const Py_ssize_t count = PySequence_Fast_GET_SIZE(value);
@@ -211,7 +213,7 @@ void free_stash(PyObject* capsule) { delete static_cast<Stash*>(PyCapsule_GetPoi
 // told of anything then.
 bool stash(Forward* forward, PyObject* ctx) {
   if (forward->attributes != nullptr || forward->log != nullptr || PyTuple_GET_SIZE(forward->dirty) != 0 ||
-      ctx != forward->ctx || forward->sets->size() > 1000) {  // as `_nested.MOST`
+      ctx != forward->ctx || forward->sets->size() > static_cast<size_t>(kMostNested)) {
     return false;
   }
   Owned pending = attribute(attribute(forward->conflicts, name_ledger).get(), name_pending);
@@ -322,8 +324,7 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t flags, PyObject* na
 PyObject* begin(PyObject* ctx, PyObject*) {
   if (!runs) return must(PyObject_CallOneArg(parts[kBegin], ctx)).release();
   must(PyObject_CallOneArg(parts[kInherited], ctx));
-  Owned conflicts = must(PyObject_CallNoArgs(parts[kReceiver]));
-  if (conflicts.get() == Py_None) return Py_NewRef(Py_None);
+  if (receiver == nullptr) return Py_NewRef(Py_None);
   Owned function = attribute(reinterpret_cast<PyObject*>(Py_TYPE(ctx)), name_class);
   if (!PyType_Check(function.get()) || function.get() == parts[kModuleHook]) return Py_NewRef(Py_None);
   PyObject* own = reinterpret_cast<PyTypeObject*>(function.get())->tp_dict;
@@ -337,7 +338,7 @@ PyObject* begin(PyObject* ctx, PyObject*) {
   Owned made = must(type->tp_alloc(type, 0));
   Forward* forward = of(made.get());
   forward->call = call;
-  forward->conflicts = conflicts.release();
+  forward->conflicts = Py_NewRef(receiver);
   forward->function = function.release();
   forward->dirty = PyTuple_New(0);
   forward->ctx = ctx;
@@ -345,6 +346,15 @@ PyObject* begin(PyObject* ctx, PyObject*) {
   forward->recorded = c10::GradMode::is_enabled();
   set_applying(made.release());
   return Py_NewRef(Py_None);
+}
+
+// Whether a value is a tuple of sizes and flags, as `_nested.may_hold` has it.
+bool has_only_atoms(PyObject* value) {
+  bool atoms = PyTuple_CheckExact(value) && PyTuple_GET_SIZE(value) <= kMostNested;
+  for (Py_ssize_t i = 0; atoms && i < PyTuple_GET_SIZE(value); i++) {
+    atoms = is_in(parts[kAtoms], reinterpret_cast<PyObject*>(Py_TYPE(PyTuple_GET_ITEM(value, i))));
+  }
+  return atoms;
 }
 
 // The ctx's `__setattr__`: sets the attribute as torch does, and notes it for the innermost running `forward`.
@@ -373,8 +383,10 @@ PyObject* set_attribute(PyObject* ctx, PyObject* const* args, Py_ssize_t count) 
         auto* kind = reinterpret_cast<PyObject*>(Py_TYPE(args[1]));
         if (running.empty() || is_in(parts[kAtoms], kind) || is_in(parts[kIgnored], args[0])) return Py_NewRef(Py_None);
         auto* forward = reinterpret_cast<PyObject*>(running.back());
-        const bool may_be_noted = THPVariable_Check(args[1]) || PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1]);
-        if (may_be_noted && running.back()->ctx == ctx && PyUnicode_Compare(args[0], name_dirty) != 0) {
+        const bool is_dirty = PyUnicode_Compare(args[0], name_dirty) == 0;
+        if (!is_dirty && has_only_atoms(args[1])) return Py_NewRef(Py_None);
+        const bool may_be_noted = is_tensor(args[1]) || PyList_CheckExact(args[1]) || PyTuple_CheckExact(args[1]);
+        if (!is_dirty && may_be_noted && running.back()->ctx == ctx) {
           note_set(running.back(), args[0]);
           return Py_NewRef(Py_None);
         }
@@ -499,14 +511,14 @@ bool has_no_more(const at::TensorBase& gradient, PyObject* alone, PyObject* call
   long times = 0;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(given.get()); i++) {
     PyObject* one = PyTuple_GET_ITEM(given.get(), i);
-    times += THPVariable_Check(one) && THPVariable_Unpack(one).is_same(gradient) ? 1 : 0;
+    times += is_tensor(one) && THPVariable_Unpack(one).is_same(gradient) ? 1 : 0;
   }
   return more <= times;
 }
 
 // Whether no other consumer waits for a gradient, nor for the memory that it is a view of: `gradients._shared`.
 bool is_alone(PyObject* gradient, PyObject* call) {
-  if (!THPVariable_Check(gradient)) return true;
+  if (!is_tensor(gradient)) return true;
   const at::Tensor& tensor = THPVariable_Unpack(gradient);
   if (!PyLong_Check(parts[kAlone]) || !PyLong_Check(parts[kBaseAlone])) return false;
   return has_no_more(tensor, parts[kAlone], call) &&
@@ -516,7 +528,8 @@ bool is_alone(PyObject* gradient, PyObject* call) {
 // Whether torch's call needs no more observing than that the thread sees writes.
 bool is_usual(PyObject* const* args, Py_ssize_t count) {
   if (count == 0 || !is_fresh(args[0]) || !runs) return false;
-  Owned call = must(PyObject_CallNoArgs(parts[kCurrent]));
+  Owned call = Owned::borrowed(notes::running_call());
+  if (!call) call = must(PyObject_CallNoArgs(parts[kCurrent]));
   const bool paused = call.get() != Py_None && attribute(call.get(), name_paused).get() == Py_True;
   Owned function = attribute(reinterpret_cast<PyObject*>(Py_TYPE(args[0])), name_class);
   Owned module = attribute(function.get(), name_module);
@@ -681,6 +694,11 @@ PyObject* run(PyObject*, PyObject* on) {
   return Py_NewRef(reinterpret_cast<PyObject*>(&PyBool_Type));  // called at the end, and does nothing
 }
 
+PyObject* receives(PyObject*, PyObject* conflicts) {
+  Owned old(std::exchange(receiver, conflicts == Py_None ? nullptr : Py_NewRef(conflicts)));
+  return Py_NewRef(Py_None);
+}
+
 PyObject* times_handed(PyObject*, PyObject* gradient) {
   long times = 0;
   for (const auto& [args, count] : handed) times += std::count(args, args + count, gradient);
@@ -699,7 +717,7 @@ bool follows(PyObject* forward, c10::StorageImpl* storage, bool* computed) {
     count = PyTuple_GET_SIZE(one->args);
   }
   for (Py_ssize_t i = 0; given != nullptr && i < count; i++) {
-    if (!THPVariable_Check(given[i])) continue;
+    if (!is_tensor(given[i])) continue;
     const at::Tensor& tensor = THPVariable_Unpack(given[i]);
     if (!saves::is_usual(tensor)) {
       *computed = found = true;  // only Python can tell

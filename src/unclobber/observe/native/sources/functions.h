@@ -19,6 +19,9 @@ PyObject* observe(PyObject* module, PyObject* parts);
 // the end.
 PyObject* run(PyObject* module, PyObject* on);
 
+// receives(conflicts): what this thread's innermost session is told of conflicts by; None if it has none.
+PyObject* receives(PyObject* module, PyObject* conflicts);
+
 // times_handed(gradient): how often running backwards of this thread, which the core calls, were given it.
 PyObject* times_handed(PyObject* module, PyObject* gradient);
 

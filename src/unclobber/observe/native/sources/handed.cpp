@@ -75,14 +75,14 @@ PyObject* saved_tensors(PyObject*, PyObject* arguments) {
   if (asking.noted.empty() || !PyTuple_CheckExact(tensors.get())) return tensors.release();
   const Py_ssize_t count = PyTuple_GET_SIZE(tensors.get());
   Py_ssize_t defined = 0;
-  for (Py_ssize_t i = 0; i < count; i++) defined += THPVariable_Check(PyTuple_GET_ITEM(tensors.get(), i)) ? 1 : 0;
+  for (Py_ssize_t i = 0; i < count; i++) defined += is_tensor(PyTuple_GET_ITEM(tensors.get(), i)) ? 1 : 0;
   if (static_cast<size_t>(defined) != asking.noted.size()) return tensors.release();  // other hooks keep some
   auto origin = asking.noted.begin();
   Owned own = must(PyTuple_New(count));
   for (Py_ssize_t i = 0; i < count; i++) {
     PyObject* one = PyTuple_GET_ITEM(tensors.get(), i);
     Owned handed = Owned::borrowed(one);
-    if (THPVariable_Check(one)) {
+    if (is_tensor(one)) {
       if (origin->defined() && stands_for(*origin, THPVariable_Unpack(one), ctx)) {
         handed = must(THPVariable_Wrap(*origin));
       }

@@ -13,6 +13,7 @@
 #include "views.h"
 #include "writes.h"
 
+#include <link.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 namespace {
@@ -52,6 +53,17 @@ PyObject* counters(PyObject*, PyObject* optimizer) {
   return list.release();
 }
 
+PyObject* loads(PyObject*, PyObject*) {
+  unsigned long long adds = 0;
+  dl_iterate_phdr(
+      [](dl_phdr_info* library, size_t, void* to) {
+        *static_cast<unsigned long long*>(to) = library->dlpi_adds;
+        return 1;  // each library has the same count
+      },
+      &adds);
+  return must(PyLong_FromUnsignedLongLong(adds)).release();
+}
+
 PyObject* forget(PyObject*, PyObject*) {
   notes::forget();
   views::forget();
@@ -75,7 +87,7 @@ PyMethodDef methods[] = {
     {"of_program", entry<stacks::of_program>, METH_NOARGS, "of_program(): the stack outside of this package"},
     {"newest", entry<newest>, METH_NOARGS, "newest(): the number of the node after this thread's last save, its stack"},
     {"show", entry<saves::show>, METH_VARARGS, "show(key, on): whether an array shows the memory of this storage"},
-    {"mark", entry<notes::mark>, METH_O, "mark(mark): which backward asks from now on"},
+    {"mark", entry<notes::mark>, METH_VARARGS, "mark(mark, call): which backward asks from now on, and runs in this thread"},
     {"note_of", entry<notes::note_of>, METH_O, "note_of(node): (stack, mark) of who asked last, or None"},
     {"listen", entry<writes::listen>, METH_VARARGS, "listen(listeners, told, settle): who is told of writes"},
     {"register_kernel", entry<writes::register_kernel>, METH_VARARGS,
@@ -87,9 +99,11 @@ PyMethodDef methods[] = {
     {"counters", entry<counters>, METH_O, "counters(optimizer): the version counter of each parameter"},
     {"observe_functions", entry<functions::observe>, METH_O, "observe_functions(parts): (__init__, __setattr__, __get__)"},
     {"functions_run", entry<functions::run>, METH_O, "functions_run(on): whether calls of Functions are observed here"},
+    {"receives", entry<functions::receives>, METH_O, "receives(conflicts): those of this thread's innermost session"},
     {"times_handed", entry<functions::times_handed>, METH_O,
      "times_handed(gradient): how often running backwards of Functions were given it"},
     {"view_write", entry<views::last>, METH_O, "view_write(view): (operation, stack) of the last write it missed, or None"},
+    {"loads", entry<loads>, METH_NOARGS, "loads(): how many shared libraries this process has ever loaded"},
     {"forget", entry<forget>, METH_NOARGS, "forget(): all notes, and stacks that nobody uses"},
     {"known", entry<known>, METH_NOARGS, "known(): how many stacks and notes are kept"},
     {nullptr, nullptr, 0, nullptr},

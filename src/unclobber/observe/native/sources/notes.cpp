@@ -53,6 +53,7 @@ struct Last {
   uint64_t serial = 0;
 };
 thread_local Last last;
+thread_local PyObject* running = nullptr;  // the backward that this thread runs, owned
 
 void leave(Mark* mark) {
   if (mark != nullptr && mark->users.fetch_sub(1, std::memory_order_acq_rel) == 1) {
@@ -81,8 +82,8 @@ const Node* node_of(PyObject* object) {
 }  // namespace
 
 void note(stacks::Operation* operation) {
-  const auto running = torch::autograd::get_current_node();
-  const Node* node = running.get();
+  const auto current = torch::autograd::get_current_node();
+  const Node* node = current.get();
   if (node == nullptr) return;
   const uint64_t number = node->sequence_nr();
   const uint64_t of_mark = serial.load(std::memory_order_relaxed);
@@ -108,7 +109,12 @@ void note(stacks::Operation* operation) {
   while (count > 0) others[--count]->leave();
 }
 
-PyObject* mark(PyObject*, PyObject* object) {
+PyObject* running_call() { return running; }
+
+PyObject* mark(PyObject*, PyObject* arguments) {
+  PyObject *object, *call;
+  if (!PyArg_ParseTuple(arguments, "OO", &object, &call)) throw python_error();
+  Owned before(std::exchange(running, call == Py_None ? nullptr : Py_NewRef(call)));
   auto* made = new Mark(Py_NewRef(object));
   {
     Locked locked;

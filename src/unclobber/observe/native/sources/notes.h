@@ -9,8 +9,12 @@ namespace unclobber::notes {
 // Note that the node that runs in this thread unpacks what its operation has saved.
 void note(stacks::Operation* operation);
 
-// mark(mark): set the backward that unpacks from now on; None if it is not known.
-PyObject* mark(PyObject* module, PyObject* mark);
+// mark(mark, call): set the backward that unpacks from now on, None if it is not known, and the one that this thread
+// runs, or None.
+PyObject* mark(PyObject* module, PyObject* arguments);
+
+// The call that this thread runs; NULL if none is known. Borrowed.
+PyObject* running_call();
 
 // note_of(node): (stack, mark), or None.
 PyObject* note_of(PyObject* module, PyObject* node);

@@ -59,12 +59,12 @@ void queue_up(const Pack& pack, PyObject* record) {
 }
 
 PyObject* Pack::called(PyObject* object) {
-  if (!THPVariable_Check(object)) {
+  if (!is_tensor(object)) {
     PyErr_SetString(PyExc_TypeError, "not a tensor");
     throw python_error();
   }
   const at::Tensor& tensor = THPVariable_Unpack(object);
-  const bool kept_itself = saves::is_kept_itself(tensor);
+  const bool kept_itself = saves::is_kept_itself(tensor, torch::autograd::impl::get_autograd_meta(tensor));
   Owned record = records::make();
   records::set(record.get(), records::kAlias, must(THPVariable_Wrap(saves::alias_of(tensor, kept_itself))));
   records::set(record.get(), records::kHeld, Owned::borrowed(kept_itself ? object : Py_None));

@@ -172,7 +172,7 @@ PyObject* take_own(PyObject* self, PyObject* tensors) {
   std::vector<const c10::TensorImpl*> left;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); i++) {
     PyObject* tensor = PySequence_Fast_GET_ITEM(sequence.get(), i);
-    if (THPVariable_Check(tensor)) left.push_back(THPVariable_Unpack(tensor).unsafeGetTensorImpl());
+    if (is_tensor(tensor)) left.push_back(THPVariable_Unpack(tensor).unsafeGetTensorImpl());
   }
   std::vector<Save*> own;
   std::vector<at::Tensor> held;  // it is about to be written to

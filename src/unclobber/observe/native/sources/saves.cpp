@@ -24,8 +24,16 @@ namespace unclobber::saves {
 
 namespace {
 
-WeakTensor nothing() {
-  return WeakTensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>());
+using StrongTensor = c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
+
+WeakTensor nothing() { return WeakTensor(StrongTensor()); }
+
+// A weak reference, without the strong one that torch would make for it.
+WeakTensor weak(const at::TensorBase& tensor) {
+  auto strong = StrongTensor::reclaim(tensor.unsafeGetTensorImpl());
+  WeakTensor made(strong);
+  strong.release();
+  return made;
 }
 
 [[noreturn]] void throw_type(PyObject* object) {
@@ -57,7 +65,8 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
   void call_pack_hook(const at::Tensor& tensor) override {
     auto save = std::make_unique<Save>();
     const bool usual = is_usual(tensor);
-    const bool kept_itself = is_kept_itself(tensor);
+    auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+    const bool kept_itself = is_kept_itself(tensor, meta);
     auto* storage = usual ? storage_of(tensor) : nullptr;
     if (storage != nullptr && storage->resizable()) save->storage = storage;
     if (kept_itself) save->held = tensor;
@@ -68,15 +77,16 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
     }
     if (usual) save->copied = bytes_of(tensor);
     save->version = tensor._version();
-    save->requires_grad = tensor.requires_grad();
-    save->origin = WeakTensor(tensor.getIntrusivePtr());
-    if (tensor.is_view()) {
-      const auto& base = tensor._base();
-      save->is_view = true;
-      save->is_leafs = save->requires_grad && base.is_leaf();
-      save->base = WeakTensor(base.getIntrusivePtr());
-    } else {
-      save->is_leafs = save->requires_grad && tensor.is_leaf();
+    save->origin = weak(tensor);
+    if (meta != nullptr) {  // else it has no history, and is no view
+      save->requires_grad = tensor.requires_grad();
+      const at::TensorBase* base = &tensor;
+      if (meta->is_view_ && tensor.is_view()) {
+        base = &tensor._base();
+        save->is_view = true;
+        save->base = weak(*base);
+      }
+      save->is_leafs = save->requires_grad && base->is_leaf();
     }
     bool fresh = false;
     save->operation = stacks::current(&fresh);
@@ -109,17 +119,17 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
     return with_gil([&] {
       PyObject* record = record_of(save_);
       PyObject* kept = records::get(record, records::kAlias);
-      if (!THPVariable_Check(kept)) throw_type(kept);
+      if (!is_tensor(kept)) throw_type(kept);
       alias = THPVariable_Unpack(kept);
       PyObject* need = save_->queue->need;
       if (need == nullptr) return alias;
       if (records::get(record, records::kEntry) == Py_None && records::get(record, records::kCopied) == Py_None &&
           alias._version() == save_->version) {
         PyObject* itself = records::get(record, records::kHeld);
-        return THPVariable_Check(itself) ? at::Tensor(THPVariable_Unpack(itself)) : alias;
+        return is_tensor(itself) ? at::Tensor(THPVariable_Unpack(itself)) : alias;
       }
       Owned value = must(PyObject_CallOneArg(need, record));
-      if (!THPVariable_Check(value.get())) throw_type(value.get());
+      if (!is_tensor(value.get())) throw_type(value.get());
       return at::Tensor(THPVariable_Unpack(value.get()));
     });
   }
@@ -148,9 +158,8 @@ class Hooks final : public torch::autograd::SavedVariableHooks, public Pooled<Ho
 
 }  // namespace
 
-bool is_kept_itself(const at::Tensor& tensor) {
+bool is_kept_itself(const at::Tensor& tensor, torch::autograd::AutogradMeta* meta) {
   if (object_of(tensor.unsafeGetTensorImpl()) == nullptr) return false;  // a result that no Python code has yet
-  auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
   if (meta == nullptr) return true;
   if (meta->is_view_ && tensor.requires_grad()) {
     auto* view = static_cast<torch::autograd::DifferentiableViewMeta*>(meta);  // torch makes a stale view a new node
@@ -370,7 +379,7 @@ Save* file(const std::shared_ptr<Queue>& queue, const at::Tensor& tensor, stacks
   save->version = tensor._version();
   save->requires_grad = tensor.requires_grad();
   save->is_leafs = save->requires_grad && tensor.is_leaf();
-  save->origin = WeakTensor(tensor.getIntrusivePtr());
+  save->origin = weak(tensor);
   save->queue = queue;
   Locked locked;
   queue->append(save.get());
@@ -386,7 +395,7 @@ bool is_fresh(Save* save) {
   }
   PyObject* alias = records::get(made, records::kAlias);
   return records::get(made, records::kEntry) == Py_None && records::get(made, records::kCopied) == Py_None &&
-         THPVariable_Check(alias) &&
+         is_tensor(alias) &&
          THPVariable_Unpack(alias)._version() == save->version;
 }
 
@@ -419,7 +428,7 @@ std::string_view bytes_in(const at::Tensor& tensor) {
 
 std::shared_ptr<const std::string> bytes_of(const at::Tensor& tensor) {
   const auto* storage = storage_of(tensor);
-  if (!tensor.is_cpu() || (!is_borrowed(storage) && !is_shown(storage))) return nullptr;
+  if ((!is_borrowed(storage) && !is_shown(storage)) || !tensor.is_cpu()) return nullptr;
   const auto bytes = bytes_in(tensor);
   if (bytes.empty() || bytes.size() > kLargest) return nullptr;
   return std::make_shared<const std::string>(bytes);

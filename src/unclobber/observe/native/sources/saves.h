@@ -13,6 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
+namespace torch::autograd {
+struct AutogradMeta;
+}
+
 namespace unclobber::saves {
 
 class Queue;
@@ -197,8 +201,8 @@ inline size_t holders_of(c10::StorageImpl* storage) {
 // Whether it is strided memory of its own, with no class and no transform of the program's.
 bool is_usual(const at::Tensor& tensor);
 
-// Whether torch would keep the tensor itself, because it is no output of the node that saves it.
-bool is_kept_itself(const at::Tensor& tensor);
+// Whether torch would keep the tensor itself, because it is no output of the node that saves it. `meta`: its own, or NULL.
+bool is_kept_itself(const at::Tensor& tensor, torch::autograd::AutogradMeta* meta);
 
 // An alias of the tensor, made so that the program's modes see only what torch itself would do.
 at::Tensor alias_of(const at::Tensor& tensor, bool kept_itself);

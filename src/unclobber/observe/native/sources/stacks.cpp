@@ -3,6 +3,7 @@
 #include <ATen/SequenceNumber.h>
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
 #include <vector>
 
@@ -25,42 +26,49 @@ PyObject* is_library = nullptr;
 PyObject* ours = nullptr;
 
 uint64_t hash_of(const unclobber_frame* frames, int count) {
-  uint64_t hash = 0x9E3779B97F4A7C15ull ^ static_cast<uint64_t>(count);
+  uint64_t hash = static_cast<uint64_t>(count);
   for (int i = 0; i < count; i++) {
-    // only one multiplication waits for that of the frame before
-    const uint64_t frame =
-        reinterpret_cast<uint64_t>(frames[i].code) + static_cast<uint32_t>(frames[i].at) * 0xc4ceb9fe1a85ec53ull;
-    hash = (hash ^ frame) * 0xff51afd7ed558ccdull;
-    hash ^= hash >> 29;
+    hash = hash * 0x9E3779B97F4A7C15ull + reinterpret_cast<uint64_t>(frames[i].place);
   }
-  return hash;
+  return hash ^ hash >> 32;
 }
 
 bool is(const Stack* stack, const unclobber_frame* frames, int count) {
   return stack->count == count &&
-         std::equal(frames, frames + count, stack->frames, [](const unclobber_frame& a, const unclobber_frame& b) {
-           return a.code == b.code && a.at == b.at;
-         });
+         std::memcmp(frames, stack->frames, static_cast<size_t>(count) * sizeof(unclobber_frame)) == 0;
 }
 
 // The stacks that this thread used last, each with a use, so that they are found without a lock.
 struct Recent {
   static constexpr size_t kSlots = 64;
-  Stack* slots[kSlots] = {};
+  struct Slot {
+    Stack* stack = nullptr;
+    Stack* deeper = nullptr;  // what `walked` has found for `stack`, all of whose frames are a library's
+  } slots[kSlots];
   Operation* newest = nullptr;
 
   ~Recent() { forget(); }
   void forget() {
-    for (Stack*& slot : slots) {
-      if (slot != nullptr) slot->uses.fetch_sub(1, std::memory_order_release);
-      slot = nullptr;
-    }
+    for (Slot& slot : slots) put(slot, nullptr);
     if (newest != nullptr) newest->leave();
     newest = nullptr;
   }
-  Stack*& slot_of(uint64_t hash) { return slots[hash % kSlots]; }
+  Slot& slot_of(uint64_t hash) { return slots[hash % kSlots]; }
+  static void put(Slot& slot, Stack* stack) {
+    if (slot.stack != nullptr) leave(slot.stack);
+    if (slot.deeper != nullptr) leave(slot.deeper);
+    slot = {stack, nullptr};
+  }
 };
-thread_local Recent recent;
+
+// By a pointer, because each access of a thread-local that has a destructor costs two calls.
+thread_local Recent* recent_or_null = nullptr;
+
+Recent& recent() {
+  if (Recent* mine = recent_or_null) return *mine;
+  static thread_local Recent mine;
+  return *(recent_or_null = &mine);
+}
 
 Stack* add(uint64_t hash, const unclobber_frame* frames, int count) {
   Gil gil;  // for the code objects
@@ -80,10 +88,8 @@ Stack* add(uint64_t hash, const unclobber_frame* frames, int count) {
 // The stack of these frames, with a use for the caller.
 Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
   const uint64_t hash = hash_of(frames, count);
-  Stack*& slot = mine.slot_of(hash);
-  if (slot != nullptr && slot->hash == hash && is(slot, frames, count)) {
-    return use(slot);
-  }
+  Recent::Slot& slot = mine.slot_of(hash);
+  if (slot.stack != nullptr && slot.stack->hash == hash && is(slot.stack, frames, count)) return use(slot.stack);
   Stack* found = nullptr;
   {
     Locked locked;
@@ -96,8 +102,7 @@ Stack* the(Recent& mine, const unclobber_frame* frames, int count) {
     }
   }
   if (found == nullptr) found = add(hash, frames, count);
-  if (slot != nullptr) slot->uses.fetch_sub(1, std::memory_order_release);
-  slot = use(found);
+  Recent::put(slot, use(found));
   return found;
 }
 
@@ -108,49 +113,65 @@ bool is_librarys(PyObject* code) {
   return is == 1;
 }
 
+// Whether all frames of a stack are a library's. Takes over a use of it if that raises.
 bool all_librarys(Stack* stack) {
   int known = stack->library.load(std::memory_order_relaxed);
+  if (known < 0 && is_library == nullptr) return false;
   if (known < 0) {
-    known = with_gil([&] {
-      for (int i = 0; i < stack->count; i++) {
-        if (!is_librarys(stack->frames[i].code)) return 0;
-      }
-      return 1;
-    });
+    try {
+      known = with_gil([&] {
+        return std::all_of(stack->frames, stack->frames + stack->count,
+                           [](const unclobber_frame& one) { return is_librarys(one.code); });
+      });
+    } catch (...) {
+      leave(stack);
+      throw;
+    }
     stack->library.store(known, std::memory_order_relaxed);
   }
   return known == 1;
 }
 
-// How many of `total` frames, all of which but the innermost 32 are a library's, belong to a stack: down to the
-// program's first one. The interpreter's lock is held.
-int down_to_program(const unclobber_frame* frames, int total) {
+// The stack of these frames: the innermost 32, and those down to the program's first one if all of them are a
+// library's. Takes over a use of `stack`, which has the innermost 32.
+Stack* down_to_program(Recent& mine, Stack* stack, const unclobber_frame* frames, int total) {
+  Stack* known = mine.slot_of(stack->hash).deeper;
+  if (known != nullptr && known->count <= total && is(known, frames, known->count)) {
+    leave(stack);
+    return use(known);
+  }
   int count = kUsual;
-  while (count < total && is_librarys(frames[count].code)) count++;
-  return std::min(count + 1, total);
+  bool ends = false;
+  try {
+    with_gil([&] {
+      while (!ends && count < total) ends = !is_librarys(frames[count++].code);
+    });
+  } catch (...) {
+    leave(stack);
+    throw;
+  }
+  Stack* deeper = the(mine, frames, count);
+  Recent::Slot& slot = mine.slot_of(stack->hash);
+  if (ends && slot.stack == stack) {
+    if (slot.deeper != nullptr) leave(slot.deeper);
+    slot.deeper = use(deeper);
+  }
+  leave(stack);
+  return deeper;
 }
 
-// The innermost 32 frames; down to the program's first one where all of those are a library's. NULL where they
-// are those of the newest operation, and `node` is its number, too: an operation saves several tensors.
+// The innermost frames, as above. NULL where they are those of the newest operation, and `node` is its number, too: an
+// operation saves several tensors.
 Stack* walked(Recent& mine, uint64_t node) {
   unclobber_frame frames[kUsual + kDeepest];
   int more = 0;
   PyThreadState* thread = PyGILState_GetThisThreadState();
-  int count = unclobber_walk(thread, frames, kUsual, &more);
+  const int count = unclobber_walk(thread, frames, kUsual, &more);
   const Operation* last = mine.newest;
   if (!more && last != nullptr && last->node == node && is(last->stack, frames, count)) return nullptr;
   Stack* stack = the(mine, frames, count);
-  if (!more || is_library == nullptr) return stack;
-  try {
-    if (!all_librarys(stack)) return stack;
-    const int total = unclobber_walk(thread, frames, kUsual + kDeepest, &more);
-    count = with_gil([&] { return down_to_program(frames, total); });
-  } catch (...) {
-    stack->uses.fetch_sub(1, std::memory_order_release);
-    throw;
-  }
-  stack->uses.fetch_sub(1, std::memory_order_release);
-  return the(mine, frames, count);
+  if (!more || !all_librarys(stack)) return stack;
+  return down_to_program(mine, stack, frames, unclobber_walk(thread, frames, kUsual + kDeepest, &more));
 }
 
 // (code, lasti, code, lasti, ...)
@@ -158,13 +179,9 @@ Owned tuple_of(const unclobber_frame* frames, int count) {
   Owned made = must(PyTuple_New(2 * static_cast<Py_ssize_t>(count)));
   for (int i = 0; i < count; i++) {
     PyTuple_SET_ITEM(made.get(), 2 * i, Py_NewRef(frames[i].code));
-    PyTuple_SET_ITEM(made.get(), 2 * i + 1, must(PyLong_FromLong(frames[i].at)).release());
+    PyTuple_SET_ITEM(made.get(), 2 * i + 1, must(PyLong_FromLong(unclobber_at(&frames[i]))).release());
   }
   return made;
-}
-
-bool all_librarys(const unclobber_frame* frames, int count) {
-  return std::all_of(frames, frames + count, [](const unclobber_frame& one) { return is_librarys(one.code); });
 }
 
 // Whether a frame runs code of this package's own.
@@ -182,7 +199,7 @@ void Operation::leave() {
 }
 
 Operation::~Operation() {
-  stack->uses.fetch_sub(1, std::memory_order_release);
+  stacks::leave(stack);
   drop_later(tuple_.load(std::memory_order_relaxed));
 }
 
@@ -197,7 +214,7 @@ PyObject* Operation::tuple() {
 
 Operation* current(bool* fresh) {
   const uint64_t node = at::sequence_number::peek();
-  Recent& mine = recent;  // once, because each access of a thread-local costs a call
+  Recent& mine = recent();
   Stack* stack = walked(mine, node);
   Operation* last = mine.newest;
   *fresh = stack != nullptr && (last == nullptr || last->stack != stack || last->node != node);
@@ -206,68 +223,51 @@ Operation* current(bool* fresh) {
     try {
       made = new Operation(stack, node);
     } catch (...) {
-      stack->uses.fetch_sub(1, std::memory_order_release);
+      stacks::leave(stack);
       throw;
     }
     if (last != nullptr) last->leave();
     mine.newest = last = made;
   } else if (stack != nullptr) {
-    stack->uses.fetch_sub(1, std::memory_order_release);
+    stacks::leave(stack);
   }
   last->use();
   return last;
 }
 
-Operation* newest() { return recent.newest; }
+Operation* newest() { return recent().newest; }
 
 void learn(PyObject* library, PyObject* package) {
   Py_XDECREF(std::exchange(is_library, Py_NewRef(library)));
   Py_XDECREF(std::exchange(ours, Py_NewRef(package)));
 }
 
-namespace {
-
-// Frames from the innermost one outside of this package on: as many as the program's stack has.
-struct Programs {
-  unclobber_frame all[kAboveProgram + kUsual + kDeepest];
-  const unclobber_frame* frames = all;
-  int count = 0;
-
-  Programs() {
-    PyThreadState* thread = PyGILState_GetThisThreadState();
-    int more = 0, above = 0;
-    int walked = unclobber_walk(thread, all, kUsual + 1, &more);
-    if (walked > kUsual || (walked > 0 && is_ours(all[0]))) {
-      walked = unclobber_walk(thread, all, kAboveProgram + kUsual + kDeepest, &more);
-    }
-    while (above < walked && is_ours(all[above])) above++;
-    frames = all + above;
-    const int total = std::min(walked - above, kUsual + kDeepest);
-    count = std::min(total, kUsual);
-    if (total > kUsual) {
-      count = with_gil([&] { return all_librarys(frames, kUsual) ? down_to_program(frames, total) : kUsual; });
-    }
-  }
-};
-
-}  // namespace
-
 Stack* of_programs() {
-  const Programs programs;
-  return the(recent, programs.frames, programs.count);
+  unclobber_frame all[kAboveProgram + kUsual + kDeepest];
+  PyThreadState* thread = PyGILState_GetThisThreadState();
+  int more = 0, above = 0;
+  int walked = unclobber_walk(thread, all, kUsual + 1, &more);
+  if (walked > kUsual || (walked > 0 && is_ours(all[0]))) {
+    walked = unclobber_walk(thread, all, kAboveProgram + kUsual + kDeepest, &more);
+  }
+  while (above < walked && is_ours(all[above])) above++;
+  const int total = std::min(walked - above, kUsual + kDeepest);
+  Recent& mine = recent();
+  Stack* stack = the(mine, all + above, std::min(total, kUsual));
+  return total <= kUsual || !all_librarys(stack) ? stack : down_to_program(mine, stack, all + above, total);
 }
-
-void leave(Stack* stack) { stack->uses.fetch_sub(1, std::memory_order_release); }
 
 PyObject* tuple_of(const Stack* stack) { return tuple_of(stack->frames, stack->count).release(); }
 
 PyObject* of_program(PyObject*, PyObject*) {
-  const Programs programs;
-  return tuple_of(programs.frames, programs.count).release();
+  Stack* stack = of_programs();
+  Owned made(tuple_of(stack));
+  leave(stack);
+  return made.release();
 }
 
 void sweep(bool all) {
-  if (all) recent.forget();
+  if (all) recent().forget();
   std::vector<Stack*> unused;
   {
     Locked locked;

@@ -53,7 +53,7 @@ void learn(PyObject* is_library, PyObject* ours);
 Stack* of_programs();
 
 // Give a use back.
-void leave(Stack* stack);
+inline void leave(Stack* stack) { stack->uses.fetch_sub(1, std::memory_order_release); }
 // Become one more user. Under `Locked`, or a user already.
 inline Stack* use(Stack* stack) {
   stack->uses.fetch_add(1, std::memory_order_relaxed);

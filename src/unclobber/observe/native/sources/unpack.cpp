@@ -48,7 +48,7 @@ void note(const Unpack& unpack, PyObject* record) {
 
 // Whether the alias is at the version at which it was saved.
 bool is_unmoved(PyObject* alias, PyObject* record) {
-  if (!THPVariable_Check(alias)) return false;
+  if (!is_tensor(alias)) return false;
   const at::Tensor& tensor = THPVariable_Unpack(alias);
   if (tensor.is_inference()) return false;
   const unsigned long version = PyLong_AsUnsignedLong(records::get(record, records::kVersion));
@@ -66,7 +66,7 @@ PyObject* Unpack::called(PyObject* record) {
     handed::note(at::Tensor());  // the program's own hooks keep it: record.RegisteredHooks
   } else if (handed::asked() && records::is_checked(record)) {
     PyObject* origin = PyWeakref_GetObject(records::get(record, records::kOrigin));
-    handed::note(origin != nullptr && THPVariable_Check(origin) ? THPVariable_Unpack(origin) : at::Tensor());
+    handed::note(origin != nullptr && is_tensor(origin) ? THPVariable_Unpack(origin) : at::Tensor());
   }
   if (records::get(record, records::kEntry) == Py_None && records::get(record, records::kCopied) == Py_None) {
     PyObject* alias = records::get(record, records::kAlias);

@@ -65,7 +65,7 @@ void note(const at::Tensor& target, PyObject* operation, stacks::Stack* stack) {
 }
 
 PyObject* last(PyObject*, PyObject* view) {
-  if (!THPVariable_Check(view)) return Py_NewRef(Py_None);
+  if (!is_tensor(view)) return Py_NewRef(Py_None);
   const at::Tensor& tensor = THPVariable_Unpack(view);
   if (!tensor.is_view() || !tensor.has_storage() || tensor.is_inference()) return Py_NewRef(Py_None);
   c10::intrusive_ptr<c10::StorageImpl> memory;  // here, because it may be the last to hold that

@@ -15,6 +15,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "functions.h"
@@ -33,10 +34,22 @@ namespace unclobber::writes {
 namespace {
 
 using Stack = std::vector<c10::IValue>;
+using Arguments = c10::ArrayRef<const at::Tensor*>;  // of an operation; NULL for one that is no tensor
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
 void see(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
+
+bool sees() { return c10::impl::tls_is_dispatch_key_included(kKey); }
+
+// A write to such a tensor is observed below, where torch writes the tensor's memory.
+bool is_lazy(c10::DispatchKeySet keys) {
+  return keys.has(c10::DispatchKey::Conjugate) || keys.has(c10::DispatchKey::Negative);
+}
+
+c10::DispatchKeySet below(c10::DispatchKeySet keys, c10::DispatchKey key) {
+  return keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, key);
+}
 
 // A listener, by the containers of `unclobber.observe.hooks.kernels.Listener`.
 struct Listener {
@@ -100,7 +113,7 @@ bool any_value_in(PyObject* log, c10::StorageImpl* storage) {
   Owned all = must(PySequence_Fast(values.get(), "a sequence is expected"));
   for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(all.get()); j++) {
     PyObject* value = PySequence_Fast_GET_ITEM(all.get(), j);
-    if (!THPVariable_Check(value)) continue;
+    if (!is_tensor(value)) continue;
     const at::Tensor& tensor = THPVariable_Unpack(value);
     if (!saves::is_usual(tensor) || saves::storage_of(tensor) == storage) return true;
   }
@@ -132,20 +145,17 @@ bool may_be_missed(const at::Tensor& target) {
 }
 
 // Whether the derivative of a write by the old value is 1: as `_shifts` in unclobber/observe/hooks/write_log.py.
-bool shifts(PyObject* packet, const at::Tensor& target, const Stack& stack, size_t first) {
-  if (stack.size() - first < 2) return false;
-  const c10::IValue& value = stack[first + 1];
-  const bool is_tensor = value.isTensor() && value.toTensor().defined();
+bool shifts(PyObject* packet, const at::Tensor& target, Arguments arguments) {
+  if (arguments.size() < 2) return false;
+  const at::Tensor* other = arguments[1] != nullptr && arguments[1]->defined() ? arguments[1] : nullptr;
   if (PyUnicode_CompareWithASCIIString(packet, "copy_") != 0) {
     const bool adds = PyUnicode_CompareWithASCIIString(packet, "add_") == 0 ||
                       PyUnicode_CompareWithASCIIString(packet, "sub_") == 0;
-    return adds && !(is_tensor && value.toTensor().requires_grad());
+    return adds && !(other != nullptr && other->requires_grad());
   }
-  if (!is_tensor) return false;
-  const at::Tensor& other = value.toTensor();
-  return saves::is_usual(other) && saves::storage_of(other) == saves::storage_of(target) &&
-         other.storage_offset() == target.storage_offset() && other.sizes() == target.sizes() &&
-         other.strides() == target.strides();
+  return other != nullptr && saves::is_usual(*other) && saves::storage_of(*other) == saves::storage_of(target) &&
+         other->storage_offset() == target.storage_offset() && other->sizes() == target.sizes() &&
+         other->strides() == target.strides();
 }
 
 // Note a write for a ledger; false if only Python can.
@@ -174,12 +184,12 @@ bool note(const Listener& one, c10::StorageImpl* storage, const at::Tensor& targ
 
 // Whether the listener must be notified of a write to `target`: `Ledger.before_write` ignores all others.
 bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, bool plain, bool of_elements,
-              const Stack& stack, size_t first) {
+              Arguments arguments) {
   if (!any_waiting(one) && !any_followed(one) && !(plain && one.follows_views && target.requires_grad())) return false;
   if (!saves::is_usual(target)) return true;
   c10::StorageImpl* storage = saves::storage_of(target);
   if (one.follows_values && PyList_Check(one.watched)) {
-    return with_gil([&] { return is_followed(one.watched, storage, packet, shifts(packet, target, stack, first)); });
+    return with_gil([&] { return is_followed(one.watched, storage, packet, shifts(packet, target, arguments)); });
   }
   if (one.queue == nullptr || one.queue->reports_all_writes()) return true;
   if (storage == nullptr || !storage->resizable()) return true;
@@ -190,11 +200,9 @@ bool concerns(const Listener& one, const at::Tensor& target, PyObject* packet, b
     meets = one.queue->meets(storage, target, of_elements);
   }
   if (meets == saves::Meets::kPython) return true;
-  for (size_t i = first; i < stack.size(); i++) {  // it may read what it overwrites
-    if (!stack[i].isTensor()) continue;
-    const at::Tensor& other = stack[i].toTensor();
-    if (!other.defined() || other.is_same(target)) continue;
-    if (!other.has_storage() || saves::storage_of(other) == storage) return true;
+  for (const at::Tensor* other : arguments) {  // it may read what it overwrites
+    if (other == nullptr || !other->defined() || other->is_same(target)) continue;
+    if (!other->has_storage() || saves::storage_of(*other) == storage) return true;
   }
   if (any_followed(one) && with_gil([&] {
         Owned key = must(PyLong_FromVoidPtr(storage));
@@ -218,8 +226,9 @@ struct Call {
   Owned args;
   Owned kwargs;
 
-  Call(const c10::FunctionSchema& schema, const Stack& stack, size_t first) {
+  Call(const c10::FunctionSchema& schema, const Stack& stack) {
     const auto& arguments = schema.arguments();
+    const size_t first = stack.size() - arguments.size();
     size_t positional = 0;
     while (positional < arguments.size() && !arguments[positional].kwarg_only()) positional++;
     size_t used = positional;
@@ -274,33 +283,16 @@ class Told {
   // of the logs to be settled when it has run.
   void tell(const Listeners& now, const c10::OperatorHandle& op, const Stack& stack, PyObject** marks) const {
     const size_t first = stack.size() - op.schema().arguments().size();
-    std::unique_ptr<Call> call;
-    auto ask = [&](const Listener& one, const at::Tensor& target) {
-      if (!concerns(one, target, packet_, plain_, of_elements_, stack, first)) return;
-      with_gil([&] {
-        const Unseen unseen;
-        Owned tensor = must(THPVariable_Wrap(target));
-        if (call == nullptr) call = std::make_unique<Call>(op.schema(), stack, first);
-        Owned mark = must(PyObject_CallFunctionObjArgs(now.told, one.listener, tensor.get(), packet_,
-                                                       bumps ? Py_True : Py_False, call->args.get(),
-                                                       call->kwargs.get(), nullptr));
-        if (bumps || mark.get() == Py_None) return;
-        if (*marks == nullptr) *marks = must(PyList_New(0)).release();
-        must(PyList_Append(*marks, mark.get()));
-      });
-    };
-    struct Dropped {  // with the interpreter's lock, which a call's end may not hold
-      std::unique_ptr<Call>& call;
-      ~Dropped() {
-        if (call != nullptr) {
-          Gil gil;
-          call.reset();
-        }
-      }
-    } dropped{call};
+    c10::SmallVector<const at::Tensor*, 8> arguments;
+    for (size_t i = first; i < stack.size(); i++) {
+      arguments.push_back(stack[i].isTensor() ? &stack[i].toTensor() : nullptr);
+    }
+    Python python{now, op, marks};
     try {
       for (const Listener& one : now.all) {
-        each_written(stack, first, [&](const at::Tensor& target) { ask(one, target); });
+        each_written(stack, first, [&](const at::Tensor& target) {
+          if (concerns(one, target, packet_, plain_, of_elements_, arguments)) python.tell(*this, one, target, stack);
+        });
       }
     } catch (...) {
       drop_later(std::exchange(*marks, nullptr));
@@ -308,9 +300,58 @@ class Told {
     }
   }
 
+  // Notify listeners of `target.op_(...)`, which bumps once.
+  template <typename... Args>
+  void tell_plain(const Listeners& now, const c10::OperatorHandle& op, const at::Tensor& target,
+                  const Args&... args) const {
+    const at::Tensor* arguments[] = {&target, tensor_in(args)...};
+    PyObject* marks = nullptr;
+    Python python{now, op, &marks};
+    Stack stack;
+    for (const Listener& one : now.all) {
+      if (!concerns(one, target, packet_, plain_, of_elements_, arguments)) continue;
+      if (stack.empty()) stack = {target, args...};
+      python.tell(*this, one, target, stack);
+    }
+  }
+
   const bool bumps;
 
  private:
+  // What Python is told of a call.
+  struct Python {
+    const Listeners& now;
+    const c10::OperatorHandle& op;
+    PyObject** marks;
+    std::unique_ptr<Call> call;
+
+    ~Python() {
+      if (call != nullptr) {  // with the interpreter's lock, which the call's end may not hold
+        Gil gil;
+        call.reset();
+      }
+    }
+    void tell(const Told& told, const Listener& one, const at::Tensor& target, const Stack& stack) {
+      with_gil([&] {
+        const Unseen unseen;
+        Owned tensor = must(THPVariable_Wrap(target));
+        if (call == nullptr) call = std::make_unique<Call>(op.schema(), stack);
+        Owned mark = must(PyObject_CallFunctionObjArgs(now.told, one.listener, tensor.get(), told.packet_,
+                                                       told.bumps ? Py_True : Py_False, call->args.get(),
+                                                       call->kwargs.get(), nullptr));
+        if (told.bumps || mark.get() == Py_None) return;
+        if (*marks == nullptr) *marks = must(PyList_New(0)).release();
+        must(PyList_Append(*marks, mark.get()));
+      });
+    }
+  };
+
+  static const at::Tensor* tensor_in(const at::Tensor& argument) { return &argument; }
+  template <typename Other>
+  static const at::Tensor* tensor_in(const Other&) {
+    return nullptr;
+  }
+
   template <typename F>
   void each_written(const Stack& stack, size_t first, F&& look) const {
     for (size_t position : written_) {
@@ -333,6 +374,22 @@ class Told {
   bool of_elements_ = false;  // only for frequent ones: others may change sizes, strides or memory
 };
 
+// If `on`, the thread observes no writes while this lives, and does again if any listener is left.
+class Unobserved {
+ public:
+  explicit Unobserved(bool on = true) : on_(on) {
+    if (on) see(false);
+  }
+  ~Unobserved() {
+    if (on_ && anybody.load(std::memory_order_relaxed)) see(true);
+  }
+  Unobserved(const Unobserved&) = delete;
+  Unobserved& operator=(const Unobserved&) = delete;
+
+ private:
+  bool on_;
+};
+
 // The kernel at unclobber's key.
 class Writes final : public c10::OperatorKernel {
  public:
@@ -342,21 +399,19 @@ class Writes final : public c10::OperatorKernel {
     const auto now = listening();
     PyObject* marks = nullptr;  // owned
     if (now != nullptr) told_->tell(*now, op, *stack, &marks);
-    const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
-    see(false);
     try {
-      op.redispatchBoxed(below, stack);
+      const Unobserved here;
+      op.redispatchBoxed(below(keys, kKey), stack);
     } catch (...) {
-      end(now.get(), marks);
+      settle(now.get(), marks);
       throw;
     }
-    end(now.get(), marks);
+    settle(now.get(), marks);
   }
 
  private:
-  // After the operation has run or failed: observe again if any listener is left, and count the bumps.
-  void end(const Listeners* now, PyObject* marks) const {
-    if (anybody.load(std::memory_order_relaxed)) see(true);
+  // Count the bumps after the operation has run or failed.
+  void settle(const Listeners* now, PyObject* marks) const {
     if (marks == nullptr) return;
     with_gil([&] {
       Owned owned(marks);
@@ -383,19 +438,11 @@ class Over final : public c10::OperatorKernel {
       with_gil([&] { must(PyObject_CallNoArgs(ran_dormant_)); });
     }
     const at::Tensor target = (*stack)[stack->size() - op.schema().arguments().size()].toTensor();
-    const auto below = keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::ADInplaceOrView);
-    // a write to a lazily conjugate or negative tensor is observed below, where torch writes the tensor's memory
-    const bool lazy = keys.has(c10::DispatchKey::Conjugate) || keys.has(c10::DispatchKey::Negative);
-    const bool sees = lazy && c10::impl::tls_is_dispatch_key_included(kKey);
-    if (sees) see(false);
-    try {
+    {
+      const Unobserved here(is_lazy(keys) && sees());
       at::AutoDispatchBelowADInplaceOrView below_this;
-      op.redispatchBoxed(below, stack);
-    } catch (...) {
-      if (sees) see(true);
-      throw;
+      op.redispatchBoxed(below(keys, c10::DispatchKey::ADInplaceOrView), stack);
     }
-    if (sees) see(true);
     target.unsafeGetTensorImpl()->bump_version();
   }
 
@@ -403,6 +450,75 @@ class Over final : public c10::OperatorKernel {
   std::unique_ptr<const Told> told_;
   PyObject* ran_dormant_;
 };
+
+// The two of the most frequent signatures, x.op_(...) with tensors and numbers: torch makes no list of their arguments.
+template <typename... Args>
+class Plain final : public c10::OperatorKernel {
+ public:
+  Plain(std::unique_ptr<const Told> told, const c10::OperatorHandle& op, PyObject* ran_dormant)
+      : told_(std::move(told)),
+        op_(op.typed<at::Tensor&(at::Tensor&, Args...)>()),
+        ran_dormant_(Py_XNewRef(ran_dormant)) {}
+  ~Plain() override { drop_later(ran_dormant_); }
+
+  at::Tensor& operator()(c10::DispatchKeySet keys, at::Tensor& target, Args... args) {
+    if (const auto now = listening()) {
+      told_->tell_plain(*now, op_, target, args...);
+    } else if (ran_dormant_ != nullptr) {
+      with_gil([&] { must(PyObject_CallNoArgs(ran_dormant_)); });
+    }
+    if (ran_dormant_ == nullptr) {
+      const Unobserved here;
+      return op_.redispatch(below(keys, kKey), target, std::forward<Args>(args)...);
+    }
+    {
+      const Unobserved here(is_lazy(keys) && sees());
+      at::AutoDispatchBelowADInplaceOrView below_this;
+      op_.redispatch(below(keys, c10::DispatchKey::ADInplaceOrView), target, std::forward<Args>(args)...);
+    }
+    target.unsafeGetTensorImpl()->bump_version();
+    return target;
+  }
+
+  // The kernel and its signature. Takes over `told` unless it raises.
+  static std::pair<c10::KernelFunction, std::optional<c10::impl::CppSignature>> make(
+      std::unique_ptr<const Told>& told, const c10::OperatorHandle& op, PyObject* ran_dormant) {
+    op.typed<at::Tensor&(at::Tensor&, Args...)>();
+    auto functor = std::make_unique<Plain>(std::move(told), op, ran_dormant);
+    return {c10::KernelFunction::makeFromUnboxedFunctor<false, Plain>(std::move(functor)),
+            c10::impl::CppSignature::make<at::Tensor&(c10::DispatchKeySet, at::Tensor&, Args...)>()};
+  }
+
+ private:
+  std::unique_ptr<const Told> told_;
+  c10::TypedOperatorHandle<at::Tensor&(at::Tensor&, Args...)> op_;
+  PyObject* ran_dormant_;  // NULL for a kernel at unclobber's key
+};
+
+using Made = std::pair<c10::KernelFunction, std::optional<c10::impl::CppSignature>>;
+
+// The kernel of `x.op_(...)`, or of another operation; over torch's own kernel if `ran_dormant` is not NULL.
+Made kernel_of(std::unique_ptr<const Told> told, bool plain, const c10::OperatorHandle& op, PyObject* ran_dormant) {
+  std::string types;  // of the arguments: Tensor, Scalar, bool, others
+  for (const c10::Argument& argument : op.schema().arguments()) {
+    const auto kind = argument.type()->kind();
+    types += kind == c10::TypeKind::TensorType ? 't' : kind == c10::TypeKind::NumberType ? 's'
+             : kind == c10::TypeKind::BoolType ? 'b' : '?';
+  }
+  plain = plain && op.schema().returns().size() == 1;  // a program may define operations among torch's
+  try {
+    if (plain && types == "t") return Plain<>::make(told, op, ran_dormant);
+    if (plain && types == "tt") return Plain<const at::Tensor&>::make(told, op, ran_dormant);
+    if (plain && types == "ts") return Plain<const at::Scalar&>::make(told, op, ran_dormant);
+    if (plain && types == "tts") return Plain<const at::Tensor&, const at::Scalar&>::make(told, op, ran_dormant);
+    if (plain && types == "ttb") return Plain<const at::Tensor&, bool>::make(told, op, ran_dormant);
+  } catch (const c10::Error&) {  // this torch has the arguments as other types
+  }
+  if (ran_dormant != nullptr) {
+    return {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Over>(std::move(told), ran_dormant)), std::nullopt};
+  }
+  return {c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Writes>(std::move(told))), std::nullopt};
+}
 
 // --- the Python object of a registered kernel ----------------------------------------------------------
 
@@ -531,14 +647,12 @@ PyObject* register_kernel(PyObject*, PyObject* arguments) {
   auto told = std::make_unique<const Told>(packet, std::move(positions), plain != 0, bumps != 0);
   Owned self = must(type->tp_alloc(type, 0));
   auto* object = reinterpret_cast<Object*>(self.get());
-  object->kernel = new c10::KernelFunction(
-      ran_dormant == nullptr
-          ? c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Writes>(std::move(told)))
-          : c10::KernelFunction::makeFromBoxedFunctor(std::make_unique<Over>(std::move(told), ran_dormant)));
+  auto [kernel, signature] = kernel_of(std::move(told), plain != 0, *op, ran_dormant);
+  object->kernel = new c10::KernelFunction(std::move(kernel));
   Silence silence;
   object->handle = new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerImpl(
       op->operator_name(), ran_dormant == nullptr ? kKey : c10::DispatchKey::ADInplaceOrView, *object->kernel,
-      std::nullopt, nullptr, "unclobber"));
+      std::move(signature), nullptr, "unclobber"));
   return self.release();
 }
 
