@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 
 import unclobber
 from torch_features import FEATURES, needs
-from torch_words import quiet_script
+from torch_words import TORCH, quiet_script
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -94,7 +94,7 @@ WRITING = [
     pytest.param(body_of_while_loop, marks=needs("write in a branch")),
     pytest.param(branch_of_scan, marks=needs("autograd of scan")),
 ]  # fmt: skip
-if torch.__version__ < "2.15":  # newer ones refuse to trace such a score
+if TORCH < (2, 15):  # newer ones refuse to trace such a score
     WRITING.append(score_of_flex_attention)
 
 

@@ -63,7 +63,8 @@ def test_the_lines_inside_are_told(name):
     (finding,) = report.findings
     assert pickle.loads(pickle.dumps(finding)) == finding
     unchecked = name in ON_CTX and FEATURES["unchecked saves of compiled code"].there
-    assert finding.code == ("UC103" if unchecked else "UC101")
+    silent = name == "second_on_ctx"  # its write is through `.data`, which moves no counter that torch checks
+    assert finding.code == ("UC103" if unchecked else "UC102" if silent else "UC101")
     if FEATURES["partition of compiled graphs"].there or name not in SAVING:
         assert [finding.saved.site.line] == lines("saved", name)
         assert "its line is not known" not in to_text(finding)

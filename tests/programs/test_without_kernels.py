@@ -21,10 +21,7 @@ import warnings
 WITHOUT = f"{TAKEN_AWAY}with warnings.catch_warnings(action='ignore'):{textwrap.indent(warm.OURS, '    ')}"
 SENTENCE = "writes are seen in a slower way on this torch, by a dispatch mode, under which torch.compile"
 
-UNKNOWN = {"UC209/added_to_a_tensor_from_outside"}
-"""What docs/limits.md says is not told in that way."""
 CASES = [case for case in find_cases() if case.path.parent.name not in ("unclaimed", "untold")][::16]
-CASES = [case for case in CASES if case.name not in UNKNOWN]
 
 
 def named(case: Case) -> str:

@@ -15,7 +15,7 @@ from types import CodeType, TracebackType
 from typing import NamedTuple
 
 from ..model import CODES, Subject, Variant
-from ..source import is_own, starts_program
+from ..source import is_own, is_plumbing, starts_program
 from ..torch_internals import compat
 from . import _targets
 from ._live import LiveFrame
@@ -80,8 +80,8 @@ def live_frames_of(error: BaseException) -> list[LiveFrame]:
         raised.append(LiveFrame(trace.tb_frame, trace.tb_lasti))
         trace = trace.tb_next
     live_frames = raised[::-1]
-    # A write that fails below unclobber's own kernel is the program's write.
-    while live_frames and is_own(live_frames[0].code):
+    # A write that fails below a kernel or a mode of unclobber is the program's write.
+    while live_frames and is_plumbing(live_frames[0].code):
         del live_frames[0]
     while outer is not None:
         live_frames.append(LiveFrame(outer, outer.f_lasti))

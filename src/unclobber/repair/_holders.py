@@ -11,7 +11,7 @@ import builtins
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CellType, FrameType
 from typing import Any
@@ -45,7 +45,6 @@ class Holders:
     def __init__(self, session: Session) -> None:
         self._ledger = session.ledger
         self._seen: dict[WriteStatement, _Seen] = {}
-        self._own_count = 0
 
     def install(self) -> None:
         """Publish the callbacks as builtins, until the process ends."""
@@ -63,21 +62,6 @@ class Holders:
 
         setattr(builtins, PLACE, place)
         setattr(builtins, PASSED, passed)
-        self._own_count = 0
-        self._calibrate(passed)
-
-    def _calibrate(self, passed: Callable[..., Any]) -> None:
-        """Count the references that the callbacks' own calls make, on a new tensor without other holders."""
-        counted: list[int] = []
-        look = self._look
-
-        def count(write: WriteStatement, name: str, value: torch.Tensor, frame: FrameType) -> None:
-            counted.append(sys.getrefcount(value))
-
-        self._look = count  # type: ignore[method-assign]
-        passed("", 0, 0, torch.empty(1))
-        self._look = look  # type: ignore[method-assign]
-        self._own_count = counted[0]
 
     def by_statement(self) -> dict[WriteStatement, HeldBy]:
         return {
@@ -92,7 +76,8 @@ class Holders:
         if seen.others:
             return
         saves = self._ledger.let_go(value)
-        references = sys.getrefcount(value) - self._own_count - compat.tensors.references_by_torch(value)
+        # `_calls` hands its argument on as `passed` and this method do.
+        references = sys.getrefcount(value) - _calls(object()) - compat.tensors.references_by_torch(value)
         own = int(bool(name) and not name.isidentifier())
         if own:
             seen.names.add(name)  # the container's or the object's reference
@@ -130,6 +115,9 @@ class Holders:
         known = set(_ids_of_stack(frame))
         containers: list[Any] = []
         counted, slots = int(bool(place) and not place.isidentifier()), 0
+        # Each call keeps its arguments where Dynamo evaluates frames: in eager parts of compiled code, and
+        # in a thread in which a compilation has failed.
+        keeps = _calls(object()) - _called(object()) > 1
         at: FrameType | None = frame
         depth = 0
         while at is not None:
@@ -148,7 +136,8 @@ class Holders:
                     seen.names.add(name)
                 elif holds:
                     seen.callers.add((os.path.realpath(at.f_code.co_filename), at.f_lineno, name))
-                    slots = depth  # each call may keep its argument until it returns
+                if holds:
+                    slots = depth + keeps  # each call may keep its argument until it returns
             variables.clear()
             variable = parts = None
             at, depth = at.f_back, depth + 1
@@ -197,6 +186,16 @@ class Holders:
         # each tensor is referred to by its name, by `sharers`, by the loop and by the call
         alone = all(sys.getrefcount(t) - compat.tensors.references_by_torch(t) == 4 for t in sharers.values())
         return alone and len({id(tensor) for tensor in sharers.values()}) == memory
+
+
+def _called(value: object) -> int:
+    """Return the references to an argument that nothing but this call holds."""
+    return sys.getrefcount(value)
+
+
+def _calls(value: object) -> int:
+    """Return the references to an argument that nothing but two calls hold, one within the other."""
+    return _called(value)
 
 
 def _ids_of_stack(frame: FrameType) -> Iterator[int]:

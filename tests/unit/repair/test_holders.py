@@ -14,6 +14,7 @@ SETTING = """
 import functools
 import torch
 from torch import nn
+from torch._C._dynamo.eval_frame import set_eval_frame
 
 net = nn.Linear(4, 4)
 x = torch.ones(2, 4)
@@ -26,6 +27,7 @@ class Thing:
 
 thing = Thing()
 """
+BY_DYNAMO = "set_eval_frame(False)\ntry:\n    {}\nfinally:\n    set_eval_frame(None)"
 
 
 @pytest.fixture
@@ -155,11 +157,17 @@ def _names_of_callers(found):
             "class Scale(nn.Module):\n    forward = lambda self, t: scale_(t)\nScale()(net(x).exp())",
             {"args", "t"},
         ),
+        (BY_DYNAMO.format("scale_(net(x).exp())"), set()),
+        (BY_DYNAMO.format("scale_(h := net(x).exp())"), {"h"}),
     ],
-    ids=["name", "nothing", "container", "module"],
+    ids=["name", "nothing", "container", "module", "nothing, frames by Dynamo", "name, frames by Dynamo"],
 )  # fmt: skip
 def test_names_of_callers(held, call, names):
-    """A variable of a calling function is told with its call, whose text says whether it is read again."""
+    """A variable of a calling function is told with its call, whose text says whether it is read again.
+
+    Where Dynamo evaluates frames each call keeps its arguments: torch leaves it on in a thread in which a
+    compilation has failed.
+    """
     found = held(f"def scale_(t):\n    return t.mul_(2)  # here\n{call}")
     assert (_names_of_callers(found), found.others) == (names, ())
 

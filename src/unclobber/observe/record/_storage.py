@@ -13,7 +13,7 @@ from ...torch_internals import compat
 from ._extents import Extents
 from ._region import Region, region_of
 from ._undo import Account, OldValues, UndoLog, keep
-from ._write_event import WriteEvent, folded
+from ._write_event import WriteEvent, folded, identity
 from .saved import LogEntry, SavedTensor
 from .selection import Selection, physical_take
 
@@ -21,18 +21,12 @@ _FIRST_PRUNE = 64
 _LONGEST_LOG = 256
 
 
-def _identity(stack: Stack) -> tuple[int, ...]:
-    # Not the stack's own hash, because hashing a code object hashes all its constants and instructions.
-    return (*map(id, stack[::2]), *stack[1::2])  # valid only while the caller keeps the stack alive
-
-
 class StorageLog:
     """Saves and writes of one storage. Only its saves keep it alive."""
 
     __slots__ = (
         "__weakref__", "_by_extent", "_log_limit", "_saves", "_saves_limit", "_times", "_undo_logs",
-        "_undo_logs_limit",
-        "bumps", "handed_out", "serial", "writes",
+        "_undo_logs_limit", "bumps", "handed_out", "serial", "writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -72,14 +66,14 @@ class StorageLog:
         """Count that ``stack`` saves the present version; return how many versions it has saved."""
         # Saves of one stack between the same two writes count as one run of the line: an operation may save a
         # tensor twice.
-        ran = _identity(stack)
+        ran = identity(stack)
         times, at, _ = self._times.get(ran, (0, -1, ()))
         nth = times if at == self.serial else times + 1
         self._times[ran] = (nth, self.serial, stack)
         return nth
 
     def times(self, saved: SavedTensor) -> int:
-        return self._times.get(_identity(saved.stack), (1,))[0]
+        return self._times.get(identity(saved.stack), (1,))[0]
 
     def saves(self) -> Iterator[SavedTensor]:
         for ref in self._saves:

@@ -10,6 +10,11 @@ from ...torch_internals import compat
 from ._region import Region
 
 
+def identity(stack: Stack) -> tuple[int, ...]:
+    # Not the stack's own hash, because hashing a code object hashes all its constants and instructions.
+    return (*map(id, stack[::2]), *stack[1::2])  # valid only while the caller keeps the stack alive
+
+
 class KernelName(str):
     """A Triton kernel's name as the operation of a write, with the line of the kernel that stores.
 
@@ -94,16 +99,16 @@ def folded(events: list[WriteEvent], oldest: int) -> list[WriteEvent]:
         oldest: The smallest ``since`` of all live saves.
     """
     kept: dict[tuple[Any, ...], WriteEvent] = {}
-    for event in events:
-        if event.last < oldest:
-            continue
-        # Equal code objects of two files compare as equal, because `co_filename` takes no part in that.
-        files = tuple(code.co_filename for code in event.stack[::2])
-        key = (files, event.stack, event.operation, event.region)
-        earlier = kept.get(key)
-        if earlier is None:
-            kept[key] = event
-        else:
+    known: dict[tuple[Any, ...], WriteEvent] = {}  # an entry of `kept`, by what costs less to hash
+    for event in (event for event in events if event.last >= oldest):
+        # Both parts, because `event.stack` looks through the names of their codes for what Dynamo made.
+        stack = (*getattr(event.operation, "traced", ()), *event.seen_at)
+        place = (identity(stack), event.operation, event.region)
+        if place not in known:
+            # Equal code objects of two files compare as equal, because `co_filename` takes no part in that.
+            files = tuple(code.co_filename for code in stack[::2])
+            known[place] = kept.setdefault((files, stack, *place[1:]), event)
+        if (earlier := known[place]) is not event:
             earlier.last = event.last
             earlier.count += event.count
     return sorted(kept.values(), key=lambda event: event.first)

@@ -1,6 +1,6 @@
 """A storage's log of writes stays short however long the program runs."""
 
-from unclobber.observe.record import WriteEvent
+from unclobber.observe.record import TracedName, WriteEvent
 from unclobber.observe.record._write_event import folded
 
 # not the same text: code objects of equal text and line are equal, whatever their file
@@ -52,3 +52,17 @@ def test_folding_twice_adds_up():
         (LINE, "add_", 0, 2, 3),
         (OTHER, "add_", 3, 3, 1),
     ]
+
+
+def test_a_line_that_is_compiled_anew_is_the_same_line():
+    """Other code objects, equal but for the file they are of."""
+    again, elsewhere = (compile("1", name, "eval") for name in ("a.py", "c.py"))
+    assert again is not LINE[0]
+    log = [event(0), event(1, (again, 0)), event(2, (elsewhere, 0)), event(3)]
+    assert [(e.first, e.last, e.count) for e in folded(log, 0)] == [(0, 3, 3), (2, 2, 1)]
+
+
+def test_lines_of_one_compiled_graph_stay_apart():
+    """All are seen at one stack, that of the graph's run."""
+    log = [event(n, operation=TracedName("add_", traced)) for n, traced in enumerate((LINE, OTHER, LINE))]
+    assert [(e.first, e.last, e.count) for e in folded(log, 0)] == [(0, 2, 2), (1, 1, 1)]
