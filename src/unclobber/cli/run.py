@@ -148,9 +148,10 @@ def command(
             whole = with_candidates(whole, script)
         if whole is not None:
             whole = suppression.finished(whole, loaded.of_program(), ending)
-            delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)
+            # Before the report, which ends in its summary.
             if delivery.on_stderr and time.monotonic() - started >= _LONG:
                 write_to_stderr(_what_native_brings())
+            delivery.deliver(whole, guarded=guard, fallback_code=ending.exit_code)
         return report.exit_code
 
     if ranks is not None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import warm
 from unclobber.cli import run
 from unclobber.model import UnclobberError
 from unclobber.observe.native import build, core
@@ -32,6 +33,24 @@ def test_the_native_core_is_named_where_it_could_be_built_and_was_not(monkeypatc
     assert said.startswith(begins)
     assert bool(said) == bool(begins)
     assert said.count("\n") == bool(said)
+
+
+_LONG_RUN = """
+import sys
+from unclobber.cli import main, run
+run._LONG, run._what_native_brings = 0.0, lambda: "unclobber: the Python core ran\\n"
+sys.exit(main(["run", "write.py"]))
+"""
+
+
+def test_a_report_ends_in_its_summary(tmp_path):
+    """What is said of the native core comes before it."""
+    (tmp_path / "write.py").write_text("import torch\ntorch.ones(1, requires_grad=True).add_(1)\n")
+    (tmp_path / "long.py").write_text(_LONG_RUN)
+    done = warm.python("long.py", cwd=tmp_path)
+    *_, summary = done.stderr.splitlines()
+    assert "unclobber: the Python core ran\n" in done.stderr
+    assert summary.startswith("SUMMARY: UC201 leaf-written")
 
 
 def test_what_the_native_core_brings_is_what_was_measured(monkeypatch):
