@@ -26,7 +26,7 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
         return _of_object(run, value, name, state)
     if name in ("weight", "bias"):
         parameter = _parameter(run, value, name, state, node)
-        if parameter is None and value.kind == "unknown" and value.name:
+        if parameter is None and value.kind in ("unknown", "module") and value.name:
             parameter = _remembered(run, state, f"{value.name}.{name}", may=value.may)
         if parameter is not None:
             # Its name is that of an owner, too: optimizers are given single weights.

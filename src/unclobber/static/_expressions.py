@@ -13,6 +13,7 @@ from ._call import call_of
 from ._calls import call_value
 from ._engine import FileRun, follows
 from ._methods import method_call
+from ._modules import any_part
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule, Suspicion
@@ -28,7 +29,6 @@ from ._values import (
     any_of,
     constant,
     join,
-    only_part,
     renamed_part,
     sequence,
     shared,
@@ -271,8 +271,7 @@ def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
         match index:
             case ast.Constant(value=int(at)) if at < len(data.parts):
                 return renamed_part(base, at)
-        if (part := only_part(base)) is not None:
-            return part
+        return any_part(run, base)
     return Value(places=run.new_place(), name=f"{base.name}.*" if base.name else "")
 
 

@@ -243,7 +243,8 @@ def is_short(function: FunctionNode) -> bool:
 
 @lru_cache
 def globals_of(function: FunctionNode) -> frozenset[str]:
-    return frozenset(n for node in ast.walk(function) if isinstance(node, ast.Global) for n in node.names)
+    around = (ast.Global, ast.Nonlocal)
+    return frozenset(n for node in ast.walk(function) if isinstance(node, around) for n in node.names)
 
 
 @lru_cache

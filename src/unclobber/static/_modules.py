@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 from ..syntax import ModuleFacts, last_name, torch_table
 from ._engine import FileRun
@@ -12,7 +13,7 @@ from ._index import FunctionNode, home_of, is_a, method_of
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState
+from ._state import FlowState, Kept, merge
 from ._values import (
     CONTAINERS,
     Constant,
@@ -22,6 +23,8 @@ from ._values import (
     SourceSpan,
     Use,
     Value,
+    join,
+    only_part,
     renamed_part,
     sequence,
 )
@@ -57,7 +60,11 @@ def apply(
         return _used(run, state, first, module, node)
     if data.kind in PASSES:
         return first
+    if data.kind == "Either":
+        return _apply_either(run, state, module, values, keywords, node)
     facts = torch_table().modules.get(data.kind)
+    if data.kind == "Part":
+        return network_result(run, state, module, values, node)
     if facts is None:
         return unknown_result(run, state, values, strong=True)
     result = perform(run, state, _effect(run, state, module, facts, [first, *values[1:]], node))
@@ -66,6 +73,51 @@ def apply(
         output = replace(result, kind=first.kind, sure=False) if packed else result
         return sequence((output, replace(result, places=run.new_place())), "tuple")
     return result
+
+
+def any_part(run: FileRun, container: Value) -> Value:
+    """Return a part of a container of modules: the only one, or one of several, which isn't known."""
+    name = f"{container.name}.*" if container.name else ""
+    if (part := only_part(container)) is not None:
+        return part
+    if _has_parameters(container):
+        return replace(container, name=name, data=container.data._replace(kind="Part"))
+    return Value(places=run.new_place(), name=name)
+
+
+def _has_parameters(module: Value) -> bool:
+    if module.kind != "module":
+        return module.kind == "object"
+    facts = torch_table().modules.get(module.data.kind)
+    return facts is not None and facts.parameters or any(map(_has_parameters, module.data.parts))
+
+
+def _apply_either(
+    run: FileRun,
+    state: FlowState,
+    module: Value,
+    values: Sequence[Value],
+    keywords: dict[str, Value],
+    node: ast.expr,
+) -> Value:
+    """Return the result of one of several modules, as if a branch chose it."""
+    merged, result = None, None
+    for part in module.data.parts:
+        branch = state.copy()
+        result = join(apply(run, branch, replace(part, name=module.name), values, keywords, node), result)
+        merged = branch if merged is None else merge(merged, branch)
+    assert merged is not None and result is not None
+    state.take(merged)
+    made = result.places - frozenset().union(*(value.places for value in values))
+    kept = [state.kept.get(place, frozenset[Kept]()) for place in made]
+    if len(made) < 2 or not any(kept):
+        return result
+    # One place for whatever it returns, which is kept for certain only if each of them keeps its result.
+    place = run.new_place()
+    state.kept[min(place)] = frozenset(
+        one if all(kept) else one._replace(grad=Grad(min(one.grad, Grad.MAYBE))) for one in chain(*kept)
+    )
+    return replace(result, places=result.places - made | place)
 
 
 def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:
@@ -90,7 +142,8 @@ def _apply_object(
 ) -> Value:
     """Return the result of an object of the file's own class, followed into its ``forward``."""
     cls: ast.ClassDef = module.data
-    name = "forward" if is_a(cls, _MODULE) else "__call__"
+    # What has a `forward` and no `__call__` gets that from a base which isn't read: mmcv's `BaseModule`.
+    name = "__call__" if method_of(cls, "__call__") and not is_a(cls, _MODULE) else "forward"
     method = method_of(cls, name)
     if method is not None and run.depth < DEEPEST and run.follows(method):
         result = inline(run, method, state, values, keywords, module)

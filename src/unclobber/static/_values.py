@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 from ..syntax import Span
@@ -159,7 +160,7 @@ def leaf_of(value: Value, leaf: Leaf, made: SourceSpan) -> Value:
 
 def only_part(base: Value) -> Value | None:
     parts = base.data.parts
-    made = {part.data.span if isinstance(part.data, ModuleData) else part for part in parts}
+    made = {part.data.span if isinstance(part.data, ModuleData) else part.made or part for part in parts}
     return renamed_part(base, 0) if len(made) == 1 else None
 
 
@@ -197,7 +198,7 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             return replace(a, items=tuple(map(join, a.items, b.items)))
         if a.data == b.data == "list":
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
-            start = tuple(map(join, longer.items, shorter.items))
+            start = tuple(map(_sure_module, map(join, longer.items, shorter.items)))
             # One branch may have emptied the list: no history is sure (`ac.py` of Popular-RL-Algorithms).
             more = longer.items[len(start) :]
             return replace(a, items=start + tuple(replace(i, nodes=0, uses=frozenset()) for i in more))
@@ -207,9 +208,11 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             return sequence(tuple(either.values()), tuple(either))
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
-        if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
+        if a.data.kind == b.data.kind:
             return replace(a, owners=_owners(a, b))
-        return Value(name=a.name or b.name, owners=_owners(a, b))
+        either = [p for each in (a, b) for p in (each.data.parts if each.data.kind == "Either" else (each,))]
+        data = ModuleData("Either", False, tuple(dict.fromkeys(either)), a.data.span)
+        return Value("module", grad=Grad.NO, name=a.name or b.name, owners=_owners(a, b), data=data)
     if a.kind in ("object", "function", "optimizer", "class", "library"):
         return a if a.data == b.data else replace(a, owners=a.owners | b.owners)
     if a.kind == "plain":
@@ -249,14 +252,17 @@ def _join_tensors(a: Value, b: Value) -> Value:
 
 def any_of(values: tuple[Value, ...]) -> Value | None:
     """Return the facts that hold for any one of unlike things, such as a dictionary's values."""
-    value = shared(values)
-    if value is None:
+    if not values:
         return None
+    value = reduce(join, values)
     return replace(value, uses=frozenset.intersection(*(each.uses for each in values)))
 
 
 def shared(values: tuple[Value, ...]) -> Value | None:
-    joined: Value | None = None
-    for value in values:
-        joined = join(value, joined)
-    return joined
+    """Return the facts that hold for all elements, which are not alternatives: no module is one of them."""
+    return _sure_module(reduce(join, values)) if values else None
+
+
+def _sure_module(value: Value) -> Value:
+    is_one_of = isinstance(value.data, ModuleData) and value.data.kind == "Either"
+    return Value(name=value.name, owners=value.owners) if is_one_of else value
