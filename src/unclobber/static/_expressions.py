@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..syntax import OPERATORS, dotted
 from ._attributes import attribute, defined_as
@@ -18,11 +19,12 @@ from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
-from ._torch_calls import torch_call
+from ._torch_calls import einops_call, torch_call
 from ._values import (
     CONTAINERS,
     PLAIN,
     Constant,
+    Default,
     Grad,
     Leaf,
     Value,
@@ -61,7 +63,7 @@ def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
     known = state.names.get(name) or (run.globals.get(name) if index is run.own else None)
     if known is not None:
         return known
-    defined = defined_as(index, name)
+    defined = defined_as(run, name)
     if defined is not None:
         return defined
     if name in index.imports:
@@ -210,7 +212,7 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     values = [run.evaluate(part, state) for part in parts if not isinstance(part, ast.Slice)]
     if base.kind == "sequence":
-        return _item(run, base, index)
+        return _item(run, base, index, values[0].data if values else None)
     if base.kind == "module":
         return _module_item(run, base, index)
     if base.kind == "plain" or (holds_sizes(dotted(node.value)) and not state.is_sure(base)):
@@ -245,8 +247,8 @@ def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr
     return replace(made, uses=base.uses, integer=base.integer)
 
 
-def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
-    """Return the element of a sequence; the join of all if the index isn't known."""
+def _item(run: FileRun, base: Value, index: ast.expr, known: Any) -> Value:
+    """Return the element of a sequence; the join of all if the index isn't known, not even by a default."""
     match index:
         case ast.Slice():
             return base
@@ -255,13 +257,13 @@ def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
         case ast.Constant(value=at):
             pass
         case _:
-            at = None
+            at = known.value if isinstance(known, (Constant, Default)) else None
     if base.data == "tuple" and isinstance(at, int) and -len(base.items) <= at < len(base.items):
         return base.items[at]
     if isinstance(at, str) and isinstance(base.data, tuple) and (at in base.data or None in base.data):
         return base.items[base.data.index(at if at in base.data else None)]
-    known = any_of(base.items) if isinstance(base.data, tuple) else shared(base.items)
-    return known or Value(places=run.new_place())
+    either = any_of(base.items) if isinstance(base.data, tuple) else shared(base.items)
+    return either or Value(places=run.new_place())
 
 
 def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
@@ -306,7 +308,7 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
         call = call_of(run, node, state, full.rpartition(".")[2], full=full)
         if full.startswith("torch."):
             return torch_call(run, call, state)
-        return unknown_result(run, state, call.every, strong=True) if full.startswith("einops.") else PLAIN
+        return einops_call(run, call, state) if full.startswith("einops.") else PLAIN
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
         return method_call(run, call_of(run, node, state, function.attr, receiver), state)

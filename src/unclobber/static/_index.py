@@ -13,6 +13,7 @@ from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
+_MOST_ENTRIES = 40  # of a dictionary at a file's top that others look things up in
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
 
@@ -37,7 +38,7 @@ class FileIndex:
         self._defined: Counter[str] = Counter()
         self.sources: dict[str, FileIndex | None] = {}
         """The files in which imports were looked for, by path; None for one that can't be read."""
-        self.imported: dict[str, Definition | None] = {}
+        self.imported: dict[str, Definition | ast.Dict | None] = {}
         """Definitions of names from other files, as far as these were looked up."""
         self._stars: list[str] = []  # the modules of which all names are imported
         for node in ast.walk(tree):
@@ -61,9 +62,16 @@ class FileIndex:
                 self.imports |= imported_by(node)
                 if "*" in self.imports:
                     self._stars.append(self.imports.pop("*")[:-1])
+        self.tables: dict[str, ast.Dict] = {}
+        """Dictionaries at the file's top: ``ACTIVATIONS = {"relu": nn.ReLU}``."""
         for statement in _top(tree.body):
-            if isinstance(statement, Definition):
-                self.defined[statement.name] = statement
+            match statement:
+                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                    self.defined[statement.name] = statement
+                case ast.Assign([ast.Name(name)], ast.Dict(keys) as table):
+                    if self.assigned[name] == 1 and len(keys) <= _MOST_ENTRIES:
+                        self.tables[name] = table
+                        vars(table)["home"] = self
 
     def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`
         text = dotted(node)
@@ -71,11 +79,12 @@ class FileIndex:
         head = self.imports.get(head, head)
         return f"{head}.{tail}" if tail else head
 
-    def definition(self, text: str) -> Definition | None:
-        """Return the function or class that a dotted name means: the file's own, or that of the file from
-        which it is imported; None for any other."""
-        if text in self.defined or not self.path:
-            return self.defined.get(text)
+    def definition(self, text: str) -> Definition | ast.Dict | None:
+        """Return the function, class or table that a dotted name means: the file's own, or that of the file
+        from which it is imported; None for any other."""
+        own = self.defined.get(text) or self.tables.get(text)
+        if own is not None or not self.path:
+            return own
         if text not in self.imported:
             self.imported[text] = None  # the answer for files that import one another
             head, dot, tail = text.partition(".")
@@ -157,7 +166,7 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
     return None
 
 
-def home_of(node: Definition) -> FileIndex:
+def home_of(node: Definition | ast.Dict) -> FileIndex:
     home: FileIndex = vars(node)["home"]
     return home
 

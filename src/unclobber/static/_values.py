@@ -74,6 +74,12 @@ class Constant(NamedTuple):
     value: bool | int | float | str | None
 
 
+class Default(NamedTuple):
+    """A parameter's default, where its argument isn't known."""
+
+    value: bool | int | float | str | None
+
+
 class OnlyGraph(NamedTuple):
     """The data of an unknown function's result: the uses of the only argument that has some."""
 
@@ -213,7 +219,9 @@ def _join_alike(a: Value, b: Value) -> Value | None:
         either = [p for each in (a, b) for p in (each.data.parts if each.data.kind == "Either" else (each,))]
         data = ModuleData("Either", False, tuple(dict.fromkeys(either)), a.data.span)
         return Value("module", grad=Grad.NO, name=a.name or b.name, owners=_owners(a, b), data=data)
-    if a.kind in ("object", "function", "optimizer", "class", "library"):
+    if a.kind == "library":
+        return replace(a, data="")
+    if a.kind in ("object", "function", "optimizer", "class"):
         return a if a.data == b.data else replace(a, owners=a.owners | b.owners)
     if a.kind == "plain":
         return PLAIN
