@@ -26,7 +26,7 @@ NOT_TRAINED = re.compile(
 )
 """Names of functions that mostly run without a gradient."""
 _OFF_THE_GRAPH = re.compile(
-    r"/optim/|transforms?/|image_processing|datasets?/|augment|/data/|preprocess|conversion|_original_"
+    r"/optim/|transforms?/|image_processing|datasets?/|(?<!attention_)augment|/data/|preprocess|conversion|_original_"
 )
 """Folders of such functions."""
 BUDGET = 60_000  # limit of evaluated expressions for one function

@@ -304,6 +304,8 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     library = full.partition(".")[0]
     head = dotted(function).partition(".")[0]
     is_import = head in run.index.imports and head not in state.names
+    if is_import and library in ("mmcv", "mmengine") and full.rpartition(".")[2] in CONTAINERS:
+        library, full = "torch", f"torch.nn.{full.rpartition('.')[2]}"  # their own classes of torch's
     if is_import and library in ("torch", "numpy", "math", "scipy", "einops"):
         call = call_of(run, node, state, full.rpartition(".")[2], full=full)
         if full.startswith("torch."):
