@@ -13,6 +13,8 @@ from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
+MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
+"""Last parts of the names of torch's modules' base classes."""
 _MOST_ENTRIES = 40  # of a dictionary at a file's top that others look things up in
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed

@@ -9,7 +9,7 @@ from itertools import chain
 
 from ..syntax import ModuleFacts, last_name, torch_table
 from ._engine import FileRun
-from ._index import FunctionNode, home_of, is_a, method_of
+from ._index import MODULE, FunctionNode, home_of, is_a, method_of
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
@@ -33,7 +33,6 @@ from ._writes import Effect, SaveEffect, WriteEffect, confirm, perform
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
 """torch's modules that return their input or a view of it."""
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
-_MODULE = frozenset({"Module", "LightningModule"})
 _SNAKE = {"LeakyReLU": "leaky_relu", "SELU": "elu", "RReLU": "rrelu_with_noise"}
 """The operations of modules whose names are not those in small letters."""
 
@@ -143,7 +142,7 @@ def _apply_object(
     """Return the result of an object of the file's own class, followed into its ``forward``."""
     cls: ast.ClassDef = module.data
     # What has a `forward` and no `__call__` gets that from a base which isn't read: mmcv's `BaseModule`.
-    name = "__call__" if method_of(cls, "__call__") and not is_a(cls, _MODULE) else "forward"
+    name = "__call__" if method_of(cls, "__call__") and not is_a(cls, MODULE) else "forward"
     method = method_of(cls, name)
     if method is not None and run.depth < DEEPEST and run.follows(method):
         result = inline(run, method, state, values, keywords, module)
@@ -167,7 +166,7 @@ def network_result(
 
 def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
     """Return whether a method that isn't followed computes with its network's parts: `forward_a` of DCDA."""
-    if owner.kind != "object" or run.follows(method) or not is_a(owner.data, _MODULE):
+    if owner.kind != "object" or run.follows(method) or not is_a(owner.data, MODULE):
         return False
     parts = class_attributes(run, owner.data)
     called = {last_name(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}

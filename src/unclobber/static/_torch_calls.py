@@ -73,6 +73,12 @@ def _set_grad_enabled(run: FileRun, call: FollowedCall, state: FlowState) -> Val
     return PLAIN
 
 
+@transfers("torch", "pack_padded_sequence pack_sequence")
+def _packed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    # A structure of tensors, whose items can't be written; recurrent modules return one for one.
+    return replace(unknown_result(run, state, call.values, strong=True), kind="library", data="packed")
+
+
 @transfers("torch", "checkpoint")
 def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     # A checkpoint saves its inputs only; the first argument is the function that it runs.

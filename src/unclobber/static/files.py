@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..model import Finding
@@ -195,7 +195,26 @@ def check_files(
             done(result)
     if kept is not None:
         kept.write()
-    return results
+    return _once(results)
+
+
+def _once(results: Sequence[CheckedFile]) -> list[CheckedFile]:
+    """Return the results with one finding for what a function does that several files call."""
+    causes: dict[object, Finding] = {}
+    for finding in (finding for result in results for finding in result.findings):
+        first = causes.setdefault(_cause(finding), finding)
+        if first is not finding:
+            causes[_cause(finding)] = replace(first, writes=first.writes + finding.writes)
+    told = (
+        tuple(found for cause in map(_cause, each.findings) if (found := causes.pop(cause, None)))
+        for each in results
+    )
+    return [replace(result, findings=findings) for result, findings in zip(results, told, strict=True)]
+
+
+def _cause(finding: Finding) -> object:
+    below = finding.writes[0].site.below if finding.writes else ()
+    return (finding.code, below) if below else id(finding)
 
 
 def _checked(
