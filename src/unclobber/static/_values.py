@@ -74,8 +74,9 @@ class Constant(NamedTuple):
     value: bool | int | float | str | None
 
 
-class Default(NamedTuple):
-    """A parameter's default, where its argument isn't known."""
+@dataclass(frozen=True, slots=True)
+class Default:
+    """A parameter's default, where its argument isn't known; equal to no `Constant`."""
 
     value: bool | int | float | str | None
 
