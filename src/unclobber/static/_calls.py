@@ -10,7 +10,7 @@ from ._call import FollowedCall
 from ._engine import FileRun
 from ._index import FunctionNode, has_decorator, home_of, method_of
 from ._inlining import inline
-from ._modules import apply, is_network_method, network_result
+from ._modules import Given, apply, is_network_method, network_result
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._transfers import transferred, transfers
@@ -39,7 +39,7 @@ def _applied(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
     callee = call.receiver
     if callee.kind == "module" and callee.data.kind in ("ModuleList", "ModuleDict"):
         return None
-    return apply(run, state, callee, call.values, call.keywords, call.node)
+    return apply(run, state, callee, Given(call.values, call.keywords, call.node))
 
 
 @transfers("function", "__call__")

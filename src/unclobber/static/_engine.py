@@ -49,7 +49,6 @@ class FileRun:
         self.clock = self.last_node = self.last_place = self.depth = self.evaluated = 0
         self.function = "<module>"
         self.stack: list[FunctionNode] = []
-        self.in_module = False  # whether the function that is followed by itself is a torch module's method
         self.statement: ast.stmt | None = None
         self.returned: list[tuple[Value, FlowState]] = []
         self.breaks: list[FlowState] = []
@@ -120,7 +119,7 @@ class FileRun:
 
     @property
     def is_trained(self) -> bool:
-        return self.root == "forward" or "loss" in self.root or self.in_module
+        return self.root == "forward" or "loss" in self.root
 
     def tensor(self, grad: Grad = Grad.MAYBE, nodes: int = 0, may: int = 0) -> Value:
         return Value("tensor", self.new_place(), True, grad, nodes, may | nodes)

@@ -64,16 +64,20 @@ class FileIndex:
                 self.imports |= imported_by(node)
                 if "*" in self.imports:
                     self._stars.append(self.imports.pop("*")[:-1])
-        self.tables: dict[str, ast.Dict] = {}
-        """Dictionaries at the file's top: ``ACTIVATIONS = {"relu": nn.ReLU}``."""
         for statement in _top(tree.body):
+            if isinstance(statement, Definition):
+                self.defined[statement.name] = statement
+
+    @cached_property
+    def tables(self) -> dict[str, ast.Dict]:
+        """Dictionaries at the file's top: ``ACTIVATIONS = {"relu": nn.ReLU}``."""
+        tables = {}
+        for statement in _top(self.tree.body):
             match statement:
-                case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                    self.defined[statement.name] = statement
-                case ast.Assign([ast.Name(name)], ast.Dict(keys) as table):
-                    if self.assigned[name] == 1 and len(keys) <= _MOST_ENTRIES:
-                        self.tables[name] = table
-                        vars(table)["home"] = self
+                case ast.Assign([ast.Name(name)], ast.Dict(keys) as table) if len(keys) <= _MOST_ENTRIES:
+                    tables[name] = table
+                    vars(table)["home"] = self
+        return {name: table for name, table in tables.items() if self.assigned[name] == 1}
 
     def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`
         text = dotted(node)

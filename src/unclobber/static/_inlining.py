@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
-from ._index import MODULE, FunctionNode, globals_of, has_decorator, home_of, is_a, lineage, method_of, mode_of, yields
+from ._index import FunctionNode, globals_of, has_decorator, home_of, lineage, method_of, mode_of, yields
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -35,12 +35,11 @@ def follow(
         return
     state = FlowState(attributes=dict(left or {}))
     run.function, run.stack, run.depth, run.evaluated, run.returned = name, [node], 0, 0, []
-    run.in_module = owner is not None and is_a(owner.data, MODULE)
     _bind_arguments(run, node, state, None if has_decorator(node, "staticmethod") else owner, None, {})
     state = run.execute(node.body, state)
     if not state.dead:
         leaves(run, state, PLAIN)
-    run.function, run.stack, run.in_module = "<module>", [], False
+    run.function, run.stack = "<module>", []
 
 
 def left_by_forward(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:

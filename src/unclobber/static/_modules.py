@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import chain
+from typing import NamedTuple
 
 from ..syntax import ModuleFacts, last_name, torch_table
 from ._engine import FileRun
@@ -37,30 +39,32 @@ _SNAKE = {"LeakyReLU": "leaky_relu", "SELU": "elu", "RReLU": "rrelu_with_noise"}
 """The operations of modules whose names are not those in small letters."""
 
 
-def apply(
-    run: FileRun,
-    state: FlowState,
-    module: Value,
-    values: Sequence[Value],
-    keywords: dict[str, Value],
-    node: ast.expr,
-) -> Value:
+class Given(NamedTuple):
+    """The arguments of a module's call, and its expression."""
+
+    values: Sequence[Value]
+    keywords: dict[str, Value]
+    node: ast.expr
+
+
+def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of a module's call."""
     if module.kind == "object":
-        return _apply_object(run, state, module, values, keywords, node)
+        return _apply_object(run, state, module, given)
     data: ModuleData = module.data
+    values, keywords, node = given
     first = values[0] if values else next(iter(keywords.values()), run.tensor())
     if data.kind == "Sequential":
         for at, part in enumerate(data.parts):
             if part.kind in ("module", "object"):
-                first = apply(run, state, renamed_part(module, at), [first], {}, node)
+                first = apply(run, state, renamed_part(module, at), Given([first], {}, node))
             else:
                 first = unknown_result(run, state, [first])
         return _used(run, state, first, module, node)
     if data.kind in PASSES:
         return first
     if data.kind == "Either":
-        return _apply_either(run, state, module, values, keywords, node)
+        return _apply_either(run, state, module, given)
     facts = torch_table().modules.get(data.kind)
     if data.kind == "Part":
         return network_result(run, state, module, values, node)
@@ -88,26 +92,16 @@ def _has_parameters(module: Value) -> bool:
     if module.kind != "module":
         return module.kind == "object"
     facts = torch_table().modules.get(module.data.kind)
-    return facts is not None and facts.parameters or any(map(_has_parameters, module.data.parts))
+    return bool(facts and facts.parameters) or any(map(_has_parameters, module.data.parts))
 
 
-def _apply_either(
-    run: FileRun,
-    state: FlowState,
-    module: Value,
-    values: Sequence[Value],
-    keywords: dict[str, Value],
-    node: ast.expr,
-) -> Value:
+def _apply_either(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of one of several modules, as if a branch chose it."""
-    merged, result = None, None
-    for part in module.data.parts:
-        branch = state.copy()
-        result = join(apply(run, branch, replace(part, name=module.name), values, keywords, node), result)
-        merged = branch if merged is None else merge(merged, branch)
-    assert merged is not None and result is not None
-    state.take(merged)
-    made = result.places - frozenset().union(*(value.places for value in values))
+    branches = [state.copy() for _ in module.data.parts]
+    pairs = zip(branches, module.data.parts, strict=True)
+    result = reduce(join, [apply(run, each, replace(part, name=module.name), given) for each, part in pairs])
+    state.take(reduce(merge, branches))
+    made = result.places - frozenset().union(*(value.places for value in given.values))
     kept = [state.kept.get(place, frozenset[Kept]()) for place in made]
     if len(made) < 2 or not any(kept):
         return result
@@ -131,28 +125,21 @@ def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast
     return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node), state.guards)})
 
 
-def _apply_object(
-    run: FileRun,
-    state: FlowState,
-    module: Value,
-    values: Sequence[Value],
-    keywords: dict[str, Value],
-    node: ast.expr,
-) -> Value:
+def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of an object of the file's own class, followed into its ``forward``."""
     cls: ast.ClassDef = module.data
     # What has a `forward` and no `__call__` gets that from a base which isn't read: mmcv's `BaseModule`.
     name = "__call__" if method_of(cls, "__call__") and not is_a(cls, MODULE) else "forward"
     method = method_of(cls, name)
     if method is not None and run.depth < DEEPEST and run.follows(method):
-        result = inline(run, method, state, values, keywords, module)
+        result = inline(run, method, state, given.values, given.keywords, module)
         # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
             result = replace(result, grad=max(result.grad, Grad.MAYBE))
-        return _used(run, state, result, module, node) if name == "forward" else result
+        return _used(run, state, result, module, given.node) if name == "forward" else result
     if home_of(cls) is not run.own and (method is None or "detach" in ast.unparse(method)):
-        return unknown_result(run, state, values)  # of which arguments it cuts, nothing is known
-    return network_result(run, state, module, values, node)
+        return unknown_result(run, state, given.values)  # of which arguments it cuts, nothing is known
+    return network_result(run, state, module, given.values, given.node)
 
 
 def network_result(
@@ -286,4 +273,4 @@ def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, no
     at.end_lineno, at.end_col_offset = span.end_line, span.end_column
     # `span` would else take the lines of the statement that builds the chain.
     with run.within(statement=None):
-        return apply(run, trial, part, [value], {}, at)
+        return apply(run, trial, part, Given([value], {}, at))

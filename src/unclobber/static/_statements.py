@@ -18,6 +18,7 @@ from ._writes import WriteEffect, leaves, write
 
 _MOST_TURNS = 6  # of a loop over modules that are known
 
+
 # --- assignment --------------------------------------------------------------------------------------
 @follows(ast.Assign)
 def _assign(run: FileRun, node: ast.Assign, state: FlowState) -> None:
@@ -41,10 +42,10 @@ def _augmented(run: FileRun, node: ast.AugAssign, state: FlowState) -> None:
         bind(run, node.target, run.evaluate(source, state), state)
         return
     value = run.evaluate(node.value, state)
-    if run.stack and isinstance(node.target, ast.Name) and node.target.id not in state.names:
-        if node.target.id not in globals_of(run.stack[-1]):
-            state.dead = True  # the first turn takes another branch: `c2_ffm += c2` in mmocr's `fpem_ffm.py`
-            return
+    name = getattr(node.target, "id", None)
+    if name and run.stack and not {name} & (state.names.keys() | globals_of(run.stack[-1])):
+        state.dead = True  # the first turn takes another branch: `c2_ffm += c2` in mmocr's `fpem_ffm.py`
+        return
     current = _augmented_value(run, node.target, state)
     if current.kind == "sequence":
         longer = replace(sequence(current.items + value.items), owners=current.owners | value.owners)
