@@ -37,17 +37,27 @@ class SourceTree:
         """Read and parse the files that mention torch or call backward."""
         self.files: dict[str, FileSites] = {}
         self.lines = 0
-        self._texts: dict[str, str] = {}
+        self.parts: dict[str, list[SourcePart]] = {}
         for path in paths:
             try:
-                text = "\n".join(part.python for part in SourcePart.all_of(path))
+                parts = SourcePart.all_of(path)
+                text = "\n".join(part.python for part in parts)
                 self.lines += text.count("\n")
                 with deep():
                     tree = parse(text)
                     self.files[path] = sites_of(tree, text, path)
             except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
                 continue
-            self._texts[path] = text
+            self.parts[path] = parts
+
+    def place(self, path: str, line: int) -> tuple[str, int]:
+        """Return a place as reports name it: of a notebook, the cell and the line in it."""
+        for part in self.parts[path]:
+            lines = part.python.count("\n") + 1
+            if line <= lines:
+                return part.path, line
+            line -= lines
+        return path, line
 
     @cached_property
     def sites(self) -> list[WriteSite]:
@@ -71,7 +81,7 @@ class SourceTree:
             if file.sites:
                 try:
                     with deep():
-                        runs[path] = followed(self._texts[path], path, has_failed=True)
+                        runs[path] = followed("\n".join(file.lines), path, has_failed=True)
                 except RecursionError:
                     continue
         return runs

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..model import Finding
-from ..syntax import SourcePart
 from ._pasted import PastedKind, read_pasted
 from ._ranking import TracebackCandidate, ranked
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
@@ -60,9 +59,10 @@ class TracebackAnswer:
 
 
 def _cause(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> TracebackCause:
-    places = tuple((site.path, site.line) for site in candidate.writes)
+    places = tuple(tree.place(site.path, site.line) for site in candidate.writes)
     why, finding = tuple(candidate.why), _finding(candidate, kind, tree)
-    return TracebackCause(places, candidate.saved, candidate.needed, why, candidate.is_confident, finding)
+    saved, needed = (place and tree.place(*place) for place in (candidate.saved, candidate.needed))
+    return TracebackCause(places, saved, needed, why, candidate.is_confident, finding)
 
 
 def _finding(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> Finding:
@@ -76,4 +76,4 @@ def _finding(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) 
         if rule is CheckRule.TWICE:
             suspicion = replace(suspicion, write=None, needed=site.span)
     confidence = HIGH if candidate.is_confident else MEDIUM
-    return finding_of(replace(suspicion, confidence=confidence), [SourcePart(site.path, text, text)], text)
+    return finding_of(replace(suspicion, confidence=confidence), tree.parts[site.path], text)
