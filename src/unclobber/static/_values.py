@@ -78,7 +78,7 @@ class Constant(NamedTuple):
 class Default:
     """A parameter's default, where its argument isn't known; equal to no `Constant`."""
 
-    value: bool | int | float | str | None
+    value: object
 
 
 class OnlyGraph(NamedTuple):
@@ -217,8 +217,8 @@ def _join_alike(a: Value, b: Value) -> Value | None:
     if a.kind == "module":
         if a.data.kind == b.data.kind:
             return replace(a, owners=_owners(a, b))
-        either = [p for each in (a, b) for p in (each.data.parts if each.data.kind == "Either" else (each,))]
-        data = ModuleData("Either", False, tuple(dict.fromkeys(either)), a.data.span)
+        every = [p for each in (a, b) for p in (each.data.parts if each.data.kind == "Either" else (each,))]
+        data = ModuleData("Either", False, tuple(dict.fromkeys(every)), a.data.span)
         return Value("module", grad=Grad.NO, name=a.name or b.name, owners=_owners(a, b), data=data)
     if a.kind == "library":
         return replace(a, data="")

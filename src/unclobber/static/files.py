@@ -213,7 +213,8 @@ def _once(results: Sequence[CheckedFile]) -> list[CheckedFile]:
 
 
 def _cause(finding: Finding) -> object:
-    below = finding.writes[0].site.below if finding.writes else ()
+    site = finding.writes[0].site if finding.writes else None
+    below = site.below if site is not None else ()
     return (finding.code, below) if below else id(finding)
 
 
