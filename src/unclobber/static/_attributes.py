@@ -59,6 +59,7 @@ def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value
 
 
 def defined_as(run: FileRun, text: str) -> Value | None:
+    """Return what a file defines by a name: a function, a class or a table; None for anything else."""
     node = run.index.definition(text)
     if node is None:
         return None

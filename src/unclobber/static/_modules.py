@@ -107,9 +107,9 @@ def _apply_either(run: FileRun, state: FlowState, module: Value, given: Given) -
         return result
     # One place for whatever it returns, which is kept for certain only if each of them keeps its result.
     place = run.new_place()
-    state.kept[min(place)] = frozenset(
-        one if all(kept) else one._replace(grad=Grad(min(one.grad, Grad.MAYBE))) for one in chain(*kept)
-    )
+    most = Grad.YES if all(kept) else Grad.MAYBE
+    saves = frozenset(each._replace(grad=Grad(min(each.grad, most))) for each in chain(*kept))
+    state.kept[min(place)] = saves
     return replace(result, places=result.places - made | place)
 
 

@@ -273,5 +273,5 @@ def shared(values: tuple[Value, ...]) -> Value | None:
 
 
 def _sure_module(value: Value) -> Value:
-    is_one_of = isinstance(value.data, ModuleData) and value.data.kind == "Either"
-    return Value(name=value.name, owners=value.owners) if is_one_of else value
+    either = isinstance(value.data, ModuleData) and value.data.kind == "Either"
+    return Value(name=value.name, owners=value.owners) if either else value

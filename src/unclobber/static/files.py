@@ -205,11 +205,9 @@ def _once(results: Sequence[CheckedFile]) -> list[CheckedFile]:
         first = causes.setdefault(_cause(finding), finding)
         if first is not finding:
             causes[_cause(finding)] = replace(first, writes=first.writes + finding.writes)
-    told = (
-        tuple(found for cause in map(_cause, each.findings) if (found := causes.pop(cause, None)))
-        for each in results
-    )
-    return [replace(result, findings=findings) for result, findings in zip(results, told, strict=True)]
+    kept = [[causes.pop(cause, None) for cause in map(_cause, result.findings)] for result in results]
+    pairs = zip(results, kept, strict=True)
+    return [replace(result, findings=tuple(filter(None, findings))) for result, findings in pairs]
 
 
 def _cause(finding: Finding) -> object:
