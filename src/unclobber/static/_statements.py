@@ -256,7 +256,8 @@ def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowSta
 def _rounds(
     run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState
 ) -> FlowState:
-    """Interpret the body twice, because the second pass sees the first one's saves and writes."""
+    """Interpret the body twice, because the second pass sees the first one's saves and writes; for modules
+    that are known, once for each."""
     once = not isinstance(node, ast.While) and ast.unparse(node.iter) == "range(1)"
     parts = over.data.parts if over.kind == "module" and over.data.kind in CONTAINERS else ()
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):

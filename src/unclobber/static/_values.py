@@ -88,7 +88,7 @@ class OnlyGraph(NamedTuple):
 
 
 class ModuleData(NamedTuple):
-    """A torch module."""
+    """A torch module, one of several (`Either`), or a part of a container, whichever it is (`Part`)."""
 
     kind: str  # the class: `Linear`
     inplace: bool
