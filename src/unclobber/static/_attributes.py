@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
-from ._index import has_decorator, home_of, method_of
+from ._index import FileIndex, has_decorator, method_of
 from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
@@ -26,7 +26,7 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
         return _of_object(run, value, name, state)
     if name in ("weight", "bias"):
         parameter = _parameter(run, value, name, state, node)
-        if parameter is None and value.kind in ("unknown", "module") and value.name:
+        if parameter is None and value.kind == "unknown" and value.name:
             parameter = _remembered(run, state, f"{value.name}.{name}", may=value.may)
         if parameter is not None:
             # Its name is that of an owner, too: optimizers are given single weights.
@@ -43,7 +43,7 @@ def attribute(run: FileRun, value: Value, name: str, state: FlowState, node: ast
         return operation(run, state, name, [value], node)
     if value.kind == "library":
         made = Value("library", grad=Grad.NO, data=f"{value.data}.{name}")
-        return defined_as(run, dotted(node)) or made
+        return defined_as(run.index, dotted(node)) or made
     if value.kind in ("module", "unknown") and value.name:
         return _remembered(run, state, f"{value.name}.{name}", may=value.may)
     # The parts of a structure may have graphs of their own: the losses in a named tuple.
@@ -58,14 +58,10 @@ def _remembered(run: FileRun, state: FlowState, key: str, may: int = 0) -> Value
     return state.attributes[key]
 
 
-def defined_as(run: FileRun, text: str) -> Value | None:
-    """Return what a file defines by a name: a function, a class or a table; None for anything else."""
-    node = run.index.definition(text)
+def defined_as(index: FileIndex, text: str) -> Value | None:
+    node = index.definition(text)
     if node is None:
         return None
-    if isinstance(node, ast.Dict):
-        with run.within(index=home_of(node)):
-            return run.evaluate(node, FlowState())
     return Value("class" if isinstance(node, ast.ClassDef) else "function", grad=Grad.NO, data=node)
 
 

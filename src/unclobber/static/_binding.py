@@ -11,7 +11,7 @@ from functools import lru_cache
 from ..syntax import dotted
 from ._engine import FileRun
 from ._index import is_text
-from ._modules import any_part, check_chain
+from ._modules import check_chain
 from ._names import holds_integers
 from ._operations import APART
 from ._rules import HIGH, CheckRule
@@ -29,6 +29,7 @@ from ._values import (
     join,
     leaf_of,
     named,
+    only_part,
     sequence,
     shared,
     sole_graph,
@@ -201,7 +202,7 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     if value.kind == "sequence":
         return _apart(run, shared(value.items) or Value(places=run.new_place()))
     if value.kind == "module" and value.data.kind in CONTAINERS and value.data.parts:
-        return any_part(run, value)
+        return only_part(value) or Value(places=run.new_place(), name=f"{value.name}.*")
     if value.data in ("parameters", "named_parameters"):
         leaf = Value("tensor", run.new_place(), True, Grad.YES, owners=value.owners, leaf=Leaf.LEAF)
         if value.owners <= run.frozen or not value.sure:
@@ -230,4 +231,4 @@ def _with_item(base: Value, index: ast.expr, value: Value) -> Value:
     if isinstance(base.data, tuple):  # any of them, as in `for k in losses: losses[k] = losses[k].mean()`
         return sequence(tuple(join(item, value) for item in base.items), base.data)
     # What stood there before may be gone (`S2Decoder` of Two-stage-VAE-pytorch).
-    return sequence((replace(shared((*base.items, value)) or value, uses=value.uses),), "list")
+    return sequence((replace(join(shared(base.items) or value, value), uses=value.uses),), "list")

@@ -128,25 +128,6 @@ def _dict(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     return sequence(tuple(call.keywords.values()), keys) if keys else sequence((), "dict")
 
 
-@transfers("builtin", "map")
-def _mapped(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the results of a function or lambda for each item: ``q, k, v = map(lambda t: …, (q, k, v))``."""
-    if len(call.values) != 2 or call.starred or call.first.kind != "function":
-        return None
-    function, over = call.values
-    known = over.kind == "sequence" and over.items
-    results = []
-    for item in over.items if known else (elements(run, over, state),):
-        if isinstance(function.data, ast.Lambda):
-            names, arguments = state.names, function.data.args.args
-            state.names = names | {argument.arg: item for argument in arguments[:1]}
-            results.append(run.evaluate(function.data.body, state))
-            state.names = names
-        else:
-            results.append(call_value(run, function, replace(call, values=[item], nodes=[]), state))
-    return sequence(tuple(results), over.data if known else "list")
-
-
 @transfers("builtin", "zip enumerate")
 def _paired(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     """Return a list of one tuple: the elements of each argument, or a number and the first one's."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from ..syntax import OPERATORS, dotted
 from ._attributes import attribute, defined_as
@@ -14,23 +13,22 @@ from ._call import call_of
 from ._calls import call_value
 from ._engine import FileRun, follows
 from ._methods import method_call
-from ._modules import any_part
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState
-from ._torch_calls import einops_call, torch_call
+from ._torch_calls import torch_call
 from ._values import (
     CONTAINERS,
     PLAIN,
     Constant,
-    Default,
     Grad,
     Leaf,
     Value,
     any_of,
     constant,
     join,
+    only_part,
     renamed_part,
     sequence,
     shared,
@@ -63,7 +61,7 @@ def _name(run: FileRun, node: ast.Name, state: FlowState) -> Value:
     known = state.names.get(name) or (run.globals.get(name) if index is run.own else None)
     if known is not None:
         return known
-    defined = defined_as(run, name)
+    defined = defined_as(index, name)
     if defined is not None:
         return defined
     if name in index.imports:
@@ -212,7 +210,7 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     values = [run.evaluate(part, state) for part in parts if not isinstance(part, ast.Slice)]
     if base.kind == "sequence":
-        return _item(run, base, index, values[0].data if values else None)
+        return _item(run, base, index)
     if base.kind == "module":
         return _module_item(run, base, index)
     if base.kind == "plain" or (holds_sizes(dotted(node.value)) and not state.is_sure(base)):
@@ -247,8 +245,8 @@ def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr
     return replace(made, uses=base.uses, integer=base.integer)
 
 
-def _item(run: FileRun, base: Value, index: ast.expr, known: Any) -> Value:
-    """Return the element of a sequence; the join of all if the index isn't known, not even by a default."""
+def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
+    """Return the element of a sequence; the join of all if the index isn't known."""
     match index:
         case ast.Slice():
             return base
@@ -257,13 +255,13 @@ def _item(run: FileRun, base: Value, index: ast.expr, known: Any) -> Value:
         case ast.Constant(value=at):
             pass
         case _:
-            at = known.value if isinstance(known, (Constant, Default)) else None
+            at = None
     if base.data == "tuple" and isinstance(at, int) and -len(base.items) <= at < len(base.items):
         return base.items[at]
     if isinstance(at, str) and isinstance(base.data, tuple) and (at in base.data or None in base.data):
         return base.items[base.data.index(at if at in base.data else None)]
-    either = any_of(base.items) if isinstance(base.data, tuple) else shared(base.items)
-    return either or Value(places=run.new_place())
+    known = any_of(base.items) if isinstance(base.data, tuple) else shared(base.items)
+    return known or Value(places=run.new_place())
 
 
 def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
@@ -273,7 +271,8 @@ def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
         match index:
             case ast.Constant(value=int(at)) if at < len(data.parts):
                 return renamed_part(base, at)
-        return any_part(run, base)
+        if (part := only_part(base)) is not None:
+            return part
     return Value(places=run.new_place(), name=f"{base.name}.*" if base.name else "")
 
 
@@ -310,7 +309,7 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
         call = call_of(run, node, state, full.rpartition(".")[2], full=full)
         if full.startswith("torch."):
             return torch_call(run, call, state)
-        return einops_call(run, call, state) if full.startswith("einops.") else PLAIN
+        return unknown_result(run, state, call.every, strong=True) if full.startswith("einops.") else PLAIN
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
         return method_call(run, call_of(run, node, state, function.attr, receiver), state)

@@ -15,7 +15,6 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
 MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
 """Last parts of the names of torch's modules' base classes."""
-_MOST_ENTRIES = 40  # of a dictionary at a file's top that others look things up in
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
 
@@ -40,7 +39,7 @@ class FileIndex:
         self._defined: Counter[str] = Counter()
         self.sources: dict[str, FileIndex | None] = {}
         """The files in which imports were looked for, by path; None for one that can't be read."""
-        self.imported: dict[str, Definition | ast.Dict | None] = {}
+        self.imported: dict[str, Definition | None] = {}
         """Definitions of names from other files, as far as these were looked up."""
         self._stars: list[str] = []  # the modules of which all names are imported
         for node in ast.walk(tree):
@@ -68,29 +67,17 @@ class FileIndex:
             if isinstance(statement, Definition):
                 self.defined[statement.name] = statement
 
-    @cached_property
-    def tables(self) -> dict[str, ast.Dict]:
-        """Dictionaries at the file's top: ``ACTIVATIONS = {"relu": nn.ReLU}``."""
-        tables = {}
-        for statement in _top(self.tree.body):
-            match statement:
-                case ast.Assign([ast.Name(name)], ast.Dict(keys) as table) if len(keys) <= _MOST_ENTRIES:
-                    tables[name] = table
-                    vars(table)["home"] = self
-        return {name: table for name, table in tables.items() if self.assigned[name] == 1}
-
     def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`
         text = dotted(node)
         head, _, tail = text.partition(".")
         head = self.imports.get(head, head)
         return f"{head}.{tail}" if tail else head
 
-    def definition(self, text: str) -> Definition | ast.Dict | None:
-        """Return the function, class or table that a dotted name means: the file's own, or that of the file
-        from which it is imported; None for any other."""
-        own = self.defined.get(text) or self.tables.get(text)
-        if own is not None or not self.path:
-            return own
+    def definition(self, text: str) -> Definition | None:
+        """Return the function or class that a dotted name means: the file's own, or that of the file from
+        which it is imported; None for any other."""
+        if text in self.defined or not self.path:
+            return self.defined.get(text)
         if text not in self.imported:
             self.imported[text] = None  # the answer for files that import one another
             head, dot, tail = text.partition(".")
@@ -172,7 +159,7 @@ def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
     return None
 
 
-def home_of(node: Definition | ast.Dict) -> FileIndex:
+def home_of(node: Definition) -> FileIndex:
     home: FileIndex = vars(node)["home"]
     return home
 

@@ -13,7 +13,7 @@ from ._index import FunctionNode, globals_of, has_decorator, home_of, lineage, m
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
-from ._values import PLAIN, Default, Grad, Value, join
+from ._values import PLAIN, Grad, Value, join
 from ._writes import leaves
 
 DEEPEST = 6  # calls of the file's own functions that are followed inside of one another
@@ -206,9 +206,7 @@ def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) ->
     text = ast.unparse(argument.annotation) if argument.annotation else ""
     if "Tensor" in text and not _SEVERAL.search(text):
         value = Value("tensor", run.new_place(), True, name=argument.arg, given=True)
-    elif isinstance(default, ast.Constant) and default.value is not None:
-        return replace(PLAIN, data=Default(default.value))
-    elif _NUMBER.fullmatch(text):
+    elif _NUMBER.fullmatch(text) or (isinstance(default, ast.Constant) and default.value is not None):
         return PLAIN
     else:
         value = Value(places=run.new_place(), name=argument.arg, given=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import reduce
-from itertools import chain
 from typing import NamedTuple
 
 from ..syntax import ModuleFacts, last_name, torch_table
@@ -15,7 +13,7 @@ from ._index import MODULE, FunctionNode, home_of, is_a, method_of
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
-from ._state import FlowState, Kept, merge
+from ._state import FlowState
 from ._values import (
     CONTAINERS,
     Constant,
@@ -25,8 +23,6 @@ from ._values import (
     SourceSpan,
     Use,
     Value,
-    join,
-    only_part,
     renamed_part,
     sequence,
 )
@@ -63,11 +59,7 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
         return _used(run, state, first, module, node)
     if data.kind in PASSES:
         return first
-    if data.kind == "Either":
-        return _apply_either(run, state, module, given)
     facts = torch_table().modules.get(data.kind)
-    if data.kind == "Part":
-        return network_result(run, state, module, values, node)
     if facts is None:
         return unknown_result(run, state, values, strong=True)
     result = perform(run, state, _effect(run, state, module, facts, [first, *values[1:]], node))
@@ -76,41 +68,6 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
         output = replace(result, kind=first.kind, sure=False) if packed else result
         return sequence((output, replace(result, places=run.new_place())), "tuple")
     return result
-
-
-def any_part(run: FileRun, container: Value) -> Value:
-    """Return a part of a container of modules: the only one, or one of several, which isn't known."""
-    name = f"{container.name}.*" if container.name else ""
-    if (part := only_part(container)) is not None:
-        return part
-    if _has_parameters(container):
-        return replace(container, name=name, data=container.data._replace(kind="Part"))
-    return Value(places=run.new_place(), name=name)
-
-
-def _has_parameters(module: Value) -> bool:
-    if module.kind != "module":
-        return module.kind == "object"
-    facts = torch_table().modules.get(module.data.kind)
-    return bool(facts and facts.parameters) or any(map(_has_parameters, module.data.parts))
-
-
-def _apply_either(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
-    """Return the result of one of several modules, as if a branch chose it."""
-    branches = [state.copy() for _ in module.data.parts]
-    pairs = zip(branches, module.data.parts, strict=True)
-    result = reduce(join, [apply(run, each, replace(part, name=module.name), given) for each, part in pairs])
-    state.take(reduce(merge, branches))
-    made = result.places - frozenset().union(*(value.places for value in given.values))
-    kept = [state.kept.get(place, frozenset[Kept]()) for place in made]
-    if len(made) < 2 or not any(kept):
-        return result
-    # One place for whatever it returns, which is kept for certain only if each of them keeps its result.
-    place = run.new_place()
-    most = Grad.YES if all(kept) else Grad.MAYBE
-    saves = frozenset(each._replace(grad=Grad(min(each.grad, most))) for each in chain(*kept))
-    state.kept[min(place)] = saves
-    return replace(result, places=result.places - made | place)
 
 
 def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast.expr) -> Value:

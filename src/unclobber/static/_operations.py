@@ -110,8 +110,7 @@ class _Applied:
         first = self.values[0] if self.values else PLAIN
         view = _view_of(overloads)
         if view and not in_place:
-            name = "view" if self._splits_part(first) else self.name
-            made = view_of(self.run, state, name, view, first, self.span, grad)
+            made = view_of(self.run, state, self.name, view, first, self.span, grad)
             return Effect(made, tuple(saves))
         nodes = may = 0
         uses = frozenset[Use]()
@@ -138,14 +137,6 @@ class _Applied:
             )  # fmt: skip
         made, results = self._results(result)
         return Effect(made, (*saves, *results))
-
-    def _splits_part(self, first: Value) -> bool:
-        """Return whether a ``reshape`` only divides a dimension of one of several views: with four sizes or
-        more, of which the first is no product (``split_heads_2d`` of attention augmentation)."""
-        if self.name != "reshape" or first.origin is None or first.origin.kind != "several":
-            return False
-        sizes = self.values[1].parts if len(self.values) == 2 else self.values[1:]
-        return len(sizes) >= 4 and not isinstance(self.operands[1], ast.BinOp)
 
     def _save(self, value: Value, role: str, grad: int, operand: ast.expr | None = None) -> SaveEffect:
         shown = None if operand is None else self.run.span(operand)

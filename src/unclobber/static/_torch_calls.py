@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import replace
 
 from ..syntax import out_of_place, torch_table
@@ -11,7 +10,7 @@ from ._call import FollowedCall
 from ._engine import FileRun
 from ._index import mode_of
 from ._modules import PASSES, make_module
-from ._operations import operation, unknown_result, view_of
+from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._transfers import transferred, transfers
 from ._values import CONTAINERS, PLAIN, Constant, Grad, Leaf, Value, sequence
@@ -34,15 +33,6 @@ def torch_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         if known is not None:
             return known
     return _operation(run, call, state)
-
-
-@transfers("library", "__call__")
-def _by_name(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
-    """Return the result of what a variable or table holds: ``ACTIVATIONS["relu"]()``."""
-    full = call.receiver.data
-    if not full.startswith("torch."):
-        return None
-    return torch_call(run, replace(call, name=full.rpartition(".")[2], full=full), state)
 
 
 @transfers("torch", "Parameter")
@@ -113,19 +103,6 @@ def _wrapped(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
 @transfers("torch", "manual_seed device Generator Size compile set_num_threads")
 def _no_operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     return call.first if call.name == "compile" else PLAIN
-
-
-def einops_call(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
-    """Return the result of a call of einops: ``rearrange`` returns a view where it merges no axes but
-    neighbours, as in ``b (h d) x y -> b h (x y) d``."""
-    pattern = str(getattr(call.values[1].data, "value", "")) if len(call.values) > 1 else ""
-    left, _, right = pattern.partition("->")
-    merged = [" ".join(group.split()) for group in re.findall(r"\(([^)]+)\)", right)]
-    axes = " ".join(left.split())
-    apart = any(f" {group} " not in f"{axes} " and f"({group})" not in axes for group in merged)
-    if call.name != "rearrange" or not right or apart or not call.first.may_be_tensor:
-        return unknown_result(run, state, call.every, strong=True)
-    return view_of(run, state, call.name, "view", call.first, run.span(call.node), call.first.grad)
 
 
 def _operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import reduce
 from typing import Any, Literal, NamedTuple
 
 from ..syntax import Span
@@ -74,13 +73,6 @@ class Constant(NamedTuple):
     value: bool | int | float | str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Default:
-    """A parameter's default, where its argument isn't known; equal to no `Constant`."""
-
-    value: object
-
-
 class OnlyGraph(NamedTuple):
     """The data of an unknown function's result: the uses of the only argument that has some."""
 
@@ -88,7 +80,7 @@ class OnlyGraph(NamedTuple):
 
 
 class ModuleData(NamedTuple):
-    """A torch module, one of several (`Either`), or a part of a container, whichever it is (`Part`)."""
+    """A torch module."""
 
     kind: str  # the class: `Linear`
     inplace: bool
@@ -205,7 +197,7 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             return replace(a, items=tuple(map(join, a.items, b.items)))
         if a.data == b.data == "list":
             longer, shorter = (a, b) if len(a.items) > len(b.items) else (b, a)
-            start = tuple(map(_sure_module, map(join, longer.items, shorter.items)))
+            start = tuple(map(join, longer.items, shorter.items))
             # One branch may have emptied the list: no history is sure (`ac.py` of Popular-RL-Algorithms).
             more = longer.items[len(start) :]
             return replace(a, items=start + tuple(replace(i, nodes=0, uses=frozenset()) for i in more))
@@ -215,14 +207,10 @@ def _join_alike(a: Value, b: Value) -> Value | None:
             return sequence(tuple(either.values()), tuple(either))
         return sequence(a.items + tuple(item for item in b.items if item not in a.items), "list")
     if a.kind == "module":
-        if a.data.kind == b.data.kind:
+        if isinstance(a.data, ModuleData) and isinstance(b.data, ModuleData) and a.data.kind == b.data.kind:
             return replace(a, owners=_owners(a, b))
-        every = [p for each in (a, b) for p in (each.data.parts if each.data.kind == "Either" else (each,))]
-        data = ModuleData("Either", False, tuple(dict.fromkeys(every)), a.data.span)
-        return Value("module", grad=Grad.NO, name=a.name or b.name, owners=_owners(a, b), data=data)
-    if a.kind == "library":
-        return replace(a, data="")
-    if a.kind in ("object", "function", "optimizer", "class"):
+        return Value(name=a.name or b.name, owners=_owners(a, b))
+    if a.kind in ("object", "function", "optimizer", "class", "library"):
         return a if a.data == b.data else replace(a, owners=a.owners | b.owners)
     if a.kind == "plain":
         return PLAIN
@@ -261,17 +249,14 @@ def _join_tensors(a: Value, b: Value) -> Value:
 
 def any_of(values: tuple[Value, ...]) -> Value | None:
     """Return the facts that hold for any one of unlike things, such as a dictionary's values."""
-    if not values:
+    value = shared(values)
+    if value is None:
         return None
-    value = reduce(join, values)
     return replace(value, uses=frozenset.intersection(*(each.uses for each in values)))
 
 
 def shared(values: tuple[Value, ...]) -> Value | None:
-    """Return the facts that hold for all elements, which are not alternatives: no module is one of them."""
-    return _sure_module(reduce(join, values)) if values else None
-
-
-def _sure_module(value: Value) -> Value:
-    either = isinstance(value.data, ModuleData) and value.data.kind == "Either"
-    return Value(name=value.name, owners=value.owners) if either else value
+    joined: Value | None = None
+    for value in values:
+        joined = join(value, joined)
+    return joined

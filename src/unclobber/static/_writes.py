@@ -147,11 +147,8 @@ def _is_next(kept: Kept, blamed: Suspicion) -> bool:
     assert write is not None
     between = write.statement_line - kept.span.statement_end_line
     is_here = kept.span.function == write.function and not (kept.span.inner or write.inner)
-    # Boxes are clipped by `x[:, 0] = x[:, 0].clamp(min=0)` where nothing is trained, but rotations of joints
-    # are chained in place: `G[:, i] = G[:, p] @ G_[:, i]` of GraphCMR.
-    is_part = blamed.how == "[...] =" or "[" in blamed.name
-    is_meant = "matmul" in kept.operation if is_part else kept.own
-    return is_meant and is_here and between in (0, 1, 2)
+    # Boxes are clipped by `x[:, 0] = x[:, 0].clamp(min=0)` where nothing is trained.
+    return kept.own and is_here and between in (0, 1, 2) and "[" not in blamed.name
 
 
 def _refused(run: FileRun, state: FlowState, made: WriteEffect, blamed: Suspicion) -> None:
