@@ -97,26 +97,27 @@ def test_a_part_that_is_one_of_unlike_ones():
     assert blamed(body) == ["od.step()"]
 
 
-FORWARD = """
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc, self.lstms = nn.Linear(3, 3), nn.ModuleList(nn.LSTM(3, 3) for _ in range(2))
-    def forward(self, x, parents, lengths):
-        {}
-        return x
-"""
-
-
 def test_a_packed_sequence_is_no_tensor():
-    """Its items can't be written, and a recurrent module returns one for one."""
-    lines = """x = nn.utils.rnn.pack_padded_sequence(self.fc(x), lengths)
-        out = []
-        for rnn in self.lstms:
-            y = rnn(x)[0]
-            out.append(y[0])
-            x = y"""
-    assert blamed(FORWARD.format(lines)) == []
+    """Its items can't be written, and a recurrent module returns one for one: ``rnn.py`` of translate."""
+    body = """
+    class Net(nn.Module):
+        def __init__(self, width, count):
+            super().__init__()
+            self.layers = nn.ModuleList()
+            for i in range(count):
+                self.layers.append(nn.LSTM(4, 4, bidirectional=i == 0))
+        def forward(self, x, lengths):
+            packed = {}
+            for i, layer in enumerate(self.layers):
+                y, _ = layer(packed)
+                if i > 1:
+                    packed[0] = packed.clone()[0] + y[0]
+                else:
+                    packed = y
+            return packed
+    """
+    assert blamed(body.format("torch.nn.utils.rnn.pack_padded_sequence(x, lengths)")) == []
+    assert blamed(body.format("x")) == ["packed[0] = packed.clone()[0] + y[0]"]
 
 
 def test_containers_of_other_libraries(tmp_path):
