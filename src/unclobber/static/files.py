@@ -14,7 +14,7 @@ from ..syntax import NotParsedError, SourcePart, parse
 from ._cache import CheckCache, CleanFile
 from ._index import index_of
 from ._program import suspicions
-from .findings import findings
+from .findings import SourceTexts, findings
 
 SKIPPED = frozenset(
     {"__pycache__", "node_modules", "venv", "build", "dist", "site-packages", ".git", ".venv", ".tox", ".nox"}
@@ -134,7 +134,7 @@ def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[lis
     with deep():
         suspected = suspicions(text, path)
     read = tuple(sorted(index_of(text, path).every_source()))
-    return findings(parts, text, suspected, all_rules=all_rules), read
+    return findings(SourceTexts.of(parts), suspected, all_rules=all_rules), read
 
 
 @contextmanager
