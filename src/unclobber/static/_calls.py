@@ -49,7 +49,7 @@ def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if isinstance(callee, tuple):
         method, owner = callee
         if is_network_method(run, method, owner):
-            return network_result(run, state, owner, call.every, call.node)
+            return network_result(run, state, owner, Given(call.every, {}, call.node))
         owner = None if has_decorator(method, "staticmethod") else owner
         return inline(run, method, state, call.values, call.keywords, owner)
     if isinstance(callee, FunctionNode):

@@ -28,7 +28,6 @@ from ._values import (
     any_of,
     constant,
     join,
-    only_part,
     renamed_part,
     sequence,
     shared,
@@ -212,7 +211,10 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     if base.kind == "sequence":
         return _item(run, base, index)
     if base.kind == "module":
-        return _module_item(run, base, index)
+        match index:
+            case ast.Constant(value=int(at)) if at < len(base.data.parts):
+                return renamed_part(base, at)
+        return elements(run, base, state)
     if base.kind == "plain" or (holds_sizes(dotted(node.value)) and not state.is_sure(base)):
         return PLAIN
     if not base.may_be_tensor:
@@ -262,18 +264,6 @@ def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
         return base.items[base.data.index(at if at in base.data else None)]
     known = any_of(base.items) if isinstance(base.data, tuple) else shared(base.items)
     return known or Value(places=run.new_place())
-
-
-def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
-    """Return the part of a container of modules; an unknown one if the index isn't known."""
-    data = base.data
-    if data.kind in CONTAINERS and data.parts:
-        match index:
-            case ast.Constant(value=int(at)) if at < len(data.parts):
-                return renamed_part(base, at)
-        if (part := only_part(base)) is not None:
-            return part
-    return Value(places=run.new_place(), name=f"{base.name}.*" if base.name else "")
 
 
 @follows(ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)

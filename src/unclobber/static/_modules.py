@@ -62,7 +62,8 @@ def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     facts = torch_table().modules.get(data.kind)
     if facts is None:
         return unknown_result(run, state, values, strong=True)
-    result = perform(run, state, _effect(run, state, module, facts, [first, *values[1:]], node))
+    given = given._replace(values=[first, *values[1:]])
+    result = perform(run, state, _effect(run, state, module, facts, given))
     if data.kind in RECURRENT or data.kind in ("MultiheadAttention", "LSTMCell"):
         packed = data.kind in RECURRENT and not state.is_sure(first)
         output = replace(result, kind=first.kind, sure=False) if packed else result
@@ -96,16 +97,14 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
         return _used(run, state, result, module, given.node) if name == "forward" else result
     if home_of(cls) is not run.own and (method is None or "detach" in ast.unparse(method)):
         return unknown_result(run, state, given.values)  # of which arguments it cuts, nothing is known
-    return network_result(run, state, module, given.values, given.node)
+    return network_result(run, state, module, given)
 
 
-def network_result(
-    run: FileRun, state: FlowState, module: Value, values: Sequence[Value], node: ast.expr
-) -> Value:
+def network_result(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of a network that isn't followed: it keeps what it computes with."""
     grad = Grad.NO if state.mode else Grad.YES
     # It may return a list as well: each item has memory of its own (`Yolo_loss` of pytorch-YOLOv4).
-    return replace(_result(run, state, module, values, node, grad, run.new_node()), data="network")
+    return replace(_result(run, state, module, given, grad, run.new_node()), data="network")
 
 
 def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
@@ -119,11 +118,10 @@ def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
     return not is_cut and any(v.kind in ("module", "object") for n, v in parts.items() if n in called)
 
 
-def _effect(
-    run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, values: list[Value], node: ast.expr
-) -> Effect:
+def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, given: Given) -> Effect:
     """Return the effect of a call of a torch module of the table."""
     data: ModuleData = module.data
+    values, _, node = given
     first, span = values[0], run.span(node)
     trained = facts.parameters and module.name not in run.frozen
     tensors = [value for value in values if value.may_be_tensor]
@@ -156,27 +154,19 @@ def _effect(
         return Effect(result, (save(result, "result"),) if keeps else (), (written,))
     saves = [save(value, "input") for value in (values if facts.others else [first])] if keeps_input else []
     named = module if keeps_weight and data.kind != "Embedding" else replace(module, name="")
-    result = _result(run, state, named, values, node, grad, bit)
+    result = _result(run, state, named, given, grad, bit)
     if data.kind == "Embedding":
         result = replace(result, data="embedding", made=span)
     return Effect(result, (*saves, save(result, "result")) if facts.result == "always" else tuple(saves))
 
 
-def _result(
-    run: FileRun,
-    state: FlowState,
-    module: Value,
-    values: Sequence[Value],
-    node: ast.expr,
-    grad: Grad,
-    bit: int,
-) -> Value:
+def _result(run: FileRun, state: FlowState, module: Value, given: Given, grad: Grad, bit: int) -> Value:
     """Return a new tensor that depends on all arguments and on the module's parameters."""
     if state.mode:
         return run.tensor(Grad.NO)
-    nodes, may, uses = history(part for value in values for part in value.parts)
+    nodes, may, uses = history(part for value in given.values for part in value.parts)
     if module.name:
-        uses |= {Use(module.name, run.tick(), run.span(node), state.guards)}
+        uses |= {Use(module.name, run.tick(), run.span(given.node), state.guards)}
     return replace(run.tensor(grad, nodes | bit, may | bit), uses=uses)
 
 

@@ -13,7 +13,7 @@ from ._index import globals_of, mode_of
 from ._operations import operation
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, merge
-from ._values import CONTAINERS, PLAIN, Grad, Leaf, Value, renamed_part, sequence
+from ._values import PLAIN, Grad, Leaf, Value, renamed_part, sequence
 from ._writes import WriteEffect, leaves, write
 
 _MOST_TURNS = 6  # of a loop over modules that are known
@@ -259,7 +259,7 @@ def _rounds(
     """Interpret the body twice, because the second pass sees the first one's saves and writes; for modules
     that are known, once for each."""
     once = not isinstance(node, ast.While) and ast.unparse(node.iter) == "range(1)"
-    parts = over.data.parts if over.kind == "module" and over.data.kind in CONTAINERS else ()
+    parts = over.data.parts if over.kind == "module" else ()
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
             run.evaluate(node.test, state)
