@@ -77,7 +77,7 @@ class FileRun:
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
         value = (expressions.get(type(node)) or expressions[ast.expr])(self, node, state)
-        for place in value.places & state.grown.keys():
+        for place in value.places & state.grown.keys() if state.grown else ():
             value = both(value, state.grown[place])
         return value
 
