@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from textwrap import dedent
 
 import pytest
 
-from unclobber.static.files import check_text
+from unclobber.static.files import check_files, check_text
 
 NETS = """
     import torch
@@ -325,3 +326,21 @@ def test_a_network_that_another_file_calls(tmp_path):
     (found,) = check_text(dedent(body.format("model")), str(tmp_path / "train.py"))
     assert [(write.site.line, write.site.below[0].line) for write in found.writes] == [(6, 6), (7, 6)]
     assert check_text(dedent(body.format("other")), str(tmp_path / "train.py")) == []
+
+
+def test_one_function_that_several_files_call(tmp_path):
+    """What it does to the networks of each is one finding, with a write at each call."""
+    (tmp_path / "tools.py").write_text(TOOLS)
+    body = """
+    import torch
+    from torch import nn
+    import tools
+    e, h = nn.Linear(4, 4), nn.Linear(4, 1)
+    one, other = torch.optim.Adam(e.parameters()), torch.optim.Adam(h.parameters())
+    tools.train([e, h], [one, other], loader)
+    """
+    for name in ("a.py", "b.py"):
+        (tmp_path / name).write_text(dedent(body))
+    results = check_files([str(tmp_path / name) for name in ("a.py", "b.py", "tools.py")])
+    (found,) = [finding for result in results for finding in result.findings]
+    assert [os.path.basename(write.site.path) for write in found.writes] == ["a.py", "b.py"]

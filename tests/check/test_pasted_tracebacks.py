@@ -229,3 +229,11 @@ def test_wrong_use_is_told(tmp_path, capsys):
     (tmp_path / "t.txt").write_text(SENTENCE)
     assert main(["explain", "--traceback", str(tmp_path / "t.txt"), "--format", "html", str(tmp_path)]) == 2
     assert "It is text or json" in capsys.readouterr().err
+
+
+def test_lines_of_a_notebook_are_those_of_its_cell(tmp_path, answer):
+    head, _, body = STEPS.partition("\n\n\n")
+    cells = [{"cell_type": "code", "source": text} for text in (head, body)]
+    (tmp_path / "train.ipynb").write_text(json.dumps({"cells": cells}))
+    (first, *_) = answer(pasted(node="TBackward"))["candidates"]
+    assert [(one["path"].partition("ipynb:")[2], one["line"]) for one in first["writes"]] == [("cell[2]", 9)]

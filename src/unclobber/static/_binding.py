@@ -17,7 +17,6 @@ from ._operations import APART
 from ._rules import HIGH, CheckRule
 from ._state import FlowState, both
 from ._values import (
-    CONTAINERS,
     PLAIN,
     Constant,
     Grad,
@@ -81,11 +80,8 @@ def _unpack(run: FileRun, target: ast.Tuple | ast.List, value: Value, state: Flo
             each = shared(value.items) or PLAIN
         elif value.kind == "tensor":
             each = replace(value, places=run.new_place(), leaf=Leaf.NO, origin=None)
-        elif value.kind == "plain":
-            each = PLAIN
         else:
-            each = Value(places=run.new_place(), may=value.may, uses=value.uses, owners=value.owners)
-            each = replace(each, data=sole_graph([value]))
+            each = replace(elements(run, value, state), owners=value.owners)
         if isinstance(element, ast.Name) and each.kind == "unknown":
             each = holds_integers(each, element.id)
         bind(run, element, each, state)
@@ -201,8 +197,8 @@ def elements(run: FileRun, value: Value, state: FlowState) -> Value:
     """Return the value of a loop's variable over ``value``."""
     if value.kind == "sequence":
         return _apart(run, shared(value.items) or Value(places=run.new_place()))
-    if value.kind == "module" and value.data.kind in CONTAINERS and value.data.parts:
-        return only_part(value) or Value(places=run.new_place(), name=f"{value.name}.*")
+    if value.kind == "module":
+        return only_part(value) or Value(places=run.new_place(), name=f"{value.name}.*" if value.name else "")
     if value.data in ("parameters", "named_parameters"):
         leaf = Value("tensor", run.new_place(), True, Grad.YES, owners=value.owners, leaf=Leaf.LEAF)
         if value.owners <= run.frozen or not value.sure:

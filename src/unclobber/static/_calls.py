@@ -10,7 +10,7 @@ from ._call import FollowedCall
 from ._engine import FileRun
 from ._index import FunctionNode, has_decorator, home_of, method_of
 from ._inlining import inline
-from ._modules import apply, is_network_method, network_result
+from ._modules import Given, apply, is_network_method, network_result
 from ._operations import operation, unknown_result
 from ._state import FlowState
 from ._transfers import transferred, transfers
@@ -39,7 +39,7 @@ def _applied(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
     callee = call.receiver
     if callee.kind == "module" and callee.data.kind in ("ModuleList", "ModuleDict"):
         return None
-    return apply(run, state, callee, call.values, call.keywords, call.node)
+    return apply(run, state, callee, Given(call.values, call.keywords, call.node))
 
 
 @transfers("function", "__call__")
@@ -49,7 +49,7 @@ def _function(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     if isinstance(callee, tuple):
         method, owner = callee
         if is_network_method(run, method, owner):
-            return network_result(run, state, owner, call.every, call.node)
+            return network_result(run, state, owner, Given(call.every, {}, call.node))
         owner = None if has_decorator(method, "staticmethod") else owner
         return inline(run, method, state, call.values, call.keywords, owner)
     if isinstance(callee, FunctionNode):
@@ -75,8 +75,8 @@ def _construct(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 
 
 def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: FollowedCall) -> None:
-    """Record attributes that only ``__init__`` sets: to constants (``self.causal = causal``), or to the one
-    of several modules that the arguments choose."""
+    """Record attributes that only ``__init__`` sets: to constants (``self.causal = causal``), to the one of
+    several modules that the arguments choose, or to an argument that is a module."""
     assert made.made is not None
     if made.made in run.constructed:
         return
@@ -91,6 +91,7 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
         once = home_of(init).assigned_attributes[name] == text.count(f".{name} = ")
         # What is in a `Sequential` of a list, which `__init__` rebuilds by its arguments, is not certain.
         plain = isinstance(value.data, ModuleData) and not value.data.parts
+        plain |= value.kind == "object" and value in call.every
         if owner == made.name and once and (plain or isinstance(value.data, Constant)):
             constants[name] = value
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -106,10 +107,9 @@ def _order(site: WriteSite, context: Context) -> Iterator[Clue]:
         return
     if context.needed:
         yield Clue(-1.5 if site.kind in UPDATES else 0.0)
+    if context.needed or site.kind not in UPDATES:
         return
     for depth, (scope, line) in enumerate(reversed(context.saved)):
-        if site.kind not in UPDATES:
-            return
         positions = [p for p in context.tree.lines_in(site, scope) if p != line]
         if positions:
             after = [p for p in positions if p > line]
@@ -127,9 +127,8 @@ def _in_order(
     positions: list[int], needed: int, saved: int | None, scope: Scope, depth: int, site: WriteSite
 ) -> tuple[float, str]:
     """Return the points of a write for its lines in the function of a frame."""
-    looped = any(
-        first <= needed <= last and first <= p <= last for first, last in scope.loops for p in positions
-    )
+    around = [(first, last) for first, last in scope.loops if first <= needed <= last]
+    looped = any(first <= p <= last for first, last in around for p in positions)
     if site.kind not in UPDATES:
         return (1.5, "in a function that the frames reach") if min(positions) < needed else (0.0, "")
     before = [p for p in positions if p < needed]
@@ -137,7 +136,6 @@ def _in_order(
         if any(saved < p for p in before):
             return 5.0, f"it lies between the save in line {saved} and the backward in line {needed}"
         return (0.5, "") if looped else (-1.0, "")
-    around = [(first, last) for first, last in scope.loops if first <= needed <= last]
     if site.kind == "load" and not any(first <= p <= last for first, last in scope.loops for p in positions):
         return 0.0, ""
     if before and around and not any(first <= p <= last for first, last in around for p in before):
@@ -232,9 +230,7 @@ def _bumps(site: WriteSite, context: Context) -> Iterator[Clue]:
     if not bumps or site.kind == "backward":
         return
     turns = [loop.turns for loop in site.loops]
-    known = 1
-    for count in turns:
-        known *= count or 1
+    known = math.prod(count or 1 for count in turns)
     alike = [
         other for other in context.tree.files[site.path].sites
         if other.function == site.function and other.target == site.target and other.kind == site.kind

@@ -89,9 +89,7 @@ class FunctionRules:
         saved = list(_assigned(self.node, from_saved=True))
         calls = [n for n in ast.walk(self.forward or self.node) if isinstance(n, ast.Call)]
         kept = next((c.args for c in calls if last_name(c.func) == "save_for_backward"), [])
-        own = (
-            frozenset(_assigned(self.forward, from_saved=False)) if self.forward is not None else frozenset()
-        )
+        own = [] if self.forward is None else list(_assigned(self.forward, from_saved=False))
         # What `forward` made itself is read by a second backward alone (`soft_dtw.py` of naturalspeech).
         others = {
             name for name, a in zip(saved, kept, strict=False) if isinstance(a, ast.Name) and a.id not in own

@@ -26,7 +26,7 @@ NOT_TRAINED = re.compile(
 )
 """Names of functions that mostly run without a gradient."""
 _OFF_THE_GRAPH = re.compile(
-    r"/optim/|transforms?/|image_processing|datasets?/|augment|/data/|preprocess|conversion|_original_"
+    r"/optim/|transforms?/|image_processing|datasets?/|(?<!attention_)augment|/data/|preprocess|conversion|_original_"
 )
 """Folders of such functions."""
 BUDGET = 60_000  # limit of evaluated expressions for one function
@@ -77,7 +77,7 @@ class FileRun:
         if self.evaluated > BUDGET:
             return Value(places=self.new_place())
         value = (expressions.get(type(node)) or expressions[ast.expr])(self, node, state)
-        for place in value.places & state.grown.keys():
+        for place in value.places & state.grown.keys() if state.grown else ():
             value = both(value, state.grown[place])
         return value
 

@@ -28,7 +28,6 @@ from ._values import (
     any_of,
     constant,
     join,
-    only_part,
     renamed_part,
     sequence,
     shared,
@@ -212,7 +211,10 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     if base.kind == "sequence":
         return _item(run, base, index)
     if base.kind == "module":
-        return _module_item(run, base, index)
+        match index:
+            case ast.Constant(value=int(at)) if at < len(base.data.parts):
+                return renamed_part(base, at)
+        return elements(run, base, state)
     if base.kind == "plain" or (holds_sizes(dotted(node.value)) and not state.is_sure(base)):
         return PLAIN
     if not base.may_be_tensor:
@@ -264,18 +266,6 @@ def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
     return known or Value(places=run.new_place())
 
 
-def _module_item(run: FileRun, base: Value, index: ast.expr) -> Value:
-    """Return the part of a container of modules; an unknown one if the index isn't known."""
-    data = base.data
-    if data.kind in CONTAINERS and data.parts:
-        match index:
-            case ast.Constant(value=int(at)) if at < len(data.parts):
-                return renamed_part(base, at)
-        if (part := only_part(base)) is not None:
-            return part
-    return Value(places=run.new_place(), name=f"{base.name}.*" if base.name else "")
-
-
 @follows(ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 def _comprehension(
     run: FileRun, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp, state: FlowState
@@ -303,6 +293,8 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     library = full.partition(".")[0]
     head = dotted(function).partition(".")[0]
     is_import = head in run.index.imports and head not in state.names
+    if is_import and library in ("mmcv", "mmengine") and full.rpartition(".")[2] in CONTAINERS:
+        library, full = "torch", f"torch.nn.{full.rpartition('.')[2]}"  # their own classes of torch's
     if is_import and library in ("torch", "numpy", "math", "scipy", "einops"):
         call = call_of(run, node, state, full.rpartition(".")[2], full=full)
         if full.startswith("torch."):

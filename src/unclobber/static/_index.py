@@ -13,6 +13,8 @@ from ._names import optimized
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = FunctionNode | ast.ClassDef
+MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
+"""Last parts of the names of torch's modules' base classes."""
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
 
@@ -243,7 +245,8 @@ def is_short(function: FunctionNode) -> bool:
 
 @lru_cache
 def globals_of(function: FunctionNode) -> frozenset[str]:
-    return frozenset(n for node in ast.walk(function) if isinstance(node, ast.Global) for n in node.names)
+    around = (ast.Global, ast.Nonlocal)
+    return frozenset(n for node in ast.walk(function) if isinstance(node, around) for n in node.names)
 
 
 @lru_cache

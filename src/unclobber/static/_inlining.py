@@ -91,7 +91,9 @@ def inline(
 ) -> Value:
     """Interpret a function with these arguments, or with unknown ones for None; its result is unknown if it
     is recursive, nested too deeply or a generator."""
-    too_deep = run.depth >= DEEPEST or function in run.stack or run.evaluated > BUDGET
+    # A block may hold another of its class (`HourglassBlock` of image-relighting).
+    is_part = owner is not None and owner.made is not None
+    too_deep = run.depth >= DEEPEST or run.stack.count(function) > 3 * is_part or run.evaluated > BUDGET
     if too_deep or (values is not None and not run.follows(function)) or yields(function):
         return unknown_result(run, state, [*(values or ()), *keywords.values()])
     inside = run.entered(function)

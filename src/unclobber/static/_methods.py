@@ -105,9 +105,8 @@ def _buffers(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None
     buffers = [v for key, v in state.attributes.items() if key.startswith(prefix) and v.data == "buffer"]
     if not buffers:
         return Value(places=run.new_place(), grad=Grad.NO)
-    if call.name == "buffers":
-        return sequence(tuple(buffers))
-    return sequence(tuple(sequence((PLAIN, buffer), "tuple") for buffer in buffers))
+    made = sequence(tuple(buffers))
+    return made if call.name == "buffers" else _items(run, replace(call, receiver=made), state)
 
 
 @transfers("any", "register_buffer register_parameter add_module")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..syntax import ModuleFacts, last_name, torch_table
 from ._engine import FileRun
-from ._index import FunctionNode, home_of, is_a, method_of
+from ._index import MODULE, FunctionNode, home_of, is_a, method_of
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
@@ -30,28 +31,29 @@ from ._writes import Effect, SaveEffect, WriteEffect, confirm, perform
 PASSES = frozenset({"Identity", "Flatten", "Unflatten"})
 """torch's modules that return their input or a view of it."""
 RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
-_MODULE = frozenset({"Module", "LightningModule"})
 _SNAKE = {"LeakyReLU": "leaky_relu", "SELU": "elu", "RReLU": "rrelu_with_noise"}
 """The operations of modules whose names are not those in small letters."""
 
 
-def apply(
-    run: FileRun,
-    state: FlowState,
-    module: Value,
-    values: Sequence[Value],
-    keywords: dict[str, Value],
-    node: ast.expr,
-) -> Value:
+class Given(NamedTuple):
+    """The arguments of a module's call, and its expression."""
+
+    values: Sequence[Value]
+    keywords: dict[str, Value]
+    node: ast.expr
+
+
+def apply(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of a module's call."""
     if module.kind == "object":
-        return _apply_object(run, state, module, values, keywords, node)
+        return _apply_object(run, state, module, given)
     data: ModuleData = module.data
+    values, keywords, node = given
     first = values[0] if values else next(iter(keywords.values()), run.tensor())
     if data.kind == "Sequential":
         for at, part in enumerate(data.parts):
             if part.kind in ("module", "object"):
-                first = apply(run, state, renamed_part(module, at), [first], {}, node)
+                first = apply(run, state, renamed_part(module, at), Given([first], {}, node))
             else:
                 first = unknown_result(run, state, [first])
         return _used(run, state, first, module, node)
@@ -60,7 +62,8 @@ def apply(
     facts = torch_table().modules.get(data.kind)
     if facts is None:
         return unknown_result(run, state, values, strong=True)
-    result = perform(run, state, _effect(run, state, module, facts, [first, *values[1:]], node))
+    given = given._replace(values=[first, *values[1:]])
+    result = perform(run, state, _effect(run, state, module, facts, given))
     if data.kind in RECURRENT or data.kind in ("MultiheadAttention", "LSTMCell"):
         packed = data.kind in RECURRENT and not state.is_sure(first)
         output = replace(result, kind=first.kind, sure=False) if packed else result
@@ -80,41 +83,33 @@ def _used(run: FileRun, state: FlowState, value: Value, module: Value, node: ast
     return replace(value, uses=value.uses | {Use(module.name, run.tick(), run.span(node), state.guards)})
 
 
-def _apply_object(
-    run: FileRun,
-    state: FlowState,
-    module: Value,
-    values: Sequence[Value],
-    keywords: dict[str, Value],
-    node: ast.expr,
-) -> Value:
+def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of an object of the file's own class, followed into its ``forward``."""
     cls: ast.ClassDef = module.data
-    name = "forward" if is_a(cls, _MODULE) else "__call__"
+    # What has a `forward` and no `__call__` gets that from a base which isn't read: mmcv's `BaseModule`.
+    name = "__call__" if method_of(cls, "__call__") and not is_a(cls, MODULE) else "forward"
     method = method_of(cls, name)
     if method is not None and run.depth < DEEPEST and run.follows(method):
-        result = inline(run, method, state, values, keywords, module)
+        result = inline(run, method, state, given.values, given.keywords, module)
         # A module that returns its parameter saves nothing by that: CORL's `Scalar`.
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
             result = replace(result, grad=max(result.grad, Grad.MAYBE))
-        return _used(run, state, result, module, node) if name == "forward" else result
+        return _used(run, state, result, module, given.node) if name == "forward" else result
     if home_of(cls) is not run.own and (method is None or "detach" in ast.unparse(method)):
-        return unknown_result(run, state, values)  # of which arguments it cuts, nothing is known
-    return network_result(run, state, module, values, node)
+        return unknown_result(run, state, given.values)  # of which arguments it cuts, nothing is known
+    return network_result(run, state, module, given)
 
 
-def network_result(
-    run: FileRun, state: FlowState, module: Value, values: Sequence[Value], node: ast.expr
-) -> Value:
+def network_result(run: FileRun, state: FlowState, module: Value, given: Given) -> Value:
     """Return the result of a network that isn't followed: it keeps what it computes with."""
     grad = Grad.NO if state.mode else Grad.YES
     # It may return a list as well: each item has memory of its own (`Yolo_loss` of pytorch-YOLOv4).
-    return replace(_result(run, state, module, values, node, grad, run.new_node()), data="network")
+    return replace(_result(run, state, module, given, grad, run.new_node()), data="network")
 
 
 def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
     """Return whether a method that isn't followed computes with its network's parts: `forward_a` of DCDA."""
-    if owner.kind != "object" or run.follows(method) or not is_a(owner.data, _MODULE):
+    if owner.kind != "object" or run.follows(method) or not is_a(owner.data, MODULE):
         return False
     parts = class_attributes(run, owner.data)
     called = {last_name(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
@@ -123,11 +118,10 @@ def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
     return not is_cut and any(v.kind in ("module", "object") for n, v in parts.items() if n in called)
 
 
-def _effect(
-    run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, values: list[Value], node: ast.expr
-) -> Effect:
+def _effect(run: FileRun, state: FlowState, module: Value, facts: ModuleFacts, given: Given) -> Effect:
     """Return the effect of a call of a torch module of the table."""
     data: ModuleData = module.data
+    values, _, node = given
     first, span = values[0], run.span(node)
     trained = facts.parameters and module.name not in run.frozen
     tensors = [value for value in values if value.may_be_tensor]
@@ -160,27 +154,19 @@ def _effect(
         return Effect(result, (save(result, "result"),) if keeps else (), (written,))
     saves = [save(value, "input") for value in (values if facts.others else [first])] if keeps_input else []
     named = module if keeps_weight and data.kind != "Embedding" else replace(module, name="")
-    result = _result(run, state, named, values, node, grad, bit)
+    result = _result(run, state, named, given, grad, bit)
     if data.kind == "Embedding":
         result = replace(result, data="embedding", made=span)
     return Effect(result, (*saves, save(result, "result")) if facts.result == "always" else tuple(saves))
 
 
-def _result(
-    run: FileRun,
-    state: FlowState,
-    module: Value,
-    values: Sequence[Value],
-    node: ast.expr,
-    grad: Grad,
-    bit: int,
-) -> Value:
+def _result(run: FileRun, state: FlowState, module: Value, given: Given, grad: Grad, bit: int) -> Value:
     """Return a new tensor that depends on all arguments and on the module's parameters."""
     if state.mode:
         return run.tensor(Grad.NO)
-    nodes, may, uses = history(part for value in values for part in value.parts)
+    nodes, may, uses = history(part for value in given.values for part in value.parts)
     if module.name:
-        uses |= {Use(module.name, run.tick(), run.span(node), state.guards)}
+        uses |= {Use(module.name, run.tick(), run.span(given.node), state.guards)}
     return replace(run.tensor(grad, nodes | bit, may | bit), uses=uses)
 
 
@@ -234,4 +220,4 @@ def _chain_element(run: FileRun, trial: FlowState, part: Value, value: Value, no
     at.end_lineno, at.end_col_offset = span.end_line, span.end_column
     # `span` would else take the lines of the statement that builds the chain.
     with run.within(statement=None):
-        return apply(run, trial, part, [value], {}, at)
+        return apply(run, trial, part, Given([value], {}, at))

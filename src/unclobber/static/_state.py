@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -110,6 +111,12 @@ def both(a: Value, b: Value) -> Value:
     )
 
 
+_JOINS: dict[str, Callable[[Any, Any], Any]] = {
+    "names": join, "attributes": join, "kept": frozenset.union, "grown": both,
+}  # fmt: skip
+"""By a dictionary of a state, the union of what two branches have there under one key."""
+
+
 def merge(a: FlowState, b: FlowState) -> FlowState:
     """Return the state after two branches meet."""
     if a.dead:
@@ -117,17 +124,13 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     if b.dead:
         return a
     merged = a.copy()
-    # Most entries are identical, because both branches come from the same state.
-    for mine, others in ((merged.names, b.names), (merged.attributes, b.attributes)):
-        for key, value in others.items():
+    for name, joined in _JOINS.items():
+        mine = getattr(merged, name)
+        for key, value in getattr(b, name).items():
             known = mine.get(key)
+            # Most entries are identical, because both branches come from the same state.
             if known is not value:
-                mine[key] = value if known is None else join(known, value)
-    _unite(merged.kept, b.kept)
-    for place, value in b.grown.items():
-        known = merged.grown.get(place)
-        if known is not value:
-            merged.grown[place] = value if known is None else both(known, value)
+                mine[key] = value if known is None else joined(known, value)
     merged.written = {key: value for key, value in merged.written.items() if b.written.get(key) == value}
     merged.freed = {key: value for key, value in merged.freed.items() if key in b.freed}
     merged.pending.update(b.pending)
@@ -137,10 +140,3 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
     merged.guards = a.guards & b.guards
     merged.bound_if = {key: names for key, names in a.bound_if.items() if b.bound_if.get(key) is names}
     return merged
-
-
-def _unite(mine: dict[int, Any], others: dict[int, Any]) -> None:
-    for place, kept in others.items():
-        known = mine.get(place)
-        if known is not kept:
-            mine[place] = kept if known is None else known | kept

@@ -9,12 +9,14 @@ from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
-from ._index import mode_of
+from ._index import globals_of, mode_of
 from ._operations import operation
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, merge
-from ._values import PLAIN, Grad, Leaf, Value, sequence
+from ._values import PLAIN, Grad, Leaf, Value, renamed_part, sequence
 from ._writes import WriteEffect, leaves, write
+
+_MOST_TURNS = 6  # of a loop over modules that are known
 
 
 # --- assignment --------------------------------------------------------------------------------------
@@ -40,6 +42,10 @@ def _augmented(run: FileRun, node: ast.AugAssign, state: FlowState) -> None:
         bind(run, node.target, run.evaluate(source, state), state)
         return
     value = run.evaluate(node.value, state)
+    name = getattr(node.target, "id", None)
+    if name and run.stack and not {name} & (state.names.keys() | globals_of(run.stack[-1])):
+        state.dead = True  # the first turn takes another branch: `c2_ffm += c2` in mmocr's `fpem_ffm.py`
+        return
     current = _augmented_value(run, node.target, state)
     if current.kind == "sequence":
         longer = replace(sequence(current.items + value.items), owners=current.owners | value.owners)
@@ -250,9 +256,11 @@ def _loop(run: FileRun, node: ast.For | ast.AsyncFor | ast.While, state: FlowSta
 def _rounds(
     run: FileRun, node: ast.For | ast.AsyncFor | ast.While, over: Value, state: FlowState
 ) -> FlowState:
-    """Interpret the body twice, because the second pass sees the first one's saves and writes."""
+    """Interpret the body twice, because the second pass sees the first one's saves and writes; for modules
+    that are known, once for each."""
     once = not isinstance(node, ast.While) and ast.unparse(node.iter) == "range(1)"
-    for turn in range(1 if once else 2):
+    parts = over.data.parts if over.kind == "module" else ()
+    for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
             run.evaluate(node.test, state)
             if truth(run, node.test, state) is False:
@@ -260,6 +268,8 @@ def _rounds(
         else:
             known = over.kind == "sequence" and over.data == "tuple" and len(over.items) > turn
             each = over.items[turn] if known else elements(run, over, state)
+            if turn < len(parts):
+                each = renamed_part(over, turn)
             bind(run, node.target, each, state)
         run.continues = []
         # A condition that held before the loop, or in its last round, need not hold in the next round.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from functools import partial
 
 from ..syntax import out_of_place, torch_table
 from ._call import FollowedCall
@@ -63,6 +64,12 @@ def _set_grad_enabled(run: FileRun, call: FollowedCall, state: FlowState) -> Val
     return PLAIN
 
 
+@transfers("torch", "pack_padded_sequence pack_sequence")
+def _packed(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
+    # A structure of tensors, whose items can't be written; recurrent modules return one for one.
+    return replace(unknown_result(run, state, call.values, strong=True), kind="library", data="packed")
+
+
 @transfers("torch", "checkpoint")
 def _checkpoint(run: FileRun, call: FollowedCall, state: FlowState) -> Value | None:
     # A checkpoint saves its inputs only; the first argument is the function that it runs.
@@ -108,30 +115,23 @@ def _operation(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
         if call.full.startswith(f"torch.{prefix}"):
             name = f"{prefix[:-1]}_{last}"
     bare = out_of_place(name)
+    operate = partial(operation, run, state, bare, node=call.node, torchs=True, functional=functional)
     out = call.keywords.get("out")
     if out is not None and out.may_be_tensor:
         target = next((keyword.value for keyword in call.node.keywords if keyword.arg == "out"), None)
         keywords = {key: value for key, value in call.keywords.items() if key != "out"}
-        operation(
-            run, state, bare, call.values, call.node, keywords=keywords, operands=call.nodes, torchs=True
-        )
+        operate(call.values, keywords=keywords, operands=call.nodes)
         return write(run, state, WriteEffect(out, target, call.node, f"{last}(out=)"))
     if call.values and (call.is_true("inplace") or (bare != name and table.knows(bare))):
         target = call.node.args[0] if call.node.args else None
         how = f"{last}(inplace=True)" if bare == name else last
         first = write(run, state, WriteEffect(call.first, target, call.node, how))
-        result = operation(
-            run, state, bare, [first, *call.values[1:]], call.node, in_place=True, torchs=True,
-            functional=functional,
-        )  # fmt: skip
+        result = operate([first, *call.values[1:]], in_place=True)
         if isinstance(target, ast.Name):
             state.names[target.id] = result
         return result
     if table.knows(bare) or table.overloads(bare, functional=functional):
-        return operation(
-            run, state, bare, call.values, call.node, keywords=call.keywords, operands=call.nodes,
-            torchs=True, functional=functional,
-        )  # fmt: skip
+        return operate(call.values, keywords=call.keywords, operands=call.nodes)
     return _unknown(run, call, state, functional=functional)
 
 

@@ -15,6 +15,7 @@ from ._pasted import PastedFrame
 from ._program import followed
 from ._sites import FileSites, Scope, WriteSite, sites_of
 from .files import deep
+from .findings import SourceTexts
 
 _REACHED = 3  # calls within one another through which a place is looked for
 
@@ -37,17 +38,20 @@ class SourceTree:
         """Read and parse the files that mention torch or call backward."""
         self.files: dict[str, FileSites] = {}
         self.lines = 0
-        self._texts: dict[str, str] = {}
+        self.texts: dict[str, SourceTexts] = {}
         for path in paths:
             try:
-                text = "\n".join(part.python for part in SourcePart.all_of(path))
+                parts = SourcePart.all_of(path)
+                text = "\n".join(part.python for part in parts)
+                if not text:
+                    continue
                 self.lines += text.count("\n")
                 with deep():
                     tree = parse(text)
                     self.files[path] = sites_of(tree, text, path)
             except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
                 continue
-            self._texts[path] = text
+            self.texts[path] = SourceTexts.of(parts)
 
     @cached_property
     def sites(self) -> list[WriteSite]:
@@ -71,7 +75,7 @@ class SourceTree:
             if file.sites:
                 try:
                     with deep():
-                        runs[path] = followed(self._texts[path], path, has_failed=True)
+                        runs[path] = followed("\n".join(file.lines), path, has_failed=True)
                 except RecursionError:
                     continue
         return runs
@@ -110,9 +114,7 @@ class SourceTree:
         for frame in frames:
             candidates = self._files_of(frame)
             places_here = [place for file in candidates if (place := _located(file, frame)) is not None]
-            if len(places_here) == 1 or (
-                places_here and len({place.scope.name for place in places_here}) == 1
-            ):
+            if len({place.scope.name for place in places_here}) == 1:
                 places.append(places_here[0])
         return places
 

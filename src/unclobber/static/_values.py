@@ -159,7 +159,7 @@ def leaf_of(value: Value, leaf: Leaf, made: SourceSpan) -> Value:
 
 def only_part(base: Value) -> Value | None:
     parts = base.data.parts
-    made = {part.data.span if isinstance(part.data, ModuleData) else part for part in parts}
+    made = {part.data.span if isinstance(part.data, ModuleData) else part.made or part for part in parts}
     return renamed_part(base, 0) if len(made) == 1 else None
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from ..model import Finding
@@ -14,7 +14,7 @@ from ..syntax import NotParsedError, SourcePart, parse
 from ._cache import CheckCache, CleanFile
 from ._index import index_of
 from ._program import suspicions
-from .findings import findings
+from .findings import SourceTexts, findings
 
 SKIPPED = frozenset(
     {"__pycache__", "node_modules", "venv", "build", "dist", "site-packages", ".git", ".venv", ".tox", ".nox"}
@@ -134,7 +134,7 @@ def _check(parts: Sequence[SourcePart], path: str, all_rules: bool) -> tuple[lis
     with deep():
         suspected = suspicions(text, path)
     read = tuple(sorted(index_of(text, path).every_source()))
-    return findings(parts, text, suspected, all_rules=all_rules), read
+    return findings(SourceTexts.of(parts), suspected, all_rules=all_rules), read
 
 
 @contextmanager
@@ -195,7 +195,25 @@ def check_files(
             done(result)
     if kept is not None:
         kept.write()
-    return results
+    return _once(results)
+
+
+def _once(results: Sequence[CheckedFile]) -> list[CheckedFile]:
+    """Return the results with one finding for what a function does that several files call."""
+    causes: dict[object, Finding] = {}
+    for finding in (finding for result in results for finding in result.findings):
+        first = causes.setdefault(_cause(finding), finding)
+        if first is not finding:
+            causes[_cause(finding)] = replace(first, writes=first.writes + finding.writes)
+    kept = [[causes.pop(cause, None) for cause in map(_cause, result.findings)] for result in results]
+    pairs = zip(results, kept, strict=True)
+    return [replace(result, findings=tuple(filter(None, findings))) for result, findings in pairs]
+
+
+def _cause(finding: Finding) -> object:
+    site = finding.writes[0].site if finding.writes else None
+    below = site.below if site is not None else ()
+    return (finding.code, below) if below else id(finding)
 
 
 def _checked(

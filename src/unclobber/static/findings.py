@@ -27,18 +27,11 @@ _PREFIXES: dict[tuple[str, bool], str] = {
 
 
 def findings(
-    parts: Sequence[SourcePart], text: str, suspicions: Iterable[Suspicion], *, all_rules: bool = False
+    texts: SourceTexts, suspicions: Iterable[Suspicion], *, all_rules: bool = False
 ) -> list[Finding]:
     """Return the findings to report for a file."""
     reported = [suspicion for suspicion in suspicions if suspicion.is_reported(all_rules=all_rules)]
-    return [finding_of(suspicion, parts, text) for suspicion in _once(reported)]
-
-
-def finding_of(suspicion: Suspicion, parts: Sequence[SourcePart], text: str) -> Finding:
-    before = accumulate((part.python.count("\n") + 1 for part in parts), initial=0)
-    return _finding(
-        suspicion, _Texts(text.split("\n"), tuple(zip(before, (p.path for p in parts), strict=False)))
-    )
+    return [finding_of(suspicion, texts) for suspicion in _once(reported)]
 
 
 def _once(suspicions: Sequence[Suspicion]) -> list[Suspicion]:
@@ -80,7 +73,7 @@ def _cause(suspicion: Suspicion) -> object:
     return suspicion
 
 
-def _finding(suspicion: Suspicion, source: _Texts) -> Finding:
+def finding_of(suspicion: Suspicion, source: SourceTexts) -> Finding:
     """Return the finding of one suspicion."""
     rule = suspicion.rule.value
     high = suspicion.confidence >= HIGH and rule.is_measured_high
@@ -121,7 +114,7 @@ def _name(suspicion: Suspicion) -> str:
     return re.sub(r"[#@][0-9]+", "", name)
 
 
-def _save(suspicion: Suspicion, source: _Texts) -> Save | None:
+def _save(suspicion: Suspicion, source: SourceTexts) -> Save | None:
     """Return the place that explains the suspicion as a save; None if there is none."""
     if suspicion.saved is None:
         return None
@@ -134,7 +127,7 @@ def _save(suspicion: Suspicion, source: _Texts) -> Save | None:
     )  # fmt: skip
 
 
-def _writes(suspicion: Suspicion, source: _Texts) -> tuple[Write, ...]:
+def _writes(suspicion: Suspicion, source: SourceTexts) -> tuple[Write, ...]:
     """Return the lines to blame as writes; empty if the line writes nothing."""
     unseen = suspicion.rule.value.past_counter
     return tuple(
@@ -148,24 +141,35 @@ def _writes(suspicion: Suspicion, source: _Texts) -> tuple[Write, ...]:
 
 
 # --- places ------------------------------------------------------------------------------------------
-class _Texts(NamedTuple):
+class SourceTexts(NamedTuple):
     """The lines of a file, or of all cells of a notebook."""
 
     lines: Sequence[str]
     parts: Sequence[tuple[int, str]]
     """The number of lines before each part, and the path that reports name it by."""
 
+    @staticmethod
+    def of(parts: Sequence[SourcePart]) -> SourceTexts:
+        before = accumulate((part.python.count("\n") + 1 for part in parts), initial=0)
+        lines = [line for part in parts for line in part.python.split("\n")]
+        return SourceTexts(lines, tuple(zip(before, (part.path for part in parts), strict=False)))
+
+    def place(self, line: int) -> tuple[str, int]:
+        """Return a place as reports name it: of a notebook, the cell and the line in it."""
+        before, path = next(part for part in reversed(self.parts) if part[0] < max(line, 1))
+        return path, line - before
+
     def site(self, span: SourceSpan) -> Site:
         """Return the location as a site of its file or cell."""
         line, column, end_line, end_column = self.extent(span)
-        before, path = self._part(span)
+        path, statement_line = self.place(span.statement_line)
         statement = "\n".join(self.lines[span.statement_line - 1 : span.statement_end_line])
         below = () if span.inner is None else (Frame(span.inner[0], span.inner[1], span.inner[3]),)
         return Site(
             path=path, line=line, column=column, end_line=end_line, end_column=end_column,
             function=span.function, source=span.part.text(self.lines),
-            statement_line=span.statement_line - before,
-            statement_end_line=span.statement_end_line - before,
+            statement_line=statement_line,
+            statement_end_line=statement_line + span.statement_end_line - span.statement_line,
             statement=_dedented(statement), below=below,
         )  # fmt: skip
 
@@ -173,11 +177,8 @@ class _Texts(NamedTuple):
         """Return the range as reports count it: columns from 1, in characters."""
         counted = span.line, span.column + 1, span.end_line, span.end_column + 1
         line, column, end_line, end_column = span.part.extent(self.lines) or counted
-        before, _ = self._part(span)
+        before = span.statement_line - self.place(span.statement_line)[1]
         return line - before, column, end_line - before, end_column
-
-    def _part(self, span: SourceSpan) -> tuple[int, str]:
-        return next(part for part in reversed(self.parts) if part[0] < span.statement_line)
 
 
 def _dedented(statement: str) -> str:

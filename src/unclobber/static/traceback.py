@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..model import Finding
-from ..syntax import SourcePart
 from ._pasted import PastedKind, read_pasted
 from ._ranking import TracebackCandidate, ranked
 from ._rules import HIGH, MEDIUM, CheckRule, Suspicion
@@ -60,15 +59,15 @@ class TracebackAnswer:
 
 
 def _cause(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> TracebackCause:
-    places = tuple((site.path, site.line) for site in candidate.writes)
+    places = tuple(tree.texts[site.path].place(site.line) for site in candidate.writes)
     why, finding = tuple(candidate.why), _finding(candidate, kind, tree)
-    return TracebackCause(places, candidate.saved, candidate.needed, why, candidate.is_confident, finding)
+    saved, needed = (at and tree.texts[at[0]].place(at[1]) for at in (candidate.saved, candidate.needed))
+    return TracebackCause(places, saved, needed, why, candidate.is_confident, finding)
 
 
 def _finding(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) -> Finding:
     """Return the finding of the interpreter's suspicion, or one of what is known of the write."""
     site = candidate.writes[0]
-    text = "\n".join(tree.files[site.path].lines)
     suspicion = candidate.suspicion
     if suspicion is None:
         rule = CheckRule.STEP if site.kind == "step" else _RULES[kind]
@@ -76,4 +75,4 @@ def _finding(candidate: TracebackCandidate, kind: PastedKind, tree: SourceTree) 
         if rule is CheckRule.TWICE:
             suspicion = replace(suspicion, write=None, needed=site.span)
     confidence = HIGH if candidate.is_confident else MEDIUM
-    return finding_of(replace(suspicion, confidence=confidence), [SourcePart(site.path, text, text)], text)
+    return finding_of(replace(suspicion, confidence=confidence), tree.texts[site.path])

@@ -1,0 +1,141 @@
+"""A module with an unread base, in a list, or passed to another is followed as any other."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+from test_check_programs import found_in
+
+from unclobber.static import check_text
+
+
+def blamed(*args, **options):
+    return [statement for _, _, statement in found_in(*args, **options)]
+
+
+BLOCKS = """
+from unknown.runner import BaseModule
+class Unit(Base):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(3, 3)
+    def forward(self, x):
+        return F.relu(self.fc(x))
+class Light(nn.Module):
+    def forward(self, x, t):
+        x[:, 0:2] = t
+        return x
+class Block(nn.Module):
+    def __init__(self, middle):
+        super().__init__()
+        self.first, self.last, self.middle = Unit(), Unit(), middle
+    def forward(self, x, t):
+        x = self.first(x)
+        x = self.middle(x, t)
+        return self.last(x)
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.light = Light()
+        self.inner = Block(self.light)
+        self.block = Block(self.inner)
+        self.units = nn.ModuleList()
+        for _ in range(2):
+            self.units.append(Unit())
+    def forward(self, x, t):
+        {}
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("base", "lines", "expected"),
+    [
+        ("BaseModule", "x = self.units[0](x)\n        x += t", ["x += t"]),
+        ("unknown.Module", "x = self.units[0](x)\n        x += t", ["x += t"]),
+        ("nn.Module", "x = self.block(x, t)", ["x[:, 0:2] = t"]),
+        ("nn.Module", "for u in self.units: x = u(x)\n        x += t", ["x += t"]),
+        (
+            "nn.Module",
+            "for i, u in enumerate(self.units):\n            x = u(x)\n            if i == 0: all = x\n"
+            "            else: all += x",
+            ["else: all += x"],
+        ),
+    ],
+)
+def test_modules_of_a_project(base, lines, expected):
+    """A class with a ``forward`` is one, whatever its base is, and one that another is given is followed."""
+    assert blamed(BLOCKS.replace("Base)", f"{base})").format(lines)) == expected
+
+
+def test_a_part_that_is_one_of_unlike_ones():
+    """The step of one network ends the graph of each: ``MultiScaleDiscriminator`` of a vocoder."""
+    body = """
+    class Score(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 1)])
+        def forward(self, x):
+            kept = []
+            for layer in self.layers:
+                x = layer(x)
+                kept.append(x)
+            return kept
+    g, d = nn.Linear(2, 2), Score()
+    og, od = torch.optim.Adam(g.parameters()), torch.optim.Adam(d.parameters())
+    for x in loader:
+        scores = d(g(x))
+        (d(x)[-1].mean() + 1).backward()
+        od.step()
+        loss = 0
+        for score in scores:
+            loss += -score[-1].mean()
+        loss.backward()
+        og.step()
+    """
+    assert blamed(body) == ["od.step()"]
+
+
+def test_a_packed_sequence_is_no_tensor():
+    """Its items can't be written, and a recurrent module returns one for one: ``rnn.py`` of translate."""
+    body = """
+    class Net(nn.Module):
+        def __init__(self, width, count):
+            super().__init__()
+            self.layers = nn.ModuleList()
+            for i in range(count):
+                self.layers.append(nn.LSTM(4, 4, bidirectional=i == 0))
+        def forward(self, x, lengths):
+            packed = {}
+            for i, layer in enumerate(self.layers):
+                y, _ = layer(packed)
+                if i > 1:
+                    packed[0] = packed.clone()[0] + y[0]
+                else:
+                    packed = y
+            return packed
+    """
+    assert blamed(body.format("torch.nn.utils.rnn.pack_padded_sequence(x, lengths)")) == []
+    assert blamed(body.format("x")) == ["packed[0] = packed.clone()[0] + y[0]"]
+
+
+def test_containers_of_other_libraries(tmp_path):
+    """Those of mmcv are torch's own classes with another base."""
+    body = """
+    import torch.nn as nn
+    from {} import ModuleList, Sequential
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = ModuleList()
+            for _ in range(3):
+                self.blocks.append(Sequential(nn.Linear(3, 3), nn.ReLU()))
+        def forward(self, x, y):
+            for block in self.blocks:
+                x = block(x)
+            x += y
+            return x
+    """
+    for library, expected in (("mmcv.runner", 1), ("mmengine.model", 1), ("unknown", 0)):
+        assert len(check_text(dedent(body.format(library)), "net.py")) == expected
