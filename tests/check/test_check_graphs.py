@@ -523,3 +523,33 @@ def test_an_item_that_is_replaced_before_it_is_read():
         opt.step()
     """
     assert found_in(body.format("x")) == []
+
+
+@pytest.mark.parametrize(("made", "expected"), [("new(1, 8).zero_()", []), ("mean(1)", [("UC101", 1)])])
+def test_a_state_that_is_made_like_a_weight_has_no_history(made, expected):
+    """As in the agents of PyMARL: a state of the episode before is kept, but not its graph."""
+    text = f"""
+    import torch
+    from torch import nn
+    class Actor(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc, self.rnn = nn.Linear(8, 8), nn.GRUCell(8, 8)
+        def init_hidden(self):
+            return self.fc.weight.{made}
+        def forward(self, x, h):
+            return self.rnn(self.fc(x), h)
+    class Agent:
+        def __init__(self):
+            self.actor = Actor()
+            self.optimizer = torch.optim.Adam(self.actor.parameters())
+            self.hidden = self.actor.init_hidden()
+        def learn(self, x):
+            loss = self.actor(x, self.hidden).mean()
+            loss.backward()
+            self.optimizer.step()
+    agent = Agent()
+    for x in xs:
+        agent.learn(x)
+    """
+    assert [(one.code, len(one.writes)) for one in check_text(dedent(text), "agent.py")] == expected

@@ -258,8 +258,8 @@ def _of_library(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method of a tensor, or of an unknown value that may be one."""
     table, receiver = torch_table(), call.receiver
-    # The table has no `cuda` and no `cpu`, which are short for a `to`.
-    name = "to" if call.name in ("cuda", "cpu") else call.name
+    # Methods that the table doesn't have, and what they are short for.
+    name = {"cuda": "to", "cpu": "to", "new": "new_empty"}.get(call.name, call.name)
     values = [receiver, *call.values]
     if name in table.writes_self and receiver.may_be_tensor:
         return _written(run, call, state)
