@@ -14,6 +14,7 @@
 #include <typeinfo>
 #include <vector>
 
+#include "forwarding.h"
 #include "frames.h"
 #include "queue.h"
 #include "saves.h"
@@ -24,7 +25,6 @@ namespace unclobber::engine {
 namespace {
 
 using torch::autograd::Engine;
-using NodePointer = decltype(torch::autograd::get_current_node());  // one kind or another, by torch's version
 
 // A session in a thread. Hooks that were pushed on torch's stack since are inside the session's, and come first.
 struct Entered {
@@ -73,28 +73,10 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> of_the_only_session() {
   return saves::hooks_for(std::move(queue), sees);
 }
 
-class Hooking final : public Engine {
+class Hooking final : public Forwarding {
  public:
-  explicit Hooking(Engine& own) : own(own) {}
+  using Forwarding::Forwarding;
 
-  torch::autograd::variable_list execute(const torch::autograd::edge_list& roots,
-                                         const torch::autograd::variable_list& inputs, bool keep_graph,
-                                         bool create_graph, bool accumulate_grad,
-                                         const torch::autograd::edge_list& outputs) override {
-    return own.execute(roots, inputs, keep_graph, create_graph, accumulate_grad, outputs);
-  }
-  c10::intrusive_ptr<at::ivalue::Future> execute_with_graph_task(
-      const std::shared_ptr<torch::autograd::GraphTask>& task, NodePointer root,
-      torch::autograd::InputBuffer&& inputs) override {
-    return own.execute_with_graph_task(task, std::move(root), std::move(inputs));
-  }
-  std::unique_ptr<torch::autograd::AnomalyMetadata> make_anomaly_metadata() override {
-    return own.make_anomaly_metadata();
-  }
-  void thread_on_exception(const std::shared_ptr<torch::autograd::GraphTask>& task, const NodePointer& node,
-                           std::exception& error) override {
-    own.thread_on_exception(task, node, error);
-  }
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
     const std::vector<Entered>* mine = entered_or_null;
     if (mine == nullptr || mine->empty()) {
@@ -112,8 +94,6 @@ class Hooking final : public Engine {
     if (state.is_tracing || state.disabled_error_message) return nullptr;
     return saves::hooks_for(last.queue, last.sees);
   }
-
-  Engine& own;
 };
 
 Hooking* hooking = nullptr;  // made once, for good: any thread may be in it
