@@ -210,7 +210,7 @@ class Search:
                 if state.copies >= 0 and self._helps(state, ran):
                     seen = replace(state, seen_findings=(*state.seen_findings, _finding_key(ran.finding)))
                     goes_on = self._push(seen, ran.finding)
-                    repair = self._proved_so_far(state, ran)
+                    repair = self._proved_so_far(state, ran, ran.finding)
                     if repair is not None and goes_on:
                         most = min(most, self._tried + MOST_LATER)
                         partly.append(repair)
@@ -303,13 +303,13 @@ class Search:
             return None
         return _repair(state, proof)
 
-    def _proved_so_far(self, state: _SearchState, ran: Ran) -> Repair | None:
-        """Return a state as a repair of the first finding if the next one is the program's own; else None."""
+    def _proved_so_far(self, state: _SearchState, ran: Ran, later: Finding) -> Repair | None:
+        """Return a state as a repair of the first finding if a later one is the program's own; else None."""
         kept = Interpretation.KEPT in state.interpretations  # then the next finding may be about that graph
         if ran.failed_at <= self._trial.until or not state.comparable or kept:
             return None
         reference = self._trial.reference(state.interpretations)
-        if ran.finding is None or _hazard(ran.finding) not in map(_hazard, reference.ran.findings):
+        if _hazard(later) not in map(_hazard, reference.ran.findings):
             return None
         proof = self._trial.proof(ran, reference)
         return None if isinstance(proof, str) else _repair(state, proof)

@@ -49,7 +49,8 @@ def of_another_turn(propose: _Propose) -> _Propose:
         # Two losses on one graph are for `keep_graph` (test_keep_graph.py, test_two_losses_are_not_detached).
         if finding.code == "UC301" and not two_losses(finding, project):
             yield from propose(finding, project)
-        for path, source, statement in callers(finding.needed, project) if finding.code == "UC101" else ():
+        places = list(callers(finding.needed, project)) if finding.code == "UC101" else []
+        for path, source, statement in places:
             for call in walk(statement):
                 flag = next((k for k in getattr(call, "keywords", ()) if k.arg == "retain_graph"), None)
                 if isinstance(call, ast.Call) and flag is not None and is_constant(flag.value, True):
@@ -57,10 +58,10 @@ def of_another_turn(propose: _Propose) -> _Propose:
                     for candidate in propose(finding, project.with_texts(texts)):
                         title, new = f"{candidate.title}, without `retain_graph`", candidate.texts
                         yield replace(candidate, title=title, texts={**texts, **new}, offered=True)
-            # Another loss may need the graph that is kept (test_fix.py, test_a_mean_that_is_carried).
-            loop = source.loop_round(statement)
-            if loop is not None and len(list(calls(loop, ("backward",)))) > 1:
-                yield from (replace(candidate, offered=True) for candidate in propose(finding, project))
+        # Another loss may need the graph that is kept (test_fix.py, test_a_mean_that_is_carried).
+        loops = filter(None, (source.loop_round(statement) for _, source, statement in places))
+        if any(len(list(calls(loop, ("backward",)))) > 1 for loop in loops):
+            yield from (replace(candidate, offered=True) for candidate in propose(finding, project))
 
     return proposals
 
