@@ -32,6 +32,7 @@ from ._values import (
 )
 from ._writes import WriteEffect, backward, concerns, updated, write
 
+_LONG = {"cuda": "to", "cpu": "to", "new": "new_empty"}  # by a method that the table doesn't have
 _KEEPS_MODULE = "to cuda cpu train eval requires_grad_ double float half type"
 _FILLS_FROM_LAST = frozenset(
     {"scatter_", "index_copy_", "index_add_", "scatter_add_", "masked_fill_", "index_put_"}
@@ -258,8 +259,7 @@ def _of_library(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
 def _of_tensor(run: FileRun, call: FollowedCall, state: FlowState) -> Value:
     """Return the result of a method of a tensor, or of an unknown value that may be one."""
     table, receiver = torch_table(), call.receiver
-    # Methods that the table doesn't have, and what they are short for.
-    name = {"cuda": "to", "cpu": "to", "new": "new_empty"}.get(call.name, call.name)
+    name = _LONG.get(call.name, call.name)
     values = [receiver, *call.values]
     if name in table.writes_self and receiver.may_be_tensor:
         return _written(run, call, state)
