@@ -152,10 +152,10 @@ class FreedEvidence:
 class StaleEvidence:
     """torch's own version check refused a tensor that was saved unobserved."""
 
-    torch_message: str
+    torch_message: str | None  # None if torch goes on, because compiled code makes no such check
     needed: Need | None
     saved: Save | None = None
-    """Set if compiled code saved and overwrote it, which torch refuses while it compiles."""
+    """Set if compiled code saved and overwrote it, which torch mostly refuses while it compiles."""
     writes: tuple[Write, ...] = ()  # the writes to it in compiled code
 
 

@@ -25,7 +25,7 @@ from .ahead import refused_too
 from .boundary import bare_finding, finding_or_fallback
 from .describe import SessionView
 from .refusals import kind_of
-from .rules import judge, judge_refusal, rule_of, uc101, uc103, uc105
+from .rules import judge, judge_refusal, rule_of, uc101, uc102, uc103, uc105
 from .rules.uc104 import judge_gradient
 from .rules.uc106 import judge_copy
 
@@ -344,13 +344,31 @@ class SeenConflicts(SessionView, ABC):
             )
         )
 
+    def overwritten_in_backward(self, graph: compiled.OverwrittenInGraph) -> None:
+        """UC102: a compiled backward reads what it has overwritten itself.
+
+        Guard can't repair it, because one call of the code does both.
+        """
+        if not self.active:
+            return
+        self.on(
+            Occurrence(
+                lambda: ("UC102", user_place(graph.saved), user_place(graph.writes[-1].traced)),
+                lambda: uc102.judge_compiled(
+                    refused.in_compiled(graph, need.running(None, self.backwards_before))
+                ),
+                lambda: bare_finding("UC102", saved=save.unplaced(graph.tensor)),
+                refused=self.policy == "guard",
+            )
+        )
+
     def refusal_finding(self, error: BaseException) -> Finding | None:
         """Return the finding for an error that torch raised; None if the error isn't torch's refusal."""
         # If the query fails, the error stays as it is
         # (test_an_error_of_which_it_is_not_known_whose_it_is_stays_as_it_is).
-        if (graph := compiled.RefusedGraph.of(error)) is not None:
+        if (graph := compiled.OverwrittenInGraph.of(error)) is not None:
             return finding_or_fallback(
-                lambda: uc101.judge_stale(refused.in_compiled(error, graph)),
+                lambda: uc101.judge_stale(refused.in_compiled(graph, need.at(graph.caller), str(error))),
                 lambda: bare_finding("UC101", torch_message=str(error)),
             )
         kind = or_default(lambda: kind_of(error), None)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from ..model import CODES, Save, Subject, Write
+from ..model import CODES, Need, Save, Subject, Write
 from ..observe.hooks import compiled
 from ..observe.hooks.module_hooks import Hooked
 from ..source import UNKNOWN, ParsedSource, ProgramNames, Stack, code_of, resolve
@@ -47,8 +47,10 @@ def evidence(
     return _Refused(error, kind, live_frames, session).evidence()
 
 
-def in_compiled(error: BaseException, graph: compiled.RefusedGraph) -> StaleEvidence:
-    """Return the evidence for torch's refusal to compile code that overwrites what it has saved itself."""
+def in_compiled(
+    graph: compiled.OverwrittenInGraph, needed: Need, torch_message: str | None = None
+) -> StaleEvidence:
+    """Return the evidence for compiled code that overwrites what it has saved itself."""
     name = reads.node_name(graph.node)
     edges = spelling.edge_names(graph.node)
     spelled = spelling.spell(name, graph.role, graph.saved, shape=graph.tensor.shape, edges=edges)
@@ -56,7 +58,7 @@ def in_compiled(error: BaseException, graph: compiled.RefusedGraph) -> StaleEvid
     once = {(name, name.traced): name for name in graph.writes}  # each turn of a loop is traced
     writes = tuple(write.by(name, name.traced) for name in once.values())
     saved = replace(save.unplaced(graph.tensor), **facts)
-    return StaleEvidence(str(error), need.at(graph.caller), saved=saved, writes=writes)
+    return StaleEvidence(torch_message, needed, saved=saved, writes=writes)
 
 
 class _Refused:

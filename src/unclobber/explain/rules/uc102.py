@@ -10,10 +10,10 @@ import ast
 
 from ...model import Finding, Fix, Help, Need, Site, Write
 from ...syntax import parse
-from .._evidence import Evidence
+from .._evidence import Evidence, StaleEvidence
 from . import _own_writes
 from ._wording import SILENT, SPOILT, Wording
-from ._words import quoted, with_a_copy
+from ._words import quoted, saver, tensor_name, with_a_copy
 
 WORDING = Wording(SPOILT, notes=(SILENT,))
 OPERATION = Wording(
@@ -32,6 +32,7 @@ _UNCHECKED = (
     "saved-tensor hooks (a checkpoint's, save_on_cpu's or your own) kept it, and then torch compares no "
     "version counters"
 )
+_COMPILED = "torch.compile makes one function of all backwards in it, which compares no version counters"
 _SEEN_UNDER_NO_GRAD = "torch would see the write, and refuse, under torch.no_grad() instead of through .data"
 
 
@@ -51,6 +52,22 @@ def judge(evidence: Evidence) -> Finding | None:
     if evidence.changed and evidence.overwriting:
         return _finding(evidence, how="was overwritten unseen by torch")
     return None
+
+
+def judge_compiled(evidence: StaleEvidence) -> Finding:
+    """Return the finding for a compiled backward that overwrites what another Function in it saved."""
+    save = evidence.saved
+    assert save is not None
+    names = {"tensor": tensor_name(save), "how": "was overwritten unseen by torch", "saver": saver(save)}
+    return WORDING.finding(
+        "UC102",
+        names | {"purpose": "for backward"},
+        fixes=(with_a_copy(save),),
+        notes=(_COMPILED,),
+        saved=save,
+        writes=evidence.writes,
+        needed=evidence.needed,
+    )
 
 
 def _finding(evidence: Evidence, **names: str) -> Finding:

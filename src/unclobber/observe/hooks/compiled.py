@@ -8,11 +8,12 @@ graph, and graphs that write to no input are not wrapped. Not seen are writes in
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -29,19 +30,22 @@ from ._nested import Found
 from ._on_import import on_import
 from .backward import BackwardMark, backward_calls
 
-_traced: weakref.WeakKeyDictionary[Any, Sequence[Any]] = weakref.WeakKeyDictionary()
-"""The place of each traced call, as ``compat.tracing.traced_now`` returns it, by the node of Dynamo's
-graph."""
-
 
 class _Compiling(threading.local):
     """The graph that a backend compiles in this thread."""
 
-    stacks: Mapping[str, Stack] = MappingProxyType({})
-    """The place of each traced call, by the name that AOTAutograd notes."""
-    inputs = 0
-    writes: Sequence[tuple[int, TracedName]] = ()
-    """Index of the input and the operation, in the program's order."""
+    def __init__(self) -> None:
+        self.traced: dict[int, tuple[Any, Sequence[Any]]] = {}
+        """The place of each call that Dynamo has traced since the last compilation, as
+        ``compat.tracing.traced_now`` returns it, with what is looked up by its identity."""
+        self.stacks: Mapping[str, Stack] = {}
+        """The place of each traced call, by the name that AOTAutograd notes."""
+        self.inputs: int | None = None  # their number; None if no graph is compiled
+        self.writes: Sequence[tuple[int, TracedName]] = ()
+        """Index of the input and the operation, in the program's order."""
+        self.overwritten: list[Any] | None = None
+        """The saved tensor that the graph's backward overwrites and reads, if there is one, once it is
+        compiled. None if the backward writes to nothing that it is given."""
 
 
 _compiling = _Compiling()
@@ -110,7 +114,8 @@ def _noting(original: Callable[..., Any], patches: Patches) -> Callable[..., Any
     def create_proxy(tracer: Any, kind: str, *args: Any, **kwargs: Any) -> Any:
         proxy = original(tracer, kind, *args, **kwargs)
         if patches.active and kind in ("call_function", "call_method"):
-            _traced[proxy.node] = or_default(lambda: compat.tracing.traced_now(tracer), ())
+            key = proxy.node.meta.get(compat.tracing.COPIED)
+            _compiling.traced[id(key)] = key, or_default(lambda: compat.tracing.traced_now(tracer), ())
         return proxy
 
     return create_proxy
@@ -121,45 +126,62 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
 
     def call_user_compiler(output: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
         """Compile, with the lines of the graph at hand; note why torch refuses, if it does."""
-        before = _compiling.stacks, _compiling.inputs, _compiling.writes
+        before = vars(_compiling).copy()
         _compiling.stacks = or_default(lambda: _stacks(module.graph), {})
         _compiling.inputs = sum(node.op == "placeholder" for node in module.graph.nodes)
         _compiling.writes = or_default(lambda: _writes(module.graph), ())
+        in_backward = or_default(lambda: compat.tracing.writes_in_backward(module), False)
+        _compiling.overwritten = overwritten = [] if in_backward else None
         try:
-            return original(output, module, *args, **kwargs)
+            compiled = original(output, module, *args, **kwargs)
+            if overwritten is not None:
+                overwritten += _overwritten(module)
+            return compiled
         except Exception as error:
             if compat.tracing.REFUSAL in str(error):
-                _note_refusal(error, module)
+                for graph in _overwritten(module):  # none if that fails: torch's own error must not be lost
+                    _refused[error] = graph.called_at(of_program())
             raise
         finally:
-            _compiling.stacks, _compiling.inputs, _compiling.writes = before
+            vars(_compiling).update(before)
+            if _compiling.inputs is None:
+                _compiling.traced.clear()
 
     return call_user_compiler
 
 
-class RefusedGraph(NamedTuple):
-    """A tensor that compiled code saves and overwrites: torch refuses its backward while it compiles."""
+class OverwrittenInGraph(NamedTuple):
+    """A tensor that compiled code saves and overwrites before its backward needs it.
+
+    Mostly torch refuses that backward while it compiles.
+    """
 
     tensor: torch.Tensor  # a fake tensor, without memory
     node: Any  # the backward node that needs it
     role: str | None  # the node's name for it
     saved: Stack
     writes: list[TracedName]
-    caller: Stack  # the call of the compiled code
+    caller: Stack = ()  # the call of the compiled code
+
+    def called_at(self, stack: Stack) -> OverwrittenInGraph:
+        """Return it with the callers of a call of the compiled code."""
+        writes = [TracedName(name, TracedName.over(name.traced, stack)) for name in self.writes]
+        return self._replace(saved=TracedName.over(self.saved, stack), writes=writes, caller=stack)
 
     @staticmethod
-    def of(error: BaseException) -> RefusedGraph | None:
+    def of(error: BaseException) -> OverwrittenInGraph | None:
         try:
             return _refused.get(error)
         except TypeError:  # one of Python's own, of which there are no weak references
             return None
 
 
-_refused: weakref.WeakKeyDictionary[BaseException, RefusedGraph] = weakref.WeakKeyDictionary()
+_refused: weakref.WeakKeyDictionary[BaseException, OverwrittenInGraph] = weakref.WeakKeyDictionary()
 
 
 def _stack_of(node: Any) -> Stack:
-    return compat.tracing.stack_of(_traced.get(node, ()))
+    key = node.meta.get(compat.tracing.COPIED)
+    return compat.tracing.stack_of(_compiling.traced.get(id(key), (None, ()))[1])
 
 
 def _stacks(graph: Any) -> dict[str, Stack]:  # by the name that AOTAutograd notes, if it is its only one
@@ -168,16 +190,14 @@ def _stacks(graph: Any) -> dict[str, Stack]:  # by the name that AOTAutograd not
     return {name: stack for name, node in known if (stack := _stack_of(node))}
 
 
-def _note_refusal(error: Exception, module: Any) -> None:
-    """Note which tensor of a graph made torch refuse, if a second run shows it."""
-    # torch's own error must not be lost.
+def _overwritten(module: Any) -> list[OverwrittenInGraph]:
+    """Return the tensor that a graph saves and overwrites, if a second run shows one."""
     replayed = or_default(lambda: compat.tracing.replayed(module), None)
-    if replayed is not None:
-        save, node, role = replayed
-        stack = of_program()
-        writes = [TracedName(name, TracedName.over(_stack_of(by), stack)) for name, by in save.writes]
-        saved = TracedName.over(_stack_of(save.by), stack)
-        _refused[error] = RefusedGraph(save.tensor, node, role, saved, writes, stack)
+    if replayed is None:
+        return []
+    save, node, role = replayed
+    writes = [TracedName(name, _stack_of(by)) for name, by in save.writes]
+    return [OverwrittenInGraph(save.tensor, node, role, _stack_of(save.by), writes)]
 
 
 def _writes(graph: Any) -> list[tuple[int, TracedName]]:  # one a line and input
@@ -209,8 +229,9 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
     def create(compiled: Any, *, runtime_metadata: Any, **kwargs: Any) -> Any:
         """Make the function, and precede each call of it by a notification if it writes."""
         run = original(compiled, runtime_metadata=runtime_metadata, **kwargs)
-        if compat.tracing.keeps_unchecked(runtime_metadata):
-            run = StandIn(run, _stashing(run))
+        overwritten = _compiling.overwritten
+        if overwritten is not None or compat.tracing.keeps_unchecked(runtime_metadata):
+            run = StandIn(run, _observing(run, overwritten))
         written: list[int] = or_default(lambda: compat.tracing.mutated(runtime_metadata), [])
         if not written:
             return run
@@ -235,10 +256,11 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
     return create
 
 
-def _stashing(run: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a run of a graph that keeps for its backward what custom Functions in it keep on their ``ctx``."""
+def _observing(run: Callable[..., Any], overwritten: list[OverwrittenInGraph] | None) -> Callable[..., Any]:
+    """Wrap a run of a graph that keeps for its backward what custom Functions in it keep on their ``ctx``, or
+    whose backward overwrites what another Function in it has saved."""
 
-    def stashing(args: Any) -> Any:
+    def observing(args: Any) -> Any:
         """Run the graph, and observe those tensors until its backward."""
         results = run(args)
         conflicts = saves.receiver()
@@ -250,9 +272,16 @@ def _stashing(run: Callable[..., Any]) -> Callable[..., Any]:
                 return saved_at(node, checked + at.ways[0][-1].which, stack)[0]
 
             functions.stash(conflicts, node, (compat.tracing.UNCHECKED,), stack_of)
+            for graph in overwritten or ():
+                node.register_prehook(functools.partial(_on_backward, graph.called_at(stack)))
         return results
 
-    return stashing
+    return observing
+
+
+def _on_backward(graph: OverwrittenInGraph, gradients: tuple[Any, ...]) -> None:
+    if (conflicts := saves.receiver()) is not None:
+        conflicts.overwritten_in_backward(graph)
 
 
 def _notify(tensor: Any, names: Sequence[str]) -> Iterator[Mark]:

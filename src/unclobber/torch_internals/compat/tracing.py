@@ -11,7 +11,7 @@ import dis
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -44,7 +44,13 @@ UNCHECKED = "_tensors_no_vc_check"
 REFUSAL = "modified by an inplace operation"
 """Part of the error if torch refuses the backward that AOTAutograd traces while it compiles."""
 
+_APPLY = "autograd_function_apply"
+"""Operator that Dynamo makes of the call of a custom Function. Its first arguments are the graphs of ``forward``
+and ``backward``, which save and read past the version counters (torch/_functorch/autograd_function.py)."""
+
 _EVALUATION = os.path.join("torch", "_dynamo", "eval_frame.py")
+COPIED = "source_fn_stack"
+"""Entry of a node's ``meta`` that Dynamo makes for each call, and that a copied node shares with the first."""
 _OPERATORS = {
     "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ifloordiv": "floor_divide_",
     "imod": "remainder_", "ipow": "pow_", "iand": "bitwise_and_", "ior": "bitwise_or_",
@@ -146,6 +152,16 @@ def written_inputs(graph: Any) -> Iterator[tuple[int, str, Any]]:
                 yield known[key], name, node
 
 
+def writes_in_backward(module: Any) -> bool:
+    """Return whether the backward of a custom Function in Dynamo's graph writes to what it is given."""
+    calls = (node for node in module.graph.nodes if _is_apply(node.target))
+    return any(any(written_inputs(getattr(module, call.args[1].target).graph)) for call in calls)
+
+
+def _is_apply(target: Any) -> bool:
+    return getattr(target, "__name__", "") == _APPLY
+
+
 def _memory(node: Any) -> int | None:
     """Return the key of the memory of a node's fake tensor; None if it has none."""
     value = node.meta.get("example_value") if isinstance(node, torch.fx.Node) else None
@@ -214,7 +230,7 @@ def saved_by(
     # Nodes of a derivative have the number of the operation that it belongs to.
     made: dict[int, str] = {}
     for node in forward.graph.nodes:
-        if "seq_nr" in node.meta and "source_fn_stack" in node.meta:
+        if "seq_nr" in node.meta and COPIED in node.meta:
             made.setdefault(node.meta["seq_nr"], noted_name(node))
     saved = []
     for node in outputs[fw_metadata.num_forward :]:
@@ -227,9 +243,9 @@ def saved_by(
 
 def noted_name(node: Any) -> str:
     """Return the name under which AOTAutograd notes a node of a graph, which may have another by now."""
-    stack = node.meta.get("source_fn_stack")
+    stack = node.meta.get(COPIED)
     name: str = stack[0][0] if stack else node.name  # further in are those of a subgraph
-    return "autograd.function" if name.startswith("autograd_function_apply") else name
+    return "autograd.function" if name.startswith(_APPLY) else name
 
 
 def graph_number(node: Any) -> int | None:
@@ -260,7 +276,7 @@ def node_of(results: Any) -> Any:
 
 
 class OverwrittenSave(NamedTuple):
-    """A saved tensor of a graph that was overwritten in it before the backward."""
+    """A saved tensor of a graph that was overwritten in it before a backward node needed it."""
 
     by: Any  # the node that saved it
     tensor: torch.Tensor  # a fake tensor, without memory
@@ -277,7 +293,7 @@ def replayed(module: Any) -> tuple[OverwrittenSave, Any, str | None] | None:
     given: list[Any] = [node.meta.get("example_value") for node in inputs]
     memory = [_memory(node) or -n for n, node in enumerate(inputs)]
     mode = next(value.fake_mode for value in given if hasattr(value, "fake_mode"))
-    replay = _Interpreter(module)
+    replay = _Interpreter(module, [], [])
     with mode, torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(replay.pack, replay.unpack):
         leaves, bases, copies = [], {}, list(given)  # copies, because a leaf can't be written
         for n, value in enumerate(given):
@@ -309,11 +325,11 @@ class _FoundError(Exception):
 class _Interpreter(torch.fx.Interpreter):
     """Runs a graph, and notes which node saves each tensor and which ones write to it."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, saves: list[OverwrittenSave], versions: list[int]) -> None:
         super().__init__(module)
         self._node: Any = None
-        self._saves: list[OverwrittenSave] = []
-        self._versions: list[int] = []
+        self._saves = saves
+        self._versions = versions
 
     def run_node(self, n: Any) -> Any:
         """Run a call, and note it as a write to the saves whose version counters it moves."""
@@ -325,6 +341,26 @@ class _Interpreter(torch.fx.Interpreter):
                 save.writes.append((next((name for name, _ in _writes(n)), n.name), n))
         return result
 
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call, and the graphs of a custom Function by interpreters that share these notes."""
+        if _is_apply(target):
+            (first, second, *given), kept = args, []
+
+            def forward(*inputs: Any) -> Any:
+                results, saved = _Interpreter(first, self._saves, self._versions).run(*inputs)
+                kept.extend(self.pack(value) if isinstance(value, torch.Tensor) else None for value in saved)
+                return results, saved
+
+            def backward(*inputs: Any) -> Any:
+                nodes = [node for node in second.graph.nodes if node.op == "placeholder"]
+                for node, packed in zip(reversed(nodes), reversed(kept), strict=False):
+                    if packed is not None and node.users:
+                        self.unpack(packed)
+                return _Interpreter(second, self._saves, self._versions).run(*inputs)
+
+            args = _with_graph(forward, first), _with_graph(backward, second), *given
+        return super().call_function(target, args, kwargs)
+
     def pack(self, tensor: torch.Tensor) -> tuple[OverwrittenSave, torch.Tensor]:
         self._saves.append(OverwrittenSave(self._node, tensor.detach(), []))
         self._versions.append(tensor._version)
@@ -335,3 +371,11 @@ class _Interpreter(torch.fx.Interpreter):
         if save.writes:
             raise _FoundError(save, current_node())
         return tensor
+
+
+def _with_graph(run: Callable[..., Any], module: Any) -> Any:
+    """Return a graph module that calls ``run``, with the inputs of ``module``'s graph."""
+    graph = torch.fx.Graph()
+    inputs = [graph.placeholder(node.name) for node in module.graph.nodes if node.op == "placeholder"]
+    graph.output(graph.call_function(run, tuple(inputs)))
+    return torch.fx.GraphModule({}, graph)
