@@ -55,6 +55,8 @@ def in_compiled(
     edges = spelling.edge_names(graph.node)
     spelled = spelling.spell(name, graph.role, graph.saved, shape=graph.tensor.shape, edges=edges)
     facts = {**spelled._asdict(), "site": resolve(graph.saved), "node": name, "role": graph.role}
+    if spelled.operation == compat.tracing.TEMPLATE:  # its own name is lost
+        facts |= {"operation": "a custom Function", "node": None}
     once = {(name, name.traced): name for name in graph.writes}  # each turn of a loop is traced
     writes = tuple(write.by(name, name.traced) for name in once.values())
     saved = replace(save.unplaced(graph.tensor), **facts)

@@ -8,11 +8,10 @@ graph, and graphs that write to no input are not wrapped. Not seen are writes in
 
 from __future__ import annotations
 
-import functools
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -31,6 +30,16 @@ from ._on_import import on_import
 from .backward import BackwardMark, backward_calls
 
 
+class _Backward(NamedTuple):
+    """The writes of a graph's backward, which only custom Functions make."""
+
+    writes: list[tuple[int | None, TracedName]]
+    """Index of the written input of the graph (None: it is none) and the operation, in Dynamo's order."""
+    overwritten: list[OverwrittenInGraph]
+    """The saved tensor that the backward overwrites before it reads it, if there is one; filled in once the
+    graph is compiled."""
+
+
 class _Compiling(threading.local):
     """The graph that a backend compiles in this thread."""
 
@@ -43,9 +52,7 @@ class _Compiling(threading.local):
         self.inputs: int | None = None  # their number; None if no graph is compiled
         self.writes: Sequence[tuple[int, TracedName]] = ()
         """Index of the input and the operation, in the program's order."""
-        self.overwritten: list[Any] | None = None
-        """The saved tensor that the graph's backward overwrites and reads, if there is one, once it is
-        compiled. None if the backward writes to nothing that it is given."""
+        self.backward = _Backward([], [])
 
 
 _compiling = _Compiling()
@@ -130,12 +137,11 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
         _compiling.stacks = or_default(lambda: _stacks(module.graph), {})
         _compiling.inputs = sum(node.op == "placeholder" for node in module.graph.nodes)
         _compiling.writes = or_default(lambda: _writes(module.graph), ())
-        in_backward = or_default(lambda: compat.tracing.writes_in_backward(module), False)
-        _compiling.overwritten = overwritten = [] if in_backward else None
+        _compiling.backward = backward = _Backward(or_default(lambda: _writes_in_backward(module), []), [])
         try:
             compiled = original(output, module, *args, **kwargs)
-            if overwritten is not None:
-                overwritten += _overwritten(module)
+            if backward.writes:
+                backward.overwritten.extend(_overwritten(module))
             return compiled
         except Exception as error:
             if compat.tracing.REFUSAL in str(error):
@@ -144,7 +150,7 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
             raise
         finally:
             vars(_compiling).update(before)
-            if _compiling.inputs is None:
+            if _compiling.inputs is None:  # else the backend compiles the graph of another
                 _compiling.traced.clear()
 
     return call_user_compiler
@@ -163,10 +169,18 @@ class OverwrittenInGraph(NamedTuple):
     writes: list[TracedName]
     caller: Stack = ()  # the call of the compiled code
 
-    def called_at(self, stack: Stack) -> OverwrittenInGraph:
-        """Return it with the callers of a call of the compiled code."""
-        writes = [TracedName(name, TracedName.over(name.traced, stack)) for name in self.writes]
-        return self._replace(saved=TracedName.over(self.saved, stack), writes=writes, caller=stack)
+    def called_at(self, forward: Stack, backward: Stack | None = None) -> OverwrittenInGraph:
+        """Return it with the callers of the compiled code.
+
+        Args:
+            backward: The stack of the backward that makes the writes; None if the forward does.
+        """
+
+        def over(traced: Stack) -> Stack:
+            return TracedName.over(traced, forward) if backward is None else (*traced, *backward)
+
+        writes = [TracedName(name, over(name.traced)) for name in self.writes]
+        return self._replace(saved=TracedName.over(self.saved, forward), writes=writes, caller=forward)
 
     @staticmethod
     def of(error: BaseException) -> OverwrittenInGraph | None:
@@ -179,9 +193,12 @@ class OverwrittenInGraph(NamedTuple):
 _refused: weakref.WeakKeyDictionary[BaseException, OverwrittenInGraph] = weakref.WeakKeyDictionary()
 
 
-def _stack_of(node: Any) -> Stack:
+def _stack_of(node: Any, call: Any = None) -> Stack:
+    """Return where Dynamo has traced a node; of one in a backward only up to that, without the stack of the
+    Function's ``call``, at which Dynamo traces both."""
     key = node.meta.get(compat.tracing.COPIED)
-    return compat.tracing.stack_of(_compiling.traced.get(id(key), (None, ()))[1])
+    stack = compat.tracing.stack_of(_compiling.traced.get(id(key), (None, ()))[1])
+    return stack if call is None else stack[: len(stack) - len(_stack_of(call))]
 
 
 def _stacks(graph: Any) -> dict[str, Stack]:  # by the name that AOTAutograd notes, if it is its only one
@@ -196,7 +213,8 @@ def _overwritten(module: Any) -> list[OverwrittenInGraph]:
     if replayed is None:
         return []
     save, node, role = replayed
-    writes = [TracedName(name, _stack_of(by)) for name, by in save.writes]
+    calls = {node: call for _, _, node, call in compat.tracing.written_in_backward(module)}
+    writes = [TracedName(name, _stack_of(by, calls.get(by))) for name, by in save.writes]
     return [OverwrittenInGraph(save.tensor, node, role, _stack_of(save.by), writes)]
 
 
@@ -207,6 +225,11 @@ def _writes(graph: Any) -> list[tuple[int, TracedName]]:  # one a line and input
             # `x[0] += 1` is two: `+=` on a view, and putting the view there.
             writes.setdefault((index, Instruction(*stack[:2]).line), (index, TracedName(name, stack)))
     return list(writes.values())
+
+
+def _writes_in_backward(module: Any) -> list[tuple[int | None, TracedName]]:
+    found = compat.tracing.written_in_backward(module)
+    return [(index, TracedName(name, _stack_of(node, call))) for index, name, node, call in found]
 
 
 def _dividing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -229,41 +252,55 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
     def create(compiled: Any, *, runtime_metadata: Any, **kwargs: Any) -> Any:
         """Make the function, and precede each call of it by a notification if it writes."""
         run = original(compiled, runtime_metadata=runtime_metadata, **kwargs)
-        overwritten = _compiling.overwritten
-        if overwritten is not None or compat.tracing.keeps_unchecked(runtime_metadata):
-            run = StandIn(run, _observing(run, overwritten))
+        # Inputs that are views of one memory are merged into one: then each line may be meant.
+        merged = len(runtime_metadata.input_info) != _compiling.inputs
+        backward = _compiling.backward
+        if backward.writes or compat.tracing.keeps_unchecked(runtime_metadata):
+            run = StandIn(run, _observing(run, backward, merged))
         written: list[int] = or_default(lambda: compat.tracing.mutated(runtime_metadata), [])
         if not written:
             return run
-        # Inputs that are views of one memory are merged into one: then each line may be meant.
-        merged = len(runtime_metadata.input_info) != _compiling.inputs
         writes = {n: [write for index, write in _compiling.writes if merged or index == n] for n in written}
 
         def notifying(args: Any) -> Any:
             """Notify of what the graph is about to write, and run it."""
             if not kernels.listeners.now or kernels.inside_operation():
                 return run(args)
-            noted = [mark for n, names in writes.items() for mark in _notify(args[n], names or ["copy_"])]
-            announced.keys = [compat.tensors.storage_key(tensor) for tensor, *_ in noted]
-            try:
-                return run(args)
-            finally:
-                announced.keys = ()
-                settle(noted)
+            return _announced([(args[n], names or ["copy_"]) for n, names in writes.items()], run, args)
 
         return StandIn(run, notifying)
 
     return create
 
 
-def _observing(run: Callable[..., Any], overwritten: list[OverwrittenInGraph] | None) -> Callable[..., Any]:
+def _announced(writes: Iterable[tuple[Any, Sequence[str]]], run: Callable[..., Any], *args: Any) -> Any:
+    """Notify the listeners of writes to tensors, and run the compiled code that makes them."""
+    noted = [mark for tensor, names in writes for mark in _notify(tensor, names)]
+    announced.keys = [compat.tensors.storage_key(tensor) for tensor, *_ in noted]
+    try:
+        return run(*args)
+    finally:
+        announced.keys = ()
+        settle(noted)
+
+
+def _observing(run: Callable[..., Any], backward: _Backward, merged: bool) -> Callable[..., Any]:
     """Wrap a run of a graph that keeps for its backward what custom Functions in it keep on their ``ctx``, or
-    whose backward overwrites what another Function in it has saved."""
+    whose backward writes.
+
+    Args:
+        merged: Whether the inputs are others than those of Dynamo's graph.
+    """
 
     def observing(args: Any) -> Any:
         """Run the graph, and observe those tensors until its backward."""
-        results = run(args)
         conflicts = saves.receiver()
+        writes = (
+            []
+            if merged
+            else [(compat.unseen.alias_of(args[n]), [name]) for n, name in backward.writes if n is not None]
+        )
+        results = run(args)
         node = compat.tracing.node_of(results)
         if conflicts is not None and node is not None:
             stack, checked = of_program(), compat.tracing.count_checked(node)
@@ -271,17 +308,18 @@ def _observing(run: Callable[..., Any], overwritten: list[OverwrittenInGraph] | 
             def stack_of(at: Found) -> Stack:
                 return saved_at(node, checked + at.ways[0][-1].which, stack)[0]
 
+            def run_backward(original: Callable[..., Any], *given: Any) -> Any:
+                """Run the backward, and report what it is about to overwrite."""
+                for graph in backward.overwritten:
+                    conflicts.overwritten_in_backward(graph.called_at(stack, of_program()))
+                return _announced(writes, original, *given)
+
             functions.stash(conflicts, node, (compat.tracing.UNCHECKED,), stack_of)
-            for graph in overwritten or ():
-                node.register_prehook(functools.partial(_on_backward, graph.called_at(stack)))
+            if backward.writes:
+                functions.wrap_backward(node, run_backward)
         return results
 
     return observing
-
-
-def _on_backward(graph: OverwrittenInGraph, gradients: tuple[Any, ...]) -> None:
-    if (conflicts := saves.receiver()) is not None:
-        conflicts.overwritten_in_backward(graph)
 
 
 def _notify(tensor: Any, names: Sequence[str]) -> Iterator[Mark]:

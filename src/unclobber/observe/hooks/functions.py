@@ -81,6 +81,15 @@ def stash(
         ]
 
 
+_wrappers: dict[weakref.ref[Any], Callable[..., Any]] = {}
+"""Functions to run in place of compiled backwards, by ``ctx``."""
+
+
+def wrap_backward(ctx: Any, wrapper: Callable[..., Any]) -> None:
+    """Have ``wrapper`` called with torch's call of a compiled ``backward``, and with its arguments."""
+    _wrappers[weakref.ref(ctx, _wrappers.pop)] = wrapper
+
+
 class _Forward:
     """A call of ``apply``, from its ``ctx`` to the end of ``forward`` and ``setup_context``."""
 
@@ -346,6 +355,8 @@ def _run_compiled(original: Callable[..., Any], ctx: Any, gradients: tuple[Any, 
 
     If the session repairs, it reads the values that ``forward`` left instead.
     """
+    if _wrappers and (wrapper := _wrappers.get(weakref.ref(ctx))) is not None:
+        original = functools.partial(wrapper, original)
     undo: list[Callable[[], None]] = []
     stashes: Any = _stashes.get(weakref.ref(ctx), []) if _stashes else []
     for stashed, state in _stale(stashes):

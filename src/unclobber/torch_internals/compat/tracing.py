@@ -45,12 +45,13 @@ REFUSAL = "modified by an inplace operation"
 """Part of the error if torch refuses the backward that AOTAutograd traces while it compiles."""
 
 _APPLY = "autograd_function_apply"
-"""Operator that Dynamo makes of the call of a custom Function. Its first arguments are the graphs of ``forward``
-and ``backward``, which save and read past the version counters (torch/_functorch/autograd_function.py)."""
+"""Operator that Dynamo makes of a custom Function's call (torch/_functorch/autograd_function.py). Its first
+arguments are the graphs of ``forward`` and ``backward``; between these it compares no version counters."""
 
 _EVALUATION = os.path.join("torch", "_dynamo", "eval_frame.py")
+TEMPLATE = "ApplyTemplate"  # name of the Function that runs both graphs
 COPIED = "source_fn_stack"
-"""Entry of a node's ``meta`` that Dynamo makes for each call, and that a copied node shares with the first."""
+"""Entry of a node's ``meta`` that Dynamo makes for each call, and that a copy of the node shares."""
 _OPERATORS = {
     "iadd": "add_", "isub": "sub_", "imul": "mul_", "itruediv": "div_", "ifloordiv": "floor_divide_",
     "imod": "remainder_", "ipow": "pow_", "iand": "bitwise_and_", "ior": "bitwise_or_",
@@ -144,18 +145,32 @@ def _offset(code: CodeType, instruction: Any) -> int:
 def written_inputs(graph: Any) -> Iterator[tuple[int, str, Any]]:
     """Yield each write of Dynamo's graph to the memory of an input: the input's index, the operation's ATen
     name and the node."""
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    known = {_memory(node): n for n, node in enumerate(inputs)}
+    known = {_memory(node): n for n, node in enumerate(_inputs(graph))}
     for node in graph.nodes:
         for name, target in _writes(node):
             if (key := _memory(target)) is not None and key in known:
                 yield known[key], name, node
 
 
-def writes_in_backward(module: Any) -> bool:
-    """Return whether the backward of a custom Function in Dynamo's graph writes to what it is given."""
-    calls = (node for node in module.graph.nodes if _is_apply(node.target))
-    return any(any(written_inputs(getattr(module, call.args[1].target).graph)) for call in calls)
+def _inputs(graph: Any) -> list[Any]:
+    return [node for node in graph.nodes if node.op == "placeholder"]
+
+
+def written_in_backward(module: Any) -> Iterator[tuple[int | None, str, Any, Any]]:
+    """Yield each write of a custom Function's backward, in Dynamo's graph, to memory that it is given.
+
+    Yields:
+        The index of the input of the graph that shares that memory (None: none does), the operation's ATen
+        name, its node and the node of the Function's call.
+    """
+    known = {_memory(node): n for n, node in enumerate(_inputs(module.graph))}
+    for call in module.graph.nodes:
+        if _is_apply(call.target):
+            body = getattr(module, call.args[1].target).graph
+            given = _inputs(body)
+            yield from (
+                (known.get(_memory(given[n])), name, node, call) for n, name, node in written_inputs(body)
+            )
 
 
 def _is_apply(target: Any) -> bool:
@@ -225,7 +240,7 @@ def saved_by(
         graph, None if no node is known, and whether it saved its result.
     """
     forward, backward = parts[:2]
-    reads = {node.name: node.users for node in backward.graph.nodes if node.op == "placeholder"}
+    reads = {node.name: node.users for node in _inputs(backward.graph)}
     outputs = next(node for node in forward.graph.nodes if node.op == "output").args[0]
     # Nodes of a derivative have the number of the operation that it belongs to.
     made: dict[int, str] = {}
@@ -289,7 +304,7 @@ def replayed(module: Any) -> tuple[OverwrittenSave, Any, str | None] | None:
 
     The fake tensors have no memory and real version counters.
     """
-    inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
+    inputs = _inputs(module.graph)
     given: list[Any] = [node.meta.get("example_value") for node in inputs]
     memory = [_memory(node) or -n for n, node in enumerate(inputs)]
     mode = next(value.fake_mode for value in given if hasattr(value, "fake_mode"))
@@ -352,8 +367,7 @@ class _Interpreter(torch.fx.Interpreter):
                 return results, saved
 
             def backward(*inputs: Any) -> Any:
-                nodes = [node for node in second.graph.nodes if node.op == "placeholder"]
-                for node, packed in zip(reversed(nodes), reversed(kept), strict=False):
+                for node, packed in zip(reversed(_inputs(second.graph)), reversed(kept), strict=False):
                     if packed is not None and node.users:
                         self.unpack(packed)
                 return _Interpreter(second, self._saves, self._versions).run(*inputs)
@@ -376,6 +390,6 @@ class _Interpreter(torch.fx.Interpreter):
 def _with_graph(run: Callable[..., Any], module: Any) -> Any:
     """Return a graph module that calls ``run``, with the inputs of ``module``'s graph."""
     graph = torch.fx.Graph()
-    inputs = [graph.placeholder(node.name) for node in module.graph.nodes if node.op == "placeholder"]
-    graph.output(graph.call_function(run, tuple(inputs)))
+    inputs = tuple(graph.placeholder(node.name) for node in _inputs(module.graph))
+    graph.output(graph.call_function(run, inputs))
     return torch.fx.GraphModule({}, graph)
