@@ -268,6 +268,112 @@ def alone_on_views(compiled, w):
     return x.sum()
 
 
+# --- the compiled backward writes -------------------------------------------------------------------
+
+
+class Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        return 2 * gradient * x
+
+
+class Grown(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        grown = x.exp()
+        ctx.save_for_backward(grown)
+        return grown
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (grown,) = ctx.saved_tensors
+        return gradient * grown
+
+
+class Recycling(Squared):
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        x.copy_(2 * gradient * x)  # write: two_functions
+        return x.detach()
+
+
+class Clearing(Squared):
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        result = 2 * gradient * x
+        x.view(-1)[1:].zero_()  # write: one_input
+        return result
+
+
+def scale_down(target):
+    target.mul_(0.5)  # write: of_builtin
+
+
+class Scaling(Squared):
+    @staticmethod
+    def backward(ctx, gradient):
+        (x,) = ctx.saved_tensors
+        result = 2 * gradient * x
+        scale_down(x)
+        return result
+
+
+class Counted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, count):
+        ctx.save_for_backward(count)
+        return x * count
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (count,) = ctx.saved_tensors
+        result = gradient * count
+        count += 1  # write: counted_on
+        return result, None
+
+
+@program([14.778112, 14.778112, 14.778112], refused=True)
+def two_functions(compiled, w):
+    def net(w):
+        grown = Grown.apply(w)  # saved: two_functions
+        return Recycling.apply(grown).sum()
+
+    return compiled(net)(w)
+
+
+@program([4.0, 4.0, 4.0], refused=True)
+def one_input(compiled, w):
+    def net(x):
+        first = Squared.apply(x)  # saved: one_input
+        return (first + Clearing.apply(x)).sum()
+
+    return compiled(net)(w * 1)
+
+
+@program([14.778112, 14.778112, 14.778112], refused=True)
+def of_builtin(compiled, w):
+    def net(w):
+        grown = w.exp()  # saved: of_builtin
+        return Scaling.apply(grown).sum()
+
+    return compiled(net)(w)  # needed: of_builtin
+
+
+@program([2.0, 4.0, 6.0])
+def counted_on(compiled, w):
+    count = weights()
+    loss = (w * count).sum()  # saved: counted_on
+    return loss + compiled(Counted.apply)(w, count).sum()
+
+
 # --- nothing wrong ----------------------------------------------------------------------------------
 
 
@@ -299,3 +405,20 @@ def own_memory(compiled, w):
         return room
 
     return compiled(scaled)(w).sum()
+
+
+@program([4.0, 4.0, 4.0])
+def read_before(compiled, w):
+    def net(x):
+        first = Recycling.apply(x)
+        return (first + Squared.apply(x)).sum()
+
+    return compiled(net)(w * 1)
+
+
+@program([64.0, 64.0, 64.0])
+def each_its_own(compiled, w):
+    def net(w):
+        return Recycling.apply(Recycling.apply(w * 2) + 0).sum()
+
+    return compiled(net)(w)

@@ -29,7 +29,9 @@ EAGERLY = functools.partial(torch.compile, backend="aot_eager")
 ON_CTX = ["on_ctx", "result_on_ctx", "second_on_ctx"]
 SAVING = ["graph_break", "saved_input", "saved_result", *ON_CTX]
 """Programs that save in a compiled graph."""
-CLEAN = ["written_before", "not_needed", "own_memory"]
+IN_BACKWARD = ["two_functions", "one_input"]
+"""Programs whose compiled backward overwrites what it reads, of which torch says nothing."""
+CLEAN = ["written_before", "not_needed", "own_memory", "read_before", "each_its_own"]
 
 
 @pytest.fixture(autouse=True)
@@ -63,7 +65,8 @@ def test_the_lines_inside_are_told(name):
     (finding,) = report.findings
     assert pickle.loads(pickle.dumps(finding)) == finding
     unchecked = name in ON_CTX and FEATURES["unchecked saves of compiled code"].there
-    silent = name == "second_on_ctx"  # its write is through `.data`, which moves no counter that torch checks
+    # One writes through `.data`, which moves no counter that torch checks.
+    silent = name in ("second_on_ctx", *IN_BACKWARD)
     assert finding.code == ("UC103" if unchecked else "UC102" if silent else "UC101")
     if FEATURES["partition of compiled graphs"].there or name not in SAVING:
         assert [finding.saved.site.line] == lines("saved", name)
@@ -79,6 +82,17 @@ def test_guard_is_right(name):
     with unclobber.guard():
         got = gradient(name, EAGERLY)
     torch.testing.assert_close(got, PROGRAMS[name][1])
+
+
+@pytest.mark.parametrize("name", IN_BACKWARD)
+def test_a_backward_that_overwrites_what_it_reads_is_refused_under_guard(name):
+    """One call of the code does both, so that no value can be given to it. `watch` goes on, as torch does."""
+    with pytest.raises(unclobber.InplaceError) as caught, unclobber.guard():
+        gradient(name, EAGERLY)
+    with pytest.warns(unclobber.SilentWriteWarning), unclobber.watch():
+        got = gradient(name, EAGERLY)
+    assert caught.value.finding.code == "UC102"
+    assert not torch.allclose(got, PROGRAMS[name][1])
 
 
 @needs("named rest of a closure")
