@@ -326,6 +326,19 @@ class Scaling(Squared):
         return result
 
 
+class Scratch(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, room):
+        ctx.save_for_backward(room)
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (room,) = ctx.saved_tensors
+        torch.mul(gradient, 2, out=room)
+        return room.clone(), None
+
+
 class Counted(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, count):
@@ -422,3 +435,13 @@ def each_its_own(compiled, w):
         return Recycling.apply(Recycling.apply(w * 2) + 0).sum()
 
     return compiled(net)(w)
+
+
+@program([4.0, 4.0, 4.0])
+def scratch(compiled, w):
+    """Eager torch refuses it, although nothing is read of what was saved."""
+
+    def net(w, room):
+        return Scratch.apply(Scratch.apply(w, room), room).sum()
+
+    return compiled(net)(w, torch.zeros(3))

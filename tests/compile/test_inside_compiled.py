@@ -31,7 +31,7 @@ SAVING = ["graph_break", "saved_input", "saved_result", *ON_CTX]
 """Programs that save in a compiled graph."""
 IN_BACKWARD = ["two_functions", "one_input"]
 """Programs whose compiled backward overwrites what it reads, of which torch says nothing."""
-CLEAN = ["written_before", "not_needed", "own_memory", "read_before", "each_its_own"]
+CLEAN = ["written_before", "not_needed", "own_memory", "read_before", "each_its_own", "scratch"]
 
 
 @pytest.fixture(autouse=True)

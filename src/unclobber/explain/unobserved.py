@@ -37,7 +37,7 @@ def notices(started_at: int, replay: Stack | None) -> tuple[str, ...]:
     if compiled := [(name, path, line) for name, path, line in compilations if not is_library(path)]:
         sentences.append(
             f"torch.compile made code of {_names(compiled)}: its saves and its writes to what goes in are "
-            "watched, but not what its backward writes"
+            "watched, but not what its backward writes through `.data`"
         )
     if replay is not None:
         graphed = _GRAPHED if any(map(_is_graphed, replay[::2])) else ""

@@ -3,7 +3,8 @@ call.
 
 While ``torch.compile`` works, the lines are noted that write to a graph's inputs. Each run of the graph then
 notifies the listeners first, as if those lines ran one by one. That forces no recompilation and breaks no
-graph, and graphs that write to no input are not wrapped. Not seen are writes in a compiled backward.
+graph, and graphs that write to no input are not wrapped. What custom Functions write in a graph's backward is
+noted in the same way.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from .backward import BackwardMark, backward_calls
 
 
 class _Backward(NamedTuple):
-    """The writes of a graph's backward, which only custom Functions make."""
+    """The writes of custom Functions in a graph's backward to what they are given."""
 
     writes: list[tuple[int | None, TracedName]]
     """Index of the written input of the graph (None: it is none) and the operation, in Dynamo's order."""
@@ -120,8 +121,8 @@ def _noting(original: Callable[..., Any], patches: Patches) -> Callable[..., Any
 
     def create_proxy(tracer: Any, kind: str, *args: Any, **kwargs: Any) -> Any:
         proxy = original(tracer, kind, *args, **kwargs)
-        if patches.active and kind in ("call_function", "call_method"):
-            key = proxy.node.meta.get(compat.tracing.COPIED)
+        key = proxy.node.meta.get(compat.tracing.COPIED)
+        if patches.active and key is not None:
             _compiling.traced[id(key)] = key, or_default(lambda: compat.tracing.traced_now(tracer), ())
         return proxy
 
@@ -294,12 +295,10 @@ def _observing(run: Callable[..., Any], backward: _Backward, merged: bool) -> Ca
 
     def observing(args: Any) -> Any:
         """Run the graph, and observe those tensors until its backward."""
-        conflicts = saves.receiver()
-        writes = (
-            []
-            if merged
-            else [(compat.unseen.alias_of(args[n]), [name]) for n, name in backward.writes if n is not None]
-        )
+        conflicts, writes = saves.receiver(), []
+        if conflicts is not None and not merged:
+            inputs = ((args[n], name) for n, name in backward.writes if n is not None)
+            writes = [(compat.unseen.alias_of(tensor), [name]) for tensor, name in inputs]
         results = run(args)
         node = compat.tracing.node_of(results)
         if conflicts is not None and node is not None:

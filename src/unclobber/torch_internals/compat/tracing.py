@@ -368,7 +368,7 @@ class _Interpreter(torch.fx.Interpreter):
 
             def backward(*inputs: Any) -> Any:
                 for node, packed in zip(reversed(_inputs(second.graph)), reversed(kept), strict=False):
-                    if packed is not None and node.users:
+                    if packed is not None and _is_read(node):
                         self.unpack(packed)
                 return _Interpreter(second, self._saves, self._versions).run(*inputs)
 
@@ -385,6 +385,16 @@ class _Interpreter(torch.fx.Interpreter):
         if save.writes:
             raise _FoundError(save, current_node())
         return tensor
+
+
+def _is_read(given: Any) -> bool:
+    """Return whether a graph uses an input otherwise than to overwrite all of it first."""
+    first = next(iter(given.users), None)
+    if first is None:
+        return False
+    name, target = next(_writes(first), ("", None))
+    whole = name in ("copy_", "fill_", "zero_") or first.kwargs.get("out") is given
+    return target is not given or not whole or given in first.args[1:]
 
 
 def _with_graph(run: Callable[..., Any], module: Any) -> Any:
