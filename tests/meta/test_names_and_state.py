@@ -44,7 +44,7 @@ STATE = {
         "observe.hooks.functions._stashes", "observe.hooks.module_hooks._hooked",
         "observe.record.saved._lives", "observe.hooks.registered._failed",
         "observe.record.open_memory._shown",
-        "observe.hooks._triton_stores._sources", "observe.hooks.compiled._traced",
+        "observe.hooks._triton_stores._sources", "observe.hooks.functions._wrappers",
         "observe.hooks.compiled._refused", "observe.hooks.checkpoint._cache",
     },
     "lines by the number of a compiled graph, which torch gives once a process": {

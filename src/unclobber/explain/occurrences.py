@@ -351,12 +351,11 @@ class SeenConflicts(SessionView, ABC):
         """
         if not self.active:
             return
+        before = self.backwards_before
         self.on(
             Occurrence(
                 lambda: ("UC102", user_place(graph.saved), user_place(graph.writes[-1].traced)),
-                lambda: uc102.judge_compiled(
-                    refused.in_compiled(graph, need.running(None, self.backwards_before))
-                ),
+                lambda: uc102.judge_compiled(refused.in_compiled(graph, need.running(None, before))),
                 lambda: bare_finding("UC102", saved=save.unplaced(graph.tensor)),
                 refused=self.policy == "guard",
             )

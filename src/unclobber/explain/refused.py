@@ -47,9 +47,7 @@ def evidence(
     return _Refused(error, kind, live_frames, session).evidence()
 
 
-def in_compiled(
-    graph: compiled.OverwrittenInGraph, needed: Need, torch_message: str | None = None
-) -> StaleEvidence:
+def in_compiled(graph: compiled.OverwrittenInGraph, needed: Need, said: str | None = None) -> StaleEvidence:
     """Return the evidence for compiled code that overwrites what it has saved itself."""
     name = reads.node_name(graph.node)
     edges = spelling.edge_names(graph.node)
@@ -60,7 +58,7 @@ def in_compiled(
     once = {(name, name.traced): name for name in graph.writes}  # each turn of a loop is traced
     writes = tuple(write.by(name, name.traced) for name in once.values())
     saved = replace(save.unplaced(graph.tensor), **facts)
-    return StaleEvidence(torch_message, needed, saved=saved, writes=writes)
+    return StaleEvidence(said, needed, saved=saved, writes=writes)
 
 
 class _Refused:

@@ -58,10 +58,10 @@ def judge_compiled(evidence: StaleEvidence) -> Finding:
     """Return the finding for a compiled backward that overwrites what another Function in it saved."""
     save = evidence.saved
     assert save is not None
-    names = {"tensor": tensor_name(save), "how": "was overwritten unseen by torch", "saver": saver(save)}
+    known = {"tensor": tensor_name(save), "saver": saver(save), "purpose": "for backward"}
     return WORDING.finding(
         "UC102",
-        names | {"purpose": "for backward"},
+        known | {"how": "was overwritten unseen by torch"},
         fixes=(with_a_copy(save),),
         notes=(_COMPILED,),
         saved=save,

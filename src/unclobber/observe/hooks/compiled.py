@@ -45,6 +45,7 @@ class _Compiling(threading.local):
     """The graph that a backend compiles in this thread."""
 
     def __init__(self) -> None:
+        """Begin without a graph."""
         self.traced: dict[int, tuple[Any, Sequence[Any]]] = {}
         """The place of each call that Dynamo has traced since the last compilation, as
         ``compat.tracing.traced_now`` returns it, with what is looked up by its identity."""
@@ -158,10 +159,7 @@ def _compiled(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class OverwrittenInGraph(NamedTuple):
-    """A tensor that compiled code saves and overwrites before its backward needs it.
-
-    Mostly torch refuses that backward while it compiles.
-    """
+    """A tensor that compiled code saves, and overwrites before its backward reads it."""
 
     tensor: torch.Tensor  # a fake tensor, without memory
     node: Any  # the backward node that needs it
@@ -171,16 +169,11 @@ class OverwrittenInGraph(NamedTuple):
     caller: Stack = ()  # the call of the compiled code
 
     def called_at(self, forward: Stack, backward: Stack | None = None) -> OverwrittenInGraph:
-        """Return it with the callers of the compiled code.
-
-        Args:
-            backward: The stack of the backward that makes the writes; None if the forward does.
-        """
-
-        def over(traced: Stack) -> Stack:
-            return TracedName.over(traced, forward) if backward is None else (*traced, *backward)
-
-        writes = [TracedName(name, over(name.traced)) for name in self.writes]
+        """Return it with the callers of the compiled forward, and of the backward if that writes."""
+        writes = []
+        for name in self.writes:
+            stack = (*name.traced, *backward) if backward else TracedName.over(name.traced, forward)
+            writes.append(TracedName(name, stack))
         return self._replace(saved=TracedName.over(self.saved, forward), writes=writes, caller=forward)
 
     @staticmethod
@@ -195,8 +188,8 @@ _refused: weakref.WeakKeyDictionary[BaseException, OverwrittenInGraph] = weakref
 
 
 def _stack_of(node: Any, call: Any = None) -> Stack:
-    """Return where Dynamo has traced a node; of one in a backward only up to that, without the stack of the
-    Function's ``call``, at which Dynamo traces both."""
+    """Return where Dynamo has traced a node, without the stack of the Function's ``call`` in whose backward
+    it is."""
     key = node.meta.get(compat.tracing.COPIED)
     stack = compat.tracing.stack_of(_compiling.traced.get(id(key), (None, ()))[1])
     return stack if call is None else stack[: len(stack) - len(_stack_of(call))]
@@ -229,8 +222,8 @@ def _writes(graph: Any) -> list[tuple[int, TracedName]]:  # one a line and input
 
 
 def _writes_in_backward(module: Any) -> list[tuple[int | None, TracedName]]:
-    found = compat.tracing.written_in_backward(module)
-    return [(index, TracedName(name, _stack_of(node, call))) for index, name, node, call in found]
+    writes = compat.tracing.written_in_backward(module)
+    return [(index, TracedName(name, _stack_of(node, call))) for index, name, node, call in writes]
 
 
 def _dividing(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -286,12 +279,7 @@ def _announced(writes: Iterable[tuple[Any, Sequence[str]]], run: Callable[..., A
 
 
 def _observing(run: Callable[..., Any], backward: _Backward, merged: bool) -> Callable[..., Any]:
-    """Wrap a run of a graph that keeps for its backward what custom Functions in it keep on their ``ctx``, or
-    whose backward writes.
-
-    Args:
-        merged: Whether the inputs are others than those of Dynamo's graph.
-    """
+    """Wrap a run of a graph whose backward writes, or reads what custom Functions keep on their ``ctx``."""
 
     def observing(args: Any) -> Any:
         """Run the graph, and observe those tensors until its backward."""

@@ -85,11 +85,7 @@ class Conflicts(Protocol):
         """Backward needs a tensor whose content changed although no write to it was seen."""
 
     def overwritten_in_backward(self, graph: Any) -> None:
-        """A compiled backward is about to overwrite and to read what its graph has saved.
-
-        Args:
-            graph: Its places, as `compiled.OverwrittenInGraph`.
-        """
+        """A compiled backward will overwrite, and then read, what its graph saved (`OverwrittenInGraph`)."""
 
     def stale_copy(
         self, leaf: torch.Tensor, operation: str, stack: Stack, read: Stack, *, repaired: bool

@@ -157,24 +157,17 @@ def _inputs(graph: Any) -> list[Any]:
 
 
 def written_in_backward(module: Any) -> Iterator[tuple[int | None, str, Any, Any]]:
-    """Yield each write of a custom Function's backward, in Dynamo's graph, to memory that it is given.
-
-    Yields:
-        The index of the input of the graph that shares that memory (None: none does), the operation's ATen
-        name, its node and the node of the Function's call.
-    """
+    """Yield each write of a custom Function's backward to memory that it is given: the index of the graph's
+    input there, None if it is none, the operation's ATen name, its node and that of the Function's call."""
     known = {_memory(node): n for n, node in enumerate(_inputs(module.graph))}
-    for call in module.graph.nodes:
-        if _is_apply(call.target):
-            body = getattr(module, call.args[1].target).graph
-            given = _inputs(body)
-            yield from (
-                (known.get(_memory(given[n])), name, node, call) for n, name, node in written_inputs(body)
-            )
+    for call in filter(_is_apply, module.graph.nodes):
+        body = getattr(module, call.args[1].target).graph
+        for n, name, node in written_inputs(body):
+            yield known.get(_memory(_inputs(body)[n])), name, node, call
 
 
-def _is_apply(target: Any) -> bool:
-    return getattr(target, "__name__", "") == _APPLY
+def _is_apply(node: Any) -> bool:
+    return getattr(node.target, "__name__", "") == _APPLY
 
 
 def _memory(node: Any) -> int | None:
@@ -358,8 +351,9 @@ class _Interpreter(torch.fx.Interpreter):
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call, and the graphs of a custom Function by interpreters that share these notes."""
-        if _is_apply(target):
-            (first, second, *given), kept = args, []
+        if _is_apply(self._node):
+            first, second, *given = args
+            kept: list[Any] = []
 
             def forward(*inputs: Any) -> Any:
                 results, saved = _Interpreter(first, self._saves, self._versions).run(*inputs)
