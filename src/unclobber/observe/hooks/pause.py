@@ -161,7 +161,11 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
 def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:
     """Register global optimizer hooks that pause observation in a step without live saves."""
     paused = threading.local()
-    counters = _counters if (native := core.loaded().module) is None else native.counters
+    if (native := core.loaded().module) is not None:
+        view_writes.unobserved_steps = native.steps
+        hooks = native.step_hooks(autocast.copies.pending, clients.anything_alive)
+        patches.while_active(lambda: compat.entries.add_step_hooks(*hooks, native.forget_steps))
+        return
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pause if no save is alive, and note the stack and the version counters of the parameters."""
@@ -176,14 +180,14 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
         )
         if paused.now:
             with compat.unseen.unseen_by_functions():
-                paused.stack, paused.before = of_program(), counters(optimizer)
+                paused.stack, paused.before = of_program(), _counters(optimizer)
             compat.dispatcher.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if getattr(paused, "now", False):
             compat.dispatcher.see_writes()
             with compat.unseen.unseen_by_functions():
-                view_writes.note_step(optimizer, paused.stack, paused.before, counters(optimizer))
+                view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
     patches.while_active(lambda: compat.entries.add_step_hooks(before_step, after_step))
 

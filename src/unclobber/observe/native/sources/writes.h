@@ -10,6 +10,13 @@ void add_to(PyObject* module);
 // listen(listeners, told, settle): set the listeners that are notified of writes from now on.
 PyObject* listen(PyObject* module, PyObject* arguments);
 
+// Whether this thread's writes reach the kernels, and let them do so or not.
+bool are_seen();
+void see(bool on);
+
+// Whether a listener may have a save, or follows any memory. Under the interpreter's lock.
+bool may_matter();
+
 // Whether a listener follows memory that it need not hold: it has no saves waiting, and looks all the same.
 bool follows_without_saves();
 
