@@ -1,4 +1,5 @@
 // The extension module: compiled by `unclobber build-native` for one build of torch and of Python.
+#include "backward.h"
 #include "batch_norm.h"
 #include "engine.h"
 #include "functions.h"
@@ -65,6 +66,11 @@ PyObject* known(PyObject*, PyObject*) {
       .release();
 }
 
+PyObject* hook_registered(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  return guarded([&] { return backward::hook_registered(self, arguments, count, names); },
+                 static_cast<PyObject*>(nullptr));
+}
+
 PyMethodDef methods[] = {
     {"setup", entry<setup>, METH_VARARGS, "setup(SavedTensor, is_library, ours, callers)"},
     {"hook", entry<engine::hook>, METH_O, "hook(on): whether torch's engine asks ours; False where it can't be"},
@@ -84,6 +90,14 @@ PyMethodDef methods[] = {
      "batch_norm_can_pause(module, input, classes, statistics, replaceable)"},
     {"saved_tensors", entry<handed::saved_tensors>, METH_VARARGS,
      "saved_tensors(getter, ctx): what torch's getter gives, the program's own tensors where they are the same"},
+    {"observe_backward", entry<backward::observe>, METH_VARARGS,
+     "observe_backward(calls, marker, of_thread, call, mark, tracing, may_pause): what these work on"},
+    {"backward_begin", entry<backward::begin>, METH_O, "backward_begin(call): the BackwardCall; None for torch's own"},
+    {"backward_end", entry<backward::end>, METH_VARARGS, "backward_end(running, call): it has ended"},
+    {"backward_started_at", entry<notes::started_at>, METH_O, "backward_started_at(node): the last two marks"},
+    {"hook_known", entry<backward::hook_known>, METH_O, "hook_known(known): whether Python may run in backward"},
+    {"hook_registered", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(hook_registered)),
+     METH_FASTCALL | METH_KEYWORDS, "hook_registered(...): Python may run in backward from now on"},
     {"step_hooks", entry<steps::hooks>, METH_VARARGS, "step_hooks(pending, anything_alive): (before, after) of a step"},
     {"steps", entry<steps::all>, METH_NOARGS, "steps(): the last step of each optimizer that went unobserved"},
     {"forget_steps", entry<forget_steps>, METH_NOARGS, "forget_steps(): no step went unobserved"},

@@ -621,6 +621,17 @@ bool may_matter() {
          });
 }
 
+std::shared_ptr<saves::Queue> only_queue() {
+  const auto now = listening();
+  std::shared_ptr<saves::Queue> only;
+  if (now == nullptr) return nullptr;
+  for (const Listener& one : now->all) {
+    if (any_followed(one) || (one.queue == nullptr ? any_in(one.pending) : only != nullptr)) return nullptr;
+    if (one.queue != nullptr) only = one.queue;
+  }
+  return only;
+}
+
 bool follows_without_saves() {
   const auto now = listening();
   if (now == nullptr) return false;

@@ -2,6 +2,12 @@
 #pragma once
 #include "common.h"
 
+#include <memory>
+
+namespace unclobber::saves {
+class Queue;
+}
+
 namespace unclobber::writes {
 
 // Add the class `Kernel` to the module.
@@ -16,6 +22,9 @@ void see(bool on);
 
 // Whether a listener may have a save, or follows any memory. Under the interpreter's lock.
 bool may_matter();
+
+// The queue of the only listener that has saves, if none follows any memory; else NULL. Under the interpreter's lock.
+std::shared_ptr<saves::Queue> only_queue();
 
 // Whether a listener follows memory that it need not hold: it has no saves waiting, and looks all the same.
 bool follows_without_saves();
