@@ -27,7 +27,7 @@ class EngineCall:
 
     @property
     def is_internal(self) -> bool:
-        """Whether torch makes the call by itself: in a transform of ``torch.func``, or
+        """Return whether torch makes the call by itself: in a transform of ``torch.func``, or
         while ``torch.compile`` traces."""
         if self._is_internal is None:
             self._is_internal = compat.graph.is_internal_backward(self.roots)

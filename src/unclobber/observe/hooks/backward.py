@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from itertools import islice
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -140,11 +140,6 @@ def _leave_mark(roots: Sequence[Any], mark: BackwardMark) -> None:
             started_at.newer[key] = (*(started_at.of(node) or ())[-1:], mark)
 
 
-class _Natively(NamedTuple):
-    begin: Callable[[EngineCall], BackwardCall | None]
-    end: Callable[[Any, EngineCall], None]
-
-
 class BackwardCalls:
     """The engine's calls: their numbers, the running ones, and the traces that they leave on nodes."""
 
@@ -156,16 +151,17 @@ class BackwardCalls:
         self.running: list[BackwardCall] = []
         self.may_pause: Callable[[], bool | str] = lambda: False
         """Return whether a call that starts may run unobserved (`pause`)."""
-        self._native: Any = None
+        self._observer: Any = self
+        self._began = started_at.of  # the last two marks of a node, oldest first
         self._lock = threading.Lock()
 
     def install(self, patches: Patches) -> None:
-        self._native = native = core.loaded().module
-        if native is not None:
-            of_thread, tracing = lambda: (_thread.calls, _thread.recent), compat.graph.TRACERS
-            native.observe_backward(
-                self, marker, of_thread, BackwardCall, BackwardMark, tracing, self.may_pause
-            )
+        """Be notified while a client is, and by the native core if it runs."""
+        if (native := core.loaded().module) is not None:
+            self._observer = SimpleNamespace(begin=native.backward_begin, end=native.backward_end)
+            self._began = native.backward_started_at
+            of_thread = lambda: (_thread.calls, _thread.recent)  # noqa: E731
+            native.observe_backward(self, marker, of_thread, BackwardCall, BackwardMark, self.may_pause)
         patches.while_active(self._subscribe)
         patches.at_undo(marker.notes.forget)
         patches.at_undo(started_at.forget)
@@ -173,10 +169,7 @@ class BackwardCalls:
     def _subscribe(self) -> Callable[[], None]:
         self.before = self.count
         _thread.first_node = compat.graph.next_sequence_number()
-        native = self._native
-        return engine.subscription(
-            self if native is None else _Natively(native.backward_begin, native.backward_end)
-        )
+        return engine.subscription(self._observer)
 
     def begin(self, call: EngineCall) -> BackwardCall | None:
         """Number a call of the program and mark it as running; return None for an internal one of torch."""
@@ -200,12 +193,7 @@ class BackwardCalls:
         # is set.
         alone = len(self.running) == len(_thread.calls)
         mark = BackwardMark(
-            nth,
-            stack,
-            call.keeps_graph,
-            bool(call.inputs),
-            compat.graph.next_sequence_number(),
-            written,
+            nth, stack, call.keeps_graph, bool(call.inputs), compat.graph.next_sequence_number(), written
         )
         marker.set(mark if alone else None, running)
         _thread.recent[:] = (*_thread.recent[-1:], mark)
@@ -215,8 +203,7 @@ class BackwardCalls:
         return running
 
     def end(self, running: BackwardCall, call: EngineCall) -> None:
-        # The engine runs nodes under the thread-local state that it found at the start.
-        if running.saw_writes:
+        if running.saw_writes:  # the engine runs nodes under the state that it found at the start
             compat.dispatcher.see_writes()
         calls = _thread.calls
         calls.pop()
@@ -257,9 +244,7 @@ class BackwardCalls:
         return note is not None and note.mark is not None and note.mark is marker.now
 
     def started_at(self, node: Any) -> tuple[BackwardMark, ...]:
-        if self._native is not None:
-            return tuple(self._native.backward_started_at(node))
-        return started_at.of(node) or ()  # the last two, oldest first
+        return self._began(node) or ()  # the last two, oldest first
 
     def times_given(self, gradient: Any) -> int:  # the engine holds it to their end
         # a device's thread has no calls of its own; a call within a call may hand on what it was handed

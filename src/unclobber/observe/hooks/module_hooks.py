@@ -59,7 +59,7 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
                 node = compat.graph.grad_fn(view) if isinstance(view, torch.Tensor) else None
             if node is not None and node.name() == compat.entries.MODULE_HOOK + "Backward":
                 hooks = [*self.user_hooks, *self.user_pre_hooks]
-                code = code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
+                code = code_of(hooks[0]) if hooks else None
                 _hooked[node] = Hooked(weakref.ref(self.module), of_program(), given, code)
                 break  # one node made them all
         return made

@@ -49,6 +49,7 @@ class PauseInBackward:
         return answer
 
     def _can_pause(self) -> bool | str:
+        """Return the answer for all saves, of which the queue knows most."""
         answer = self._clients.can_pause_observation()
         if answer is not None:
             others = self._clients.saves(queued=False)
@@ -93,13 +94,11 @@ def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None
         clients: Their saves must not be written unobserved.
         view_writes: Gets the steps whose writes were not observed.
     """
-    pause = PauseInBackward(clients)
+    pause, native = PauseInBackward(clients), core.loaded().module
     _pause_in_steps(patches, clients, view_writes)
     backward_calls.may_pause = pause.allowed
-    native = core.loaded().module
-    registered = pause.hook_registered if native is None else native.hook_registered
     for home, name in compat.entries.HOOK_REGISTRATIONS:
-        patches.precede(home, name, registered)
+        patches.precede(home, name, pause.hook_registered if native is None else native.hook_registered)
     patches.while_active(pause.begin)
 
 

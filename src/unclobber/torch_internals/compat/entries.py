@@ -118,9 +118,7 @@ def autocast_keeps_copies() -> bool:
 def add_step_hooks(
     before: Callable[..., None], after: Callable[..., None], *ends: Callable[[], None]
 ) -> Callable[[], None]:
-    """Call ``before`` and ``after`` around every optimizer's step. Return a function that ends it.
-
-    That calls ``ends``, too.
+    """Call ``before`` and ``after`` around every optimizer's step. Return what ends it, and calls ``ends``.
 
     Not by ``register_optimizer_step_pre_hook``, which takes an id that a hook of the program's would get. The
     dicts: in torch/optim/optimizer.py, since 2.0.

@@ -15,8 +15,6 @@ from .tensors import is_functorch_wrapper
 # The node whose backward runs in this thread, None outside. Until a public one exists.
 current_node = torch._C._current_autograd_node
 
-# What each thread traces (torch/_guards.py).
-TRACERS = torch._guards._TLS
 _PROXY = torch._C._TorchDispatchModeKey.PROXY
 
 # How a view was made, which decides whether torch follows it after a write (variable.h, ``CreationMeta``; in
@@ -102,7 +100,7 @@ def is_tracing() -> bool:
     ``torch.compiler.is_compiling`` is a flag of the whole process: another thread's compilation sets it.
     """
     # Before torch 2.15 `TracingContext.try_get` raises and catches inside if this thread never traced.
-    tracing = TRACERS.__dict__.get("tracing_context")
+    tracing = torch._guards._TLS.__dict__.get("tracing_context")
     return tracing is not None or torch._C._get_dispatch_mode(_PROXY) is not None
 
 

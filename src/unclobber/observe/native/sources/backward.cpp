@@ -19,9 +19,10 @@ namespace unclobber::backward {
 
 namespace {
 
-enum Part { kCalls, kMarker, kOfThread, kCall, kMark, kTracing, kMayPause, kParts };
+enum Part { kCalls, kMarker, kOfThread, kCall, kMark, kMayPause, kParts };
 PyObject* parts[kParts];  // borrowed from `of_parts`
 PyObject* of_parts = nullptr;
+PyObject* tracing = nullptr;  // torch's thread-local of its tracer
 PyObject* running = nullptr;  // the list of all threads' calls
 bool hooks_known = false;
 // How many calls there were, and how many of them the program wrote. All here is under the interpreter's lock.
@@ -73,7 +74,7 @@ bool is_internal(PyObject* call, PyObject* first) {
   static PyObject* const name_dict = PyUnicode_InternFromString("__dict__");
   static PyObject* const name_context = PyUnicode_InternFromString("tracing_context");
   static PyObject* const name_internal = PyUnicode_InternFromString("is_internal");
-  Owned dict = attribute(parts[kTracing], name_dict);
+  Owned dict = attribute(tracing, name_dict);
   PyObject* context = PyDict_GetItemWithError(dict.get(), name_context);
   if (context == nullptr && PyErr_Occurred() != nullptr) throw python_error();
   const bool usual = (context == nullptr || context == Py_None) && first != nullptr && !is_wrapped(first) &&
@@ -148,9 +149,11 @@ std::pair<bool, bool> asked_by(PyObject* call) {
 PyObject* observe(PyObject*, PyObject* arguments) {
   static PyObject* const name_running = PyUnicode_InternFromString("running");
   PyObject* given[kParts];
-  if (!PyArg_ParseTuple(arguments, "OOOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5],
-                        &given[6])) {
+  if (!PyArg_ParseTuple(arguments, "OOOOOO", &given[0], &given[1], &given[2], &given[3], &given[4], &given[5])) {
     throw python_error();
+  }
+  if (tracing == nullptr) {
+    tracing = must(PyObject_GetAttrString(must(PyImport_ImportModule("torch._guards")).get(), "_TLS")).release();
   }
   Owned list = attribute(given[kCalls], name_running);
   std::memcpy(parts, given, sizeof parts);

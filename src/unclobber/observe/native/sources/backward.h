@@ -4,9 +4,9 @@
 
 namespace unclobber::backward {
 
-// observe_backward(calls, marker, of_thread, classes, tracing, may_pause): what begin and end work on. `calls` is the
-// BackwardCalls, of_thread() returns two lists of this thread: its running calls, and its last marks. `classes` are those
-// of a call and a mark, `tracing` is torch's thread-local of its tracer, may_pause() Python's answer.
+// observe_backward(calls, marker, of_thread, call, mark, may_pause): what begin and end work on. `calls` is the
+// BackwardCalls, of_thread() returns two lists of this thread: its running calls, and its last marks. `call` and `mark`
+// are the classes of these, may_pause() is Python's answer.
 PyObject* observe(PyObject* module, PyObject* parts);
 
 // backward_begin(call): number a call of the program. None for an internal one of torch.

@@ -91,7 +91,7 @@ PyMethodDef methods[] = {
     {"saved_tensors", entry<handed::saved_tensors>, METH_VARARGS,
      "saved_tensors(getter, ctx): what torch's getter gives, the program's own tensors where they are the same"},
     {"observe_backward", entry<backward::observe>, METH_VARARGS,
-     "observe_backward(calls, marker, of_thread, call, mark, tracing, may_pause): what these work on"},
+     "observe_backward(calls, marker, of_thread, call, mark, may_pause): what these work on"},
     {"backward_begin", entry<backward::begin>, METH_O, "backward_begin(call): the BackwardCall; None for torch's own"},
     {"backward_end", entry<backward::end>, METH_VARARGS, "backward_end(running, call): it has ended"},
     {"backward_started_at", entry<notes::started_at>, METH_O, "backward_started_at(node): the last two marks"},
