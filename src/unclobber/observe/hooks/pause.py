@@ -78,8 +78,10 @@ def _can_pause_for(saves: Iterable[SavedTensor]) -> bool | str:
     shared = []
     for saved in saves:
         if saved.requires_grad:
-            tensor = (saved.base or saved.origin)()
-            if tensor is not None and not compat.graph.has_history(tensor) and _has_hooks(tensor):
+            leaf = (saved.base or saved.origin)()
+            if leaf is None or compat.graph.has_history(leaf):
+                continue
+            if leaf._backward_hooks or compat.entries.post_accumulate_hooks(leaf):
                 return "hook"
         elif compat.tensors.holders(saved.alias) > 1:
             shared.append(saved)
@@ -106,10 +108,6 @@ def resume_in_backward() -> None:  # Python begins to run inside of backward, to
     call = backward_calls.current()
     if call is not None and call.paused:
         compat.dispatcher.see_writes()
-
-
-def _has_hooks(leaf: torch.Tensor) -> bool:
-    return bool(leaf._backward_hooks) or bool(compat.entries.post_accumulate_hooks(leaf))
 
 
 def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
