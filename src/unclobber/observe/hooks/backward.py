@@ -160,8 +160,8 @@ class BackwardCalls:
         if (native := core.loaded().module) is not None:
             self._observer = SimpleNamespace(begin=native.backward_begin, end=native.backward_end)
             self._began = native.backward_started_at
-            of_thread = lambda: (_thread.calls, _thread.recent)  # noqa: E731
-            native.observe_backward(self, marker, of_thread, BackwardCall, BackwardMark, self.may_pause)
+            here = lambda: (_thread.calls, _thread.recent)  # noqa: E731
+            native.observe_backward(self, marker, here, BackwardCall, BackwardMark, self.may_pause)
         patches.while_active(self._subscribe)
         patches.at_undo(marker.notes.forget)
         patches.at_undo(started_at.forget)

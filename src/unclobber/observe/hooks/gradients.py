@@ -102,17 +102,16 @@ class _WatchedModuleHook(_Watched):
 
     def __call__(self, module: Any, gradients: Any, *more: Any) -> Any:
         """Call the program's hook, and report its writes to a gradient that another consumer waits for."""
-        hook = object.__getattribute__(self, "_stands_for")
+        hook, given = object.__getattribute__(self, "_stands_for"), (module, gradients, *more)
         conflicts = saves.receiver()
         if conflicts is None or not isinstance(gradients, tuple):
-            return hook(module, gradients, *more)
+            return hook(*given)
         counts = unshared_counts()
         shared = _shared(gradients, counts.module_input if more else counts.module_output, counts)
-        arguments = (module, gradients, *more)
         if not shared:
-            return hook(*arguments)
+            return hook(*given)
         # No node is named: the one that runs is torch's own for the hook, which the program doesn't know.
-        return _run_shared(conflicts, hook, arguments, shared, None, stands_for_none=gradients)
+        return _run_shared(conflicts, hook, given, shared, None, stands_for_none=gradients)
 
 
 def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:

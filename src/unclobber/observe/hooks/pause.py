@@ -152,21 +152,16 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
     paused = threading.local()
     if (native := core.loaded().module) is not None:
         view_writes.unobserved_steps = native.steps
-        hooks = native.step_hooks(autocast.copies.pending, clients.anything_alive)
+        hooks = tuple(map(_in_python, native.step_hooks(autocast.copies.pending, clients.anything_alive)))
         patches.while_active(lambda: compat.entries.add_step_hooks(*hooks, native.forget_steps))
         return
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pause if no save is alive, and note the stack and the version counters of the parameters."""
-        # With a closure the step runs forward and backward itself, and saves while it does.
-        # Accelerate passes a closure to every step, which is None (tests/trainers/test_accelerate.py).
+        # With a closure the step runs forward and backward itself (`has_closure` in steps.cpp).
         closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
-        paused.now = (
-            not closure
-            and not autocast.copies.pending
-            and compat.dispatcher.sees_writes()
-            and not clients.anything_alive()
-        )
+        usual = not closure and not autocast.copies.pending and compat.dispatcher.sees_writes()
+        paused.now = usual and not clients.anything_alive()
         if paused.now:
             with compat.unseen.unseen_by_functions():
                 paused.stack, paused.before = of_program(), _counters(optimizer)
@@ -179,6 +174,10 @@ def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites)
                 view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
     patches.while_active(lambda: compat.entries.add_step_hooks(before_step, after_step))
+
+
+def _in_python(hook: Callable[..., None]) -> Callable[..., None]:
+    return lambda *step: hook(*step)  # Dynamo skips this package's functions, and warns of compiled ones
 
 
 def _counters(optimizer: torch.optim.Optimizer) -> list[int]:
