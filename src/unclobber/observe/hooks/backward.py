@@ -157,6 +157,7 @@ class BackwardCalls:
 
     def install(self, patches: Patches) -> None:
         """Be notified while a client is, and by the native core if it runs."""
+        self._observer, self._began = self, started_at.of
         if (native := core.loaded().module) is not None:
             self._observer = SimpleNamespace(begin=native.backward_begin, end=native.backward_end)
             self._began = native.backward_started_at
