@@ -58,6 +58,9 @@ MODES: dict[str, Context] = {
     "fingerprint=0.1": partial(unclobber.watch, fingerprint=0.1),
 }
 
+OF_PYTHON = {"watch", "guard"}
+AGAIN = "plain again"
+"""Plain once more: how far its ratio to plain is from 1 says how exact the others are."""
 CLOSE = ("plain", *WATCH)
 """A few percent apart: these run in every round, to tell them from noise, the others in each ``EVERY``."""
 EVERY = 5
@@ -90,17 +93,25 @@ def interleaved(
 
     The modes of a round come in random order, the same in every run: each finds caches and the allocator
     as the one before left them, so none may always come after the same one. The first step in a context
-    isn't timed.
+    isn't timed. First the modes of the core that this process runs, then those of the Python core, each
+    beside plain: what is installed in torch is that of the core which comes first.
     """
-    times: dict[str, dict[int, list[float]]] = {mode: {} for mode in modes}
     shuffled = random.Random(0)
-    for _ in range(3):
-        step()
-    for n in range(rounds):
-        now = tuple(mode for mode in modes if mode in CLOSE or n % EVERY == 0)
-        for mode in shuffled.sample(now, len(now)):
-            times[mode][n] = _round(MODES[mode], step, steps, clock)
-    return _summarise(times)
+    found: dict[str, Timing] = {}
+    for own in filter(None, (set(modes) - OF_PYTHON - {"plain"}, OF_PYTHON & set(modes))):
+        times: dict[str, dict[int, list[float]]] = {mode: {} for mode in modes if mode in {"plain", *own}}
+        unclobber.uninstall()
+        for _ in range(3):
+            step()
+        gc.collect()
+        gc.freeze()  # what lives already: a collection before each round takes as long as ten steps otherwise
+        for n in range(rounds):
+            now = [mode for mode in times if mode in (*CLOSE, AGAIN) or n % EVERY == 0]
+            for mode in shuffled.sample(now, len(now)):
+                times[mode][n] = _round(MODES.get(mode, nullcontext), step, steps, clock)
+        gc.unfreeze()
+        found = {**_summarise(times), **found}
+    return {mode: found[mode] for mode in modes}
 
 
 def _round(context: Context, step: Callable[[], None], steps: int, clock: Callable[[], float]) -> list[float]:

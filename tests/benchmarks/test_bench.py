@@ -109,3 +109,22 @@ def test_command_prints_tables(tmp_path):
     modes = ("plain", "watch", "guard", "detect_anomaly", "allow_mutation")
     assert all(f"| {mode} |" in text for mode in modes)
     assert str(Path.home()) not in text
+
+
+def test_each_core_is_measured_with_what_it_installs():
+    """What is installed in torch is not the other core's."""
+    from measure import WATCH, interleaved
+
+    from unclobber.observe.hooks import backward_calls, saves
+
+    x, seen = torch.ones(2, requires_grad=True), set()
+
+    def step():
+        x.exp().sum().backward()
+        if (hooks := saves.innermost()) is not None:
+            seen.add((hooks._native is None, backward_calls._observer is backward_calls))
+
+    times = interleaved(step, 2, 1, modes=("plain", *WATCH))
+    assert list(times) == ["plain", *WATCH]
+    assert all(one is other for one, other in seen)
+    assert len(seen) == len(WATCH) // 2

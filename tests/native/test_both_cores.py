@@ -503,6 +503,24 @@ def test_a_training_step_runs_few_functions_in_python():
         assert len(functions_run(step)) <= 70
 
 
+@pytest.mark.skipif(core.choose().saves != "engine", reason="Python decides where its queue holds the saves")
+def test_a_backward_and_a_step_are_noted_without_python():
+    """A step of a millisecond would pay a tenth for it."""
+    w = torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=0.1)
+    with Session(warn=False):
+        loss = w.exp().sum()
+        names = functions_run(lambda: (loss.backward(), optimizer.step()))
+    assert "Engine._run" in names
+    of_python = {
+        "BackwardCalls.begin",
+        "PauseInBackward.allowed",
+        "Clients.anything_alive",
+        "ViewWrites.note_step",
+    }
+    assert not of_python & set(names)
+
+
 class Listing(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, y):
@@ -516,7 +534,7 @@ class Listing(torch.autograd.Function):
         return gradient * y, gradient * x
 
 
-@pytest.mark.skipif(core.loaded().module is None, reason="the Python core runs")
+@pytest.mark.skipif(core.choose().saves != "engine", reason="Python's queue holds what is stashed")
 def test_tensors_in_a_list_on_ctx_are_stashed_without_python():
     """Until one of them is overwritten, which is then told with its index."""
     x, y = (torch.ones(2, requires_grad=True) for _ in range(2))

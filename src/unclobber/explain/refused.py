@@ -347,11 +347,12 @@ class _Refused:
         return None
 
     def _module_hook(self, call: Hooked | None) -> ModuleHook:
-        module = None if call is None else call.module()
-        if call is None or module is None:
+        by = None if call is None else call.by()
+        if call is None or by is None:
             return ModuleHook()
-        name = None if call.hook is None or call.hook.co_name == "<lambda>" else call.hook.co_name
-        return ModuleHook(ProgramNames(self.frames).module(module), call.given, name)
+        code = call.hook()
+        name = None if code is None or code.co_name == "<lambda>" else code.co_name
+        return ModuleHook(ProgramNames(self.frames).module(by.module), call.given, name)
 
     def _made(
         self, stack: Stack, how: str | None, target: WriteTarget, tensor: torch.Tensor | None

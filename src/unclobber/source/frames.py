@@ -115,5 +115,5 @@ def code_of(function: Any) -> CodeType | None:
     function = getattr(function, "__func__", function)  # of a method
     code = getattr(function, "__code__", None)
     if code is None:
-        code = getattr(type(function).__call__, "__code__", None)
+        code = getattr(function.__class__.__call__, "__code__", None)
     return code if isinstance(code, CodeType) else None

@@ -14,23 +14,34 @@ from .patches import Patches
 class EngineCall:
     """A call of the engine: its arguments, and its answer once it has returned."""
 
-    __slots__ = ("answer", "args", "done", "gradients", "inputs", "is_internal", "kwargs", "roots")
+    __slots__ = ("_is_internal", "answer", "args", "done", "kwargs", "roots")
 
     def __init__(self, roots: Sequence[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Describe a call that is about to start."""
         self.roots = roots  # the tensors (or gradient edges) that backward starts from
         self.args = args  # further positional arguments of torch's call
         self.kwargs = kwargs
-        usual = len(args) == 4  # torch's own callers pass all by position
-        self.gradients = tuple((args[0] if usual else self._argument(0, "grad_tensors")) or ())
-        """Gradients of the roots; None for a root that gets ones."""
-        self.inputs = tuple((args[3] if usual else self._argument(3, "inputs")) or ())
-        """Tensors (or edges) whose gradients are requested; empty if those of all leaves are."""
-        self.is_internal = compat.graph.is_internal_backward(roots)
-        """Whether torch makes the call by itself: in a transform of ``torch.func``, or
-        while ``torch.compile`` traces."""
+        self._is_internal: bool | None = None
         self.done = False  # whether the engine has returned without raising
         self.answer: Any = None  # the engine's result; None before it has returned
+
+    @property
+    def is_internal(self) -> bool:
+        """Return whether torch makes the call by itself: in a transform of ``torch.func``, or
+        while ``torch.compile`` traces."""
+        if self._is_internal is None:
+            self._is_internal = compat.graph.is_internal_backward(self.roots)
+        return self._is_internal
+
+    @property
+    def gradients(self) -> tuple[Any, ...]:
+        """Gradients of the roots; None for a root that gets ones."""
+        return tuple(self._argument(0, "grad_tensors") or ())
+
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """Tensors (or edges) whose gradients are requested; empty if those of all leaves are."""
+        return tuple(self._argument(3, "inputs") or ())
 
     @property
     def keeps_graph(self) -> bool:

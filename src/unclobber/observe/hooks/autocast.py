@@ -135,7 +135,7 @@ class CopiedWeights(Listener):
     def begin(self, call: EngineCall) -> None:
         """Report the old copies that the graph of a backward was computed from."""
         thread = self._thread
-        if call.is_internal or not (thread.writes or thread.depth):
+        if not (thread.writes or thread.depth) or call.is_internal:
             return
         conflicts = saves.receiver()
         # a session that repairs must know by the write which leaves had a copy

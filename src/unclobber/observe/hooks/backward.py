@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from itertools import islice
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -18,29 +18,27 @@ from ...source import Stack, of_program
 from ...torch_internals import compat
 from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
+from ..native import core
 from ._node_notes import NodeNotes
 
 
-class BackwardCall:
-    """Running call of the engine; dropped when it returns."""
+class BackwardCall(NamedTuple):
+    """Running call of the engine; dropped when it returns. The native core makes it by position."""
 
-    __slots__ = ("fresh_from", "nth", "of_engine", "outer", "paused", "stack", "written")
-
-    def __init__(self, nth: int, stack: Stack, call: EngineCall) -> None:
-        """Describe a call that is about to start."""
-        self.nth = nth
-        """Position among all backward calls of the process while any session was active, from 1."""
-        self.written = nth
-        """Position among the calls that the program wrote: a reentrant checkpoint's has that of the call in
-        which it runs."""
-        self.stack = stack
-        self.outer: BackwardMark | None = None
-        """The mark of the call that was running when this one started; None if there was none."""
-        self.fresh_from: int | None = None
-        """Nodes from this sequence number on can't have been in the graph of an earlier call. None if other
-        threads, which number their own nodes, made calls, too."""
-        self.paused = False  # whether its writes go unseen because no Python of the program's runs in it
-        self.of_engine = call  # the engine's call: its roots, inputs and graph
+    nth: int
+    """Position among all backward calls of the process while any session was active, from 1."""
+    written: int
+    """Position among the calls that the program wrote: a reentrant checkpoint's has that of the call in
+    which it runs."""
+    stack: Stack
+    outer: BackwardMark | None
+    """The mark of the call that was running when this one started; None if there was none."""
+    fresh_from: int | None
+    """Nodes from this sequence number on can't have been in the graph of an earlier call. None if other
+    threads, which number their own nodes, made calls, too."""
+    paused: bool  # whether its writes go unseen because no Python of the program's runs in it
+    saw_writes: bool  # whether its thread did before
+    of_engine: EngineCall  # its roots, inputs and graph
 
 
 class BackwardMark(NamedTuple):
@@ -108,7 +106,7 @@ class _ThreadCalls(threading.local):
         self.made = (-1, 0)
         """Two counts: the calls seen before the present clients, when this thread last made one, and this
         thread's calls since."""
-        self.recent: tuple[BackwardMark, ...] = ()  # marks of the last two calls, oldest first
+        self.recent: list[BackwardMark] = []  # marks of the last two calls, oldest first
         self.first_node: int | None = None
         """Sequence number of the first node made since the present clients are notified; None in threads
         other than the one where that started."""
@@ -151,9 +149,20 @@ class BackwardCalls:
         self.written = 0  # number of those that were not made inside of another one of the same thread
         self.before = 0  # number of calls that were seen before the present clients
         self.running: list[BackwardCall] = []
+        self.may_pause: Callable[[], bool | str] = lambda: False
+        """Return whether a call that starts may run unobserved (`pause`)."""
+        self._observer: Any = self
+        self._began = started_at.of  # the last two marks of a node, oldest first
         self._lock = threading.Lock()
 
     def install(self, patches: Patches) -> None:
+        """Be notified while a client is, and by the native core if it runs."""
+        self._observer, self._began = self, started_at.of
+        if (native := core.loaded().module) is not None:
+            self._observer = SimpleNamespace(begin=native.backward_begin, end=native.backward_end)
+            self._began = native.backward_started_at
+            here = lambda: (_thread.calls, _thread.recent)  # noqa: E731
+            native.observe_backward(self, marker, here, BackwardCall, BackwardMark, self.may_pause)
         patches.while_active(self._subscribe)
         patches.at_undo(marker.notes.forget)
         patches.at_undo(started_at.forget)
@@ -161,7 +170,7 @@ class BackwardCalls:
     def _subscribe(self) -> Callable[[], None]:
         self.before = self.count
         _thread.first_node = compat.graph.next_sequence_number()
-        return engine.subscription(self)
+        return engine.subscription(self._observer)
 
     def begin(self, call: EngineCall) -> BackwardCall | None:
         """Number a call of the program and mark it as running; return None for an internal one of torch."""
@@ -172,31 +181,31 @@ class BackwardCalls:
             nth = self.count
             self.written += not _thread.calls
             written = _thread.calls[0].written if _thread.calls else self.written
-        running = BackwardCall(nth, of_program(), call)
-        running.written = written
+        saw_writes = compat.dispatcher.sees_writes()
+        paused = saw_writes and self.may_pause() is True
         since, made = _thread.made if _thread.made[0] == self.before else (self.before, 0)
-        running.fresh_from = _thread.highest if since + made == nth - 1 else None
+        fresh_from = _thread.highest if since + made == nth - 1 else None
         _thread.made = (since, made + 1)
+        stack = of_program()
+        running = BackwardCall(nth, written, stack, marker.now, fresh_from, paused, saw_writes, call)
         _thread.calls.append(running)
         self.running.append(running)
         # An unpack in an engine thread can't be matched to one of several threads' calls, so then no mark
         # is set.
         alone = len(self.running) == len(_thread.calls)
         mark = BackwardMark(
-            nth,
-            running.stack,
-            call.keeps_graph,
-            bool(call.inputs),
-            compat.graph.next_sequence_number(),
-            written,
+            nth, stack, call.keeps_graph, bool(call.inputs), compat.graph.next_sequence_number(), written
         )
-        running.outer = marker.now
         marker.set(mark if alone else None, running)
-        _thread.recent = (*_thread.recent[-1:], mark)
+        _thread.recent[:] = (*_thread.recent[-1:], mark)
         _leave_mark(call.roots, mark)
+        if paused:
+            compat.dispatcher.ignore_writes()
         return running
 
     def end(self, running: BackwardCall, call: EngineCall) -> None:
+        if running.saw_writes:  # the engine runs nodes under the state that it found at the start
+            compat.dispatcher.see_writes()
         calls = _thread.calls
         calls.pop()
         marker.set(*((running.outer, calls[-1]) if calls else (None, None)))
@@ -216,7 +225,7 @@ class BackwardCalls:
         return next((state for state in engine.states_in(frame) if isinstance(state, BackwardCall)), None)
 
     def last_two(self) -> tuple[BackwardMark, ...]:
-        return _thread.recent  # the running one among them, oldest first
+        return tuple(_thread.recent)  # the running one among them, oldest first
 
     def only_earlier(self, call: BackwardCall) -> BackwardMark | None:
         """Return the mark of the call before ``call``; None if another came since its graph was made."""
@@ -236,7 +245,7 @@ class BackwardCalls:
         return note is not None and note.mark is not None and note.mark is marker.now
 
     def started_at(self, node: Any) -> tuple[BackwardMark, ...]:
-        return started_at.of(node) or ()  # the last two, oldest first
+        return self._began(node) or ()  # the last two, oldest first
 
     def times_given(self, gradient: Any) -> int:  # the engine holds it to their end
         # a device's thread has no calls of its own; a call within a call may hand on what it was handed

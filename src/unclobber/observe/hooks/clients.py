@@ -47,14 +47,9 @@ class Clients:
         self.now: tuple[Client, ...] = ()
 
     def anything_alive(self) -> bool:
-        for client in self.now:  # noqa: SIM110  (runs in each step: a generator is two calls more)
-            if client.anything_alive():
-                return True
-        return False
+        return any(client.anything_alive() for client in self.now)
 
     def saves(self, *, queued: bool = True) -> list[SavedTensor]:
-        if len(self.now) == 1:  # the usual case, without an inner loop: each backward calls this
-            return list(self.now[0].saves(queued=queued))
         return [saved for client in self.now for saved in client.saves(queued=queued)]
 
     def can_pause_observation(self) -> bool | str | None:

@@ -47,9 +47,8 @@ def install(patches: Patches) -> None:
         ) -> None:
             """Wrap the hooks of a call while a context is entered."""
             if patches.active:
-                user_hooks, user_pre_hooks = (
-                    [_watched_module_hook(hook) for hook in hooks] for hooks in (user_hooks, user_pre_hooks)
-                )
+                user_hooks = [_WatchedModuleHook(hook) for hook in user_hooks]
+                user_pre_hooks = [_WatchedModuleHook(hook) for hook in user_pre_hooks]
             bring(self, module, user_hooks, user_pre_hooks)
 
         return __init__
@@ -58,8 +57,8 @@ def install(patches: Patches) -> None:
     patches.stand_in(torch.utils.hooks.BackwardHook, "__init__", of_module)
 
 
-class _WatchedHook(Likeness):
-    """Entry of a tensor's hooks in place of the program's hook, which it resembles for the program."""
+class _Watched(Likeness):
+    """Entry among hooks in place of the program's hook, which it resembles for the program."""
 
     __slots__ = ("__weakref__", "_stands_for")
 
@@ -71,6 +70,12 @@ class _WatchedHook(Likeness):
             hook = object.__getattribute__(self, "_stands_for")
             return lambda protocol: (copy.copy, (hook,))  # a function is its own copy
         return super().__getattribute__(name)
+
+
+class _WatchedHook(_Watched):
+    """A tensor's hook."""
+
+    __slots__ = ()
 
     def __call__(self, gradient: torch.Tensor) -> Any:
         """Call the program's hook, and report its writes if another consumer waits for the gradient."""
@@ -90,24 +95,23 @@ class _WatchedHook(Likeness):
         return _run_shared(conflicts, hook, (gradient,), shared, node, stands_for_none=gradient)
 
 
-def _watched_module_hook(hook: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a module's full backward hook or pre-hook, which gets the gradients as a tuple."""
+class _WatchedModuleHook(_Watched):
+    """A module's full backward hook or pre-hook, which gets the gradients as a tuple."""
 
-    @functools.wraps(hook, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    def watched_hook(module: Any, gradients: Any, *more: Any) -> Any:
+    __slots__ = ()
+
+    def __call__(self, module: Any, gradients: Any, *more: Any) -> Any:
         """Call the program's hook, and report its writes to a gradient that another consumer waits for."""
+        hook, given = object.__getattribute__(self, "_stands_for"), (module, gradients, *more)
         conflicts = saves.receiver()
         if conflicts is None or not isinstance(gradients, tuple):
-            return hook(module, gradients, *more)
+            return hook(*given)
         counts = unshared_counts()
         shared = _shared(gradients, counts.module_input if more else counts.module_output, counts)
-        arguments = (module, gradients, *more)
         if not shared:
-            return hook(*arguments)
+            return hook(*given)
         # No node is named: the one that runs is torch's own for the hook, which the program doesn't know.
-        return _run_shared(conflicts, hook, arguments, shared, None, stands_for_none=gradients)
-
-    return watched_hook
+        return _run_shared(conflicts, hook, given, shared, None, stands_for_none=gradients)
 
 
 def watched(conflicts: Conflicts, backward: Callable[..., Any], ctx: Any, *gradients: Any) -> Any:

@@ -22,10 +22,13 @@ from ...torch_internals.patches import Patches
 class Hooked(NamedTuple):
     """Trace of one call of a module with full backward hooks; it keeps no tensor alive."""
 
-    module: weakref.ref[torch.nn.Module]
+    by: weakref.ref[Any]  # torch's object for the call
     stack: Stack
     given: bool  # whether the module was given the tensor; else it returned the tensor
-    hook: CodeType | None  # the code of the first hook
+
+    def hook(self) -> CodeType | None:  # the code of the first one
+        hooks = [] if (by := self.by()) is None else [*by.user_hooks, *by.user_pre_hooks]
+        return code_of(hooks[0]) if hooks else None
 
     @staticmethod
     def of(view: torch.Tensor) -> Hooked | None:  # itself, or as a base some steps away
@@ -58,9 +61,7 @@ def _noting(original: Callable[..., Any], given: bool, patches: Patches) -> Call
             with compat.unseen.unseen_by_functions():
                 node = compat.graph.grad_fn(view) if isinstance(view, torch.Tensor) else None
             if node is not None and node.name() == compat.entries.MODULE_HOOK + "Backward":
-                hooks = [*self.user_hooks, *self.user_pre_hooks]
-                code = code_of(getattr(hooks[0], "__wrapped__", hooks[0])) if hooks else None
-                _hooked[node] = Hooked(weakref.ref(self.module), of_program(), given, code)
+                _hooked[node] = Hooked(weakref.ref(self), of_program(), given)
                 break  # one node made them all
         return made
 

@@ -22,7 +22,6 @@ import torch
 
 from ...source import of_program
 from ...torch_internals import compat
-from ...torch_internals.engine import EngineCall, engine
 from ...torch_internals.patches import Patches
 from ..native import core
 from ..record import SavedTensor, ViewWrites
@@ -33,67 +32,60 @@ from .clients import Clients
 
 
 class PauseInBackward:
-    """Subscriber that pauses observation in a backward that runs no Python and adds to no save."""
+    """Decides whether a backward runs no Python and adds to no save, and so may run unobserved."""
 
     def __init__(self, clients: Clients) -> None:  # leaves' hooks may be older than these
         self._clients = clients
         self._hooks_known = False
         """Whether any Python hook was registered in this session, or was found on a leaf."""
 
-    def allowed(self) -> bool:
-        """Return whether backward may run unobserved now, as long as no hook is known."""
-        if _saves.always_observed():
+    def allowed(self) -> bool | str:
+        """Return whether backward may run unobserved now; "hook" if a leaf has a hook."""
+        if self._hooks_known or _saves.always_observed():
             return False
+        with compat.unseen.unseen_by_functions():
+            answer = self._can_pause()
+        self._hooks_known = answer == "hook"
+        return answer
+
+    def _can_pause(self) -> bool | str:
+        """Return the answer for all saves, of which the queue knows most."""
         answer = self._clients.can_pause_observation()
-        if answer == "hook":
-            self._hooks_known = True
-            return False
         if answer is not None:
             others = self._clients.saves(queued=False)
-            if not others:
-                return bool(answer)
+            if answer == "hook" or not others:
+                return answer
             # A storage shared by a queued and a logged save looks foreign to each check alone, so a No is not
             # final: check all saves together.
-            if answer and self._can_pause_for(others):
-                return True
-        return not self._hooks_known and self._can_pause_for(self._clients.saves())
-
-    def _can_pause_for(self, saves: Iterable[SavedTensor]) -> bool:
-        """Return whether none of ``saves`` is of a leaf with hooks, or may be a gradient."""
-        shared = []
-        for saved in saves:
-            if saved.requires_grad:
-                tensor = (saved.base or saved.origin)()
-                if tensor is not None and not compat.graph.has_history(tensor) and _has_hooks(tensor):
-                    self._hooks_known = True
-                    return False
-            elif compat.tensors.holders(saved.alias) > 1:
-                shared.append(saved)
-        return not _may_hold_gradients(shared)
-
-    def begin(self, call: EngineCall) -> bool | None:
-        """Pause if that is allowed. Return True if this thread observed writes before, else None."""
-        if call.is_internal or not compat.dispatcher.sees_writes():
-            return None
-        if not self._hooks_known and (running := backward_calls.current()) is not None:
-            with compat.unseen.unseen_by_functions():
-                running.paused = self.allowed()
-            if running.paused:
-                compat.dispatcher.ignore_writes()
-        return True
-
-    def end(self, seen: bool, call: EngineCall) -> None:
-        # The engine runs nodes under the thread-local state that it found at the start.
-        compat.dispatcher.see_writes()
+            if answer and (of_others := _can_pause_for(others)):
+                return of_others
+        return _can_pause_for(self._clients.saves())
 
     def hook_registered(self, *_: Any, **__: Any) -> None:  # Python may run in backward from now on
         self._hooks_known = True
         if backward_calls.running:
             resume_in_backward()
 
-    def subscribe(self) -> Callable[[], None]:
+    def begin(self) -> Callable[[], None]:
         self._hooks_known = False
-        return engine.subscription(self)
+        if (native := core.loaded().module) is not None:
+            native.hook_known(False)
+        return lambda: None
+
+
+def _can_pause_for(saves: Iterable[SavedTensor]) -> bool | str:
+    """Return whether none of ``saves`` may be a gradient; "hook" if one is of a leaf with hooks."""
+    shared = []
+    for saved in saves:
+        if saved.requires_grad:
+            leaf = (saved.base or saved.origin)()
+            if leaf is None or compat.graph.has_history(leaf):
+                continue
+            if leaf._backward_hooks or compat.entries.post_accumulate_hooks(leaf):
+                return "hook"
+        elif compat.tensors.holders(saved.alias) > 1:
+            shared.append(saved)
+    return not _may_hold_gradients(shared)
 
 
 def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:
@@ -104,21 +96,18 @@ def install(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None
         clients: Their saves must not be written unobserved.
         view_writes: Gets the steps whose writes were not observed.
     """
-    pause = PauseInBackward(clients)
+    pause, native = PauseInBackward(clients), core.loaded().module
     _pause_in_steps(patches, clients, view_writes)
+    backward_calls.may_pause = pause.allowed
     for home, name in compat.entries.HOOK_REGISTRATIONS:
-        patches.precede(home, name, pause.hook_registered)
-    patches.while_active(pause.subscribe)
+        patches.precede(home, name, pause.hook_registered if native is None else native.hook_registered)
+    patches.while_active(pause.begin)
 
 
 def resume_in_backward() -> None:  # Python begins to run inside of backward, to the end of the running node
     call = backward_calls.current()
     if call is not None and call.paused:
         compat.dispatcher.see_writes()
-
-
-def _has_hooks(leaf: torch.Tensor) -> bool:
-    return bool(leaf._backward_hooks) or bool(compat.entries.post_accumulate_hooks(leaf))
 
 
 def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
@@ -161,31 +150,34 @@ def _may_hold_gradients(saves: Iterable[SavedTensor]) -> bool:
 def _pause_in_steps(patches: Patches, clients: Clients, view_writes: ViewWrites) -> None:
     """Register global optimizer hooks that pause observation in a step without live saves."""
     paused = threading.local()
-    counters = _counters if (native := core.loaded().module) is None else native.counters
+    if (native := core.loaded().module) is not None:
+        view_writes.unobserved_steps = native.steps
+        hooks = tuple(map(_in_python, native.step_hooks(autocast.copies.pending, clients.anything_alive)))
+        patches.while_active(lambda: compat.entries.add_step_hooks(*hooks, native.forget_steps))
+        return
 
     def before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Pause if no save is alive, and note the stack and the version counters of the parameters."""
-        # With a closure the step runs forward and backward itself, and saves while it does.
-        # Accelerate passes a closure to every step, which is None (tests/trainers/test_accelerate.py).
+        # With a closure the step runs forward and backward itself (`has_closure` in steps.cpp).
         closure = (len(args) > 1 or kwargs) and any(v is not None for v in (*args[1:], *kwargs.values()))
-        paused.now = (
-            not closure
-            and not autocast.copies.pending
-            and compat.dispatcher.sees_writes()
-            and not clients.anything_alive()
-        )
+        usual = not closure and not autocast.copies.pending and compat.dispatcher.sees_writes()
+        paused.now = usual and not clients.anything_alive()
         if paused.now:
             with compat.unseen.unseen_by_functions():
-                paused.stack, paused.before = of_program(), counters(optimizer)
+                paused.stack, paused.before = of_program(), _counters(optimizer)
             compat.dispatcher.ignore_writes()
 
     def after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if getattr(paused, "now", False):
             compat.dispatcher.see_writes()
             with compat.unseen.unseen_by_functions():
-                view_writes.note_step(optimizer, paused.stack, paused.before, counters(optimizer))
+                view_writes.note_step(optimizer, paused.stack, paused.before, _counters(optimizer))
 
     patches.while_active(lambda: compat.entries.add_step_hooks(before_step, after_step))
+
+
+def _in_python(hook: Callable[..., None]) -> Callable[..., None]:
+    return lambda *step: hook(*step)  # Dynamo skips this package's functions, and warns of compiled ones
 
 
 def _counters(optimizer: torch.optim.Optimizer) -> list[int]:

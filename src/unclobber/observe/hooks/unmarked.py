@@ -80,7 +80,7 @@ class _LookAhead:
     """Subscriber that makes backward calls look for gradients that come through an overwritten input."""
 
     def begin(self, call: EngineCall) -> Callable[[], None] | None:
-        return None if call.is_internal or not _alive else look_ahead(call)
+        return None if not _alive or call.is_internal else look_ahead(call)
 
     def end(self, stop: Callable[[], None], call: EngineCall) -> None:
         stop()

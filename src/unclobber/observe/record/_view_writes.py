@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -47,6 +47,8 @@ class ViewWrites:
         self._recent: dict[int, ViewWrite] = {}  # the newest write by the identity of its base, oldest first
         self.noted: Callable[[torch.Tensor], tuple[str, Stack] | None] | None = None
         """Return operation and stack of the last write to a view's memory, if the native core noted it."""
+        self.unobserved_steps: Callable[[], list[tuple[torch.optim.Optimizer, tuple[Any, ...]]]] = list
+        """Return the last steps that the native core noted."""
         self._steps: weakref.WeakKeyDictionary[torch.optim.Optimizer, OptimizerStep] = (
             weakref.WeakKeyDictionary()
         )
@@ -83,7 +85,8 @@ class ViewWrites:
                 return write
         if self.noted is not None and (noted := self.noted(view)) is not None:
             return ViewWrite(weakref.ref(base.untyped_storage()), view._version, *noted)
-        for optimizer, step in list(self._steps.items()):
+        natively = [(optimizer, OptimizerStep(*step)) for optimizer, step in self.unobserved_steps()]
+        for optimizer, step in [*natively, *self._steps.items()]:
             parameters = [p for group in optimizer.param_groups for p in group["params"]]
             if len(parameters) != len(step.after):
                 continue

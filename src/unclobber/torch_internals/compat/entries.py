@@ -115,8 +115,10 @@ def autocast_keeps_copies() -> bool:
     return torch._C._is_any_autocast_enabled() and torch.is_autocast_cache_enabled()
 
 
-def add_step_hooks(before: Callable[..., None], after: Callable[..., None]) -> Callable[[], None]:
-    """Call ``before`` and ``after`` around every optimizer's step. Return a function that ends it.
+def add_step_hooks(
+    before: Callable[..., None], after: Callable[..., None], *ends: Callable[[], None]
+) -> Callable[[], None]:
+    """Call ``before`` and ``after`` around every optimizer's step. Return what ends it, and calls ``ends``.
 
     Not by ``register_optimizer_step_pre_hook``, which takes an id that a hook of the program's would get. The
     dicts: in torch/optim/optimizer.py, since 2.0.
@@ -132,6 +134,8 @@ def add_step_hooks(before: Callable[..., None], after: Callable[..., None]) -> C
     def remove() -> None:
         for hooks in of_all:
             hooks.pop(key, None)
+        for end in ends:
+            end()
 
     return remove
 

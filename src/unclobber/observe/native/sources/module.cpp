@@ -1,4 +1,5 @@
 // The extension module: compiled by `unclobber build-native` for one build of torch and of Python.
+#include "backward.h"
 #include "batch_norm.h"
 #include "engine.h"
 #include "functions.h"
@@ -9,12 +10,12 @@
 #include "queue.h"
 #include "records.h"
 #include "stacks.h"
+#include "steps.h"
 #include "unpack.h"
 #include "views.h"
 #include "writes.h"
 
 #include <link.h>
-#include <torch/csrc/autograd/python_variable.h>
 
 namespace {
 
@@ -35,24 +36,6 @@ PyObject* newest(PyObject*, PyObject*) {
   return must(Py_BuildValue("(KO)", static_cast<unsigned long long>(operation->node), operation->tuple())).release();
 }
 
-PyObject* counters(PyObject*, PyObject* optimizer) {
-  Owned groups = must(PySequence_Fast(must(PyObject_GetAttrString(optimizer, "param_groups")).get(), "no groups"));
-  Owned list = must(PyList_New(0));
-  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(groups.get()); i++) {
-    static PyObject* name = PyUnicode_InternFromString("params");
-    Owned group = must(PyObject_GetItem(PySequence_Fast_GET_ITEM(groups.get(), i), name));
-    Owned parameters = must(PySequence_Fast(group.get(), "no parameters"));
-    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(parameters.get()); j++) {
-      PyObject* tensor = PySequence_Fast_GET_ITEM(parameters.get(), j);
-      const bool plain = THPVariable_CheckExact(tensor) && !THPVariable_Unpack(tensor).is_inference();
-      Owned version = plain ? must(PyLong_FromLongLong(THPVariable_Unpack(tensor)._version()))
-                            : must(PyObject_GetAttrString(tensor, "_version"));
-      must(PyList_Append(list.get(), version.get()));
-    }
-  }
-  return list.release();
-}
-
 PyObject* loads(PyObject*, PyObject*) {
   unsigned long long adds = 0;
   dl_iterate_phdr(
@@ -64,8 +47,14 @@ PyObject* loads(PyObject*, PyObject*) {
   return must(PyLong_FromUnsignedLongLong(adds)).release();
 }
 
+PyObject* forget_steps(PyObject*, PyObject*) {
+  steps::forget();
+  return Py_NewRef(Py_None);
+}
+
 PyObject* forget(PyObject*, PyObject*) {
   notes::forget();
+  steps::forget();
   views::forget();
   stacks::sweep(true);
   drop_now();
@@ -75,6 +64,11 @@ PyObject* forget(PyObject*, PyObject*) {
 PyObject* known(PyObject*, PyObject*) {
   return must(Py_BuildValue("(nn)", static_cast<Py_ssize_t>(stacks::known()), static_cast<Py_ssize_t>(notes::known())))
       .release();
+}
+
+PyObject* hook_registered(PyObject* self, PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
+  return guarded([&] { return backward::hook_registered(self, arguments, count, names); },
+                 static_cast<PyObject*>(nullptr));
 }
 
 PyMethodDef methods[] = {
@@ -96,7 +90,17 @@ PyMethodDef methods[] = {
      "batch_norm_can_pause(module, input, classes, statistics, replaceable)"},
     {"saved_tensors", entry<handed::saved_tensors>, METH_VARARGS,
      "saved_tensors(getter, ctx): what torch's getter gives, the program's own tensors where they are the same"},
-    {"counters", entry<counters>, METH_O, "counters(optimizer): the version counter of each parameter"},
+    {"observe_backward", entry<backward::observe>, METH_VARARGS,
+     "observe_backward(calls, marker, of_thread, call, mark, may_pause): what these work on"},
+    {"backward_begin", entry<backward::begin>, METH_O, "backward_begin(call): the BackwardCall; None for torch's own"},
+    {"backward_end", entry<backward::end>, METH_VARARGS, "backward_end(running, call): it has ended"},
+    {"backward_started_at", entry<notes::started_at>, METH_O, "backward_started_at(node): the last two marks"},
+    {"hook_known", entry<backward::hook_known>, METH_O, "hook_known(known): whether Python may run in backward"},
+    {"hook_registered", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(hook_registered)),
+     METH_FASTCALL | METH_KEYWORDS, "hook_registered(...): Python may run in backward from now on"},
+    {"step_hooks", entry<steps::hooks>, METH_VARARGS, "step_hooks(pending, anything_alive): (before, after) of a step"},
+    {"steps", entry<steps::all>, METH_NOARGS, "steps(): the last step of each optimizer that went unobserved"},
+    {"forget_steps", entry<forget_steps>, METH_NOARGS, "forget_steps(): no step went unobserved"},
     {"observe_functions", entry<functions::observe>, METH_O, "observe_functions(parts): (__init__, __setattr__, __get__)"},
     {"functions_run", entry<functions::run>, METH_O, "functions_run(on): whether calls of Functions are observed here"},
     {"receives", entry<functions::receives>, METH_O, "receives(conflicts): those of this thread's innermost session"},

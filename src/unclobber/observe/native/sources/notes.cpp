@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/python_function.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <vector>
 
@@ -42,6 +43,17 @@ std::deque<Note>& notes() {
 }
 Mark* now = nullptr;
 size_t since = 0;  // notes since the mark was set
+// A backward that began at a node: the newest of all, oldest first.
+struct Start {
+  const Node* node;
+  uint64_t number;
+  uint64_t thread;
+  Mark* mark;
+};
+std::deque<Start>& starts() {
+  static auto* all = new std::deque<Start>;
+  return *all;
+}
 size_t limit = kAtLeast;  // about as many as the last backward left, and those of the running one
 std::atomic<uint64_t> serial{0};  // of the mark
 
@@ -114,6 +126,11 @@ PyObject* running_call() { return running; }
 PyObject* mark(PyObject*, PyObject* arguments) {
   PyObject *object, *call;
   if (!PyArg_ParseTuple(arguments, "OO", &object, &call)) throw python_error();
+  set(object, call);
+  return Py_NewRef(Py_None);
+}
+
+void set(PyObject* object, PyObject* call) {
   Owned before(std::exchange(running, call == Py_None ? nullptr : Py_NewRef(call)));
   auto* made = new Mark(Py_NewRef(object));
   {
@@ -125,7 +142,49 @@ PyObject* mark(PyObject*, PyObject* arguments) {
   serial.fetch_add(1, std::memory_order_relaxed);
   drop_now();
   stacks::sweep(false);
-  return Py_NewRef(Py_None);
+}
+
+uint64_t started(PyObject* root, PyObject* object) {
+  const Node* node = nullptr;
+  if (is_tensor(root)) {
+    const at::Tensor& tensor = THPVariable_Unpack(root);
+    try {
+      // as torch itself is about to read it: a new node for a view whose memory was written
+      node = tensor.grad_fn().get();
+    } catch (const c10::Error&) {  // torch is about to refuse that view
+    }
+  } else {
+    static PyObject* const name_node = PyUnicode_InternFromString("node");
+    node = node_of(must(PyObject_GetAttr(root, name_node)).get());
+  }
+  if (node == nullptr) return 0;
+  const uint64_t number = node->sequence_nr();
+  auto* made = new Mark(Py_NewRef(object));
+  {
+    Locked locked;
+    starts().push_back({node, number, node->thread_id(), made});
+    if (starts().size() > kAtLeast) {
+      leave(starts().front().mark);
+      starts().pop_front();
+    }
+  }
+  return number == UINT64_MAX ? number : number + 1;
+}
+
+PyObject* started_at(PyObject*, PyObject* object) {
+  const Node* node = node_of(object);
+  Owned found[2];  // newest first
+  int count = 0;
+  {
+    Locked locked;
+    for (auto at = starts().rbegin(); node != nullptr && at != starts().rend() && count < 2; ++at) {
+      if (at->node != node || at->number != node->sequence_nr() || at->thread != node->thread_id()) continue;
+      found[count++] = Owned::borrowed(at->mark->object);
+    }
+  }
+  Owned marks = must(PyTuple_New(count));
+  for (int i = 0; i < count; i++) PyTuple_SET_ITEM(marks.get(), count - 1 - i, found[i].release());
+  return marks.release();
 }
 
 PyObject* note_of(PyObject*, PyObject* object) {
@@ -164,6 +223,8 @@ void forget() {
       leave(note.mark);
     }
     notes().clear();
+    for (Start& start : starts()) leave(start.mark);
+    starts().clear();
     limit = kAtLeast;
     since = 0;
   }

@@ -38,10 +38,6 @@ using Arguments = c10::ArrayRef<const at::Tensor*>;  // of an operation; NULL fo
 
 constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
-void see(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
-
-bool sees() { return c10::impl::tls_is_dispatch_key_included(kKey); }
-
 // A write to such a tensor is observed below, where torch writes the tensor's memory.
 bool is_lazy(c10::DispatchKeySet keys) {
   return keys.has(c10::DispatchKey::Conjugate) || keys.has(c10::DispatchKey::Negative);
@@ -439,7 +435,7 @@ class Over final : public c10::OperatorKernel {
     }
     const at::Tensor target = (*stack)[stack->size() - op.schema().arguments().size()].toTensor();
     {
-      const Unobserved here(is_lazy(keys) && sees());
+      const Unobserved here(is_lazy(keys) && are_seen());
       at::AutoDispatchBelowADInplaceOrView below_this;
       op.redispatchBoxed(below(keys, c10::DispatchKey::ADInplaceOrView), stack);
     }
@@ -472,7 +468,7 @@ class Plain final : public c10::OperatorKernel {
       return op_.redispatch(below(keys, kKey), target, std::forward<Args>(args)...);
     }
     {
-      const Unobserved here(is_lazy(keys) && sees());
+      const Unobserved here(is_lazy(keys) && are_seen());
       at::AutoDispatchBelowADInplaceOrView below_this;
       op_.redispatch(below(keys, c10::DispatchKey::ADInplaceOrView), target, std::forward<Args>(args)...);
     }
@@ -612,6 +608,28 @@ PyObject* listen(PyObject*, PyObject* arguments) {
   old.reset();
   drop_now();
   return Py_NewRef(Py_None);
+}
+
+void see(bool on) { c10::impl::tls_set_dispatch_key_included(kKey, on); }
+
+bool are_seen() { return c10::impl::tls_is_dispatch_key_included(kKey); }
+
+bool may_matter() {
+  const auto now = listening();
+  return now == nullptr || std::any_of(now->all.begin(), now->all.end(), [](const Listener& one) {
+           return any_waiting(one) || any_followed(one);
+         });
+}
+
+std::shared_ptr<saves::Queue> only_queue() {
+  const auto now = listening();
+  std::shared_ptr<saves::Queue> only;
+  if (now == nullptr) return nullptr;
+  for (const Listener& one : now->all) {
+    if (any_followed(one) || (one.queue == nullptr ? any_in(one.pending) : only != nullptr)) return nullptr;
+    if (one.queue != nullptr) only = one.queue;
+  }
+  return only;
 }
 
 bool follows_without_saves() {

@@ -2,6 +2,12 @@
 #pragma once
 #include "common.h"
 
+#include <memory>
+
+namespace unclobber::saves {
+class Queue;
+}
+
 namespace unclobber::writes {
 
 // Add the class `Kernel` to the module.
@@ -9,6 +15,16 @@ void add_to(PyObject* module);
 
 // listen(listeners, told, settle): set the listeners that are notified of writes from now on.
 PyObject* listen(PyObject* module, PyObject* arguments);
+
+// Whether this thread's writes reach the kernels, and let them do so or not.
+bool are_seen();
+void see(bool on);
+
+// Whether a listener may have a save, or follows any memory. Under the interpreter's lock.
+bool may_matter();
+
+// The queue of the only listener that has saves, if none follows any memory; else NULL. Under the interpreter's lock.
+std::shared_ptr<saves::Queue> only_queue();
 
 // Whether a listener follows memory that it need not hold: it has no saves waiting, and looks all the same.
 bool follows_without_saves();
