@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ..syntax import OPERATORS, dotted
 from ._attributes import attribute, defined_as
@@ -162,7 +161,7 @@ def _unary(run: FileRun, node: ast.UnaryOp, state: FlowState) -> Value:
     value = run.evaluate(node.operand, state)
     if isinstance(node.op, ast.Not) or not value.may_be_tensor:
         return PLAIN
-    return replace(value, places=run.new_place(), leaf=Leaf.NO, origin=None, name="")
+    return value._replace(places=run.new_place(), leaf=Leaf.NO, origin=None, name="")
 
 
 @follows(ast.BinOp)
@@ -175,7 +174,7 @@ def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
     if rewritten and isinstance(node.left, ast.Name) and left.may_be_tensor:
         confidence = HIGH if len(left.places) == 1 else 1
         suspicion = Suspicion(CheckRule.OPERAND, confidence, run.span(node.right), run.span(node.left))
-        run.suspect(state, replace(suspicion, name=node.left.id))
+        run.suspect(state, suspicion._replace(name=node.left.id))
     if "sequence" in (left.kind, right.kind):
         if left.kind == right.kind:
             return sequence(left.items + right.items)
@@ -188,7 +187,7 @@ def _binary(run: FileRun, node: ast.BinOp, state: FlowState) -> Value:
     result = operation(run, state, OPERATORS[type(node.op)].operation, [left, right], node, operands=operands)
     if state.is_sure(left) or state.is_sure(right):
         return result
-    return replace(result, kind="unknown", sure=False)
+    return result._replace(kind="unknown", sure=False)
 
 
 # --- attributes and indices --------------------------------------------------------------------------
@@ -231,8 +230,8 @@ def _subscript(run: FileRun, node: ast.Subscript, state: FlowState) -> Value:
     )
     places = run.new_place() if doubtful else base.places or run.new_place()
     view = view_of(run, state, "slice", "view", base, run.span(node), base.grad)
-    view = replace(view, kind=base.kind, sure=state.is_sure(base), places=places)
-    return replace(view, leaf=Leaf.NO, origin=None) if doubtful else view
+    view = view._replace(kind=base.kind, sure=state.is_sure(base), places=places)
+    return view._replace(leaf=Leaf.NO, origin=None) if doubtful else view
 
 
 def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr, state: FlowState) -> Value:
@@ -244,7 +243,7 @@ def _gathered(run: FileRun, base: Value, values: Sequence[Value], node: ast.expr
         needed_grad = grad if base.sure else Grad.MAYBE
         save(state, SaveEffect(value, "index", "indices", run.span(node), bit, needed_grad))
     made = run.tensor(grad, base.nodes, base.may | bit)
-    return replace(made, uses=base.uses, integer=base.integer)
+    return made._replace(uses=base.uses, integer=base.integer)
 
 
 def _item(run: FileRun, base: Value, index: ast.expr) -> Value:
@@ -280,9 +279,9 @@ def _comprehension(
     state.names = outside
     made = sequence((value,), "list")
     if isinstance(node, ast.DictComp):  # unlike things under computed keys: no graph is sure
-        value = replace(value, nodes=0, grad=min(value.grad, Grad.MAYBE))
+        value = value._replace(nodes=0, grad=min(value.grad, Grad.MAYBE))
         made = sequence((value,), (None,))
-    return replace(made, owners=value.owners)
+    return made._replace(owners=value.owners)
 
 
 @follows(ast.Call)

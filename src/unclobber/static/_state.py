@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ._rules import CheckRule, Suspicion
@@ -99,15 +99,15 @@ class FlowState:
     def lose_history(self, prefix: str) -> None:
         for name, value in self.attributes.items():
             if name.startswith(prefix) and (value.nodes or value.uses):
-                self.attributes[name] = replace(value, nodes=0, uses=frozenset())
+                self.attributes[name] = value._replace(nodes=0, uses=frozenset())
 
     def take(self, other: FlowState) -> None:
         self.__dict__.update(other.__dict__)
 
 
 def both(a: Value, b: Value) -> Value:
-    return replace(
-        a, nodes=a.nodes | b.nodes, may=a.may | b.may, uses=a.uses | b.uses, grad=max(a.grad, b.grad)
+    return a._replace(
+        nodes=a.nodes | b.nodes, may=a.may | b.may, uses=a.uses | b.uses, grad=max(a.grad, b.grad)
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 
 from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
@@ -48,14 +47,14 @@ def _augmented(run: FileRun, node: ast.AugAssign, state: FlowState) -> None:
         return
     current = _augmented_value(run, node.target, state)
     if current.kind == "sequence":
-        longer = replace(sequence(current.items + value.items), owners=current.owners | value.owners)
+        longer = sequence(current.items + value.items)._replace(owners=current.owners | value.owners)
         bind(run, node.target, longer, state)
     elif current.may_be_tensor:
         _augment(run, node, current, value, state)
     elif isinstance(node.target, ast.Name):
         new = PLAIN
         if value.may_be_tensor:
-            new = replace(value, places=run.new_place(), leaf=Leaf.NO, origin=None)
+            new = value._replace(places=run.new_place(), leaf=Leaf.NO, origin=None)
         forget(node.target.id, state)
         state.names[node.target.id] = new
 
@@ -67,7 +66,7 @@ def _augmented_value(run: FileRun, target: ast.expr, state: FlowState) -> Value:
         base = run.evaluate(target.value, state)
         if base.may_be_tensor:
             leaf = Leaf(min(base.leaf, Leaf.VIEW))
-            return replace(base, leaf=leaf, sure=current.sure, kind=current.kind, items=(), name="")
+            return base._replace(leaf=leaf, sure=current.sure, kind=current.kind, items=(), name="")
     return current
 
 
@@ -80,19 +79,19 @@ def _augment(run: FileRun, node: ast.AugAssign, current: Value, value: Value, st
     holder = target.value if isinstance(target, ast.Subscript) else target
     if isinstance(holder, ast.Attribute) and holder.attr == "data":
         data_written(run, holder, node, state)
-    part = replace(current, leaf=Leaf(min(current.leaf, Leaf.VIEW))) if is_part else current
+    part = current._replace(leaf=Leaf(min(current.leaf, Leaf.VIEW))) if is_part else current
     written = write(run, state, WriteEffect(part, target, node, how, value))
     result = operation(
         run, state, operator.operation, [written, value], node, operands=[target, node.value], in_place=True
     )
-    result = replace(result, kind=written.kind, sure=written.sure, origin=written.origin)
+    result = result._replace(kind=written.kind, sure=written.sure, origin=written.origin)
     if not current.sure and value.sure and not current.places & state.sure:
         # The target may have been a number so far: `total += loss`.
-        result = replace(result, places=run.new_place(), kind="tensor", sure=True)
+        result = result._replace(places=run.new_place(), kind="tensor", sure=True)
     if is_part:
         rebind_view(run, holder, result, state)
     else:
-        bind(run, target, replace(result, leaf=current.leaf), state)
+        bind(run, target, result._replace(leaf=current.leaf), state)
 
 
 def _overlap(run: FileRun, node: ast.AugAssign, how: str, current: Value, state: FlowState) -> None:
@@ -106,7 +105,7 @@ def _overlap(run: FileRun, node: ast.AugAssign, how: str, current: Value, state:
         sure = state.is_sure(current)
         if sure or isinstance(value.slice, ast.Tuple):
             suspicion = Suspicion(CheckRule.SELF_OVERLAP, HIGH if sure else HIGH - 1, run.span(node))
-            run.suspect(state, replace(suspicion, saved=run.span(value), how=how, name=node.target.id))
+            run.suspect(state, suspicion._replace(saved=run.span(value), how=how, name=node.target.id))
 
 
 # --- plain statements --------------------------------------------------------------------------------
@@ -192,7 +191,7 @@ def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowS
         if yes is not None and no is not None and yes is not no and (value.may or value.uses):
             uses = frozenset(u for u in value.uses if u.clock > clock or u in yes.uses & no.uses)
             may = value.may & (-(2 << node) | yes.may & no.may)
-            merged.names[name] = replace(value, uses=uses, may=may)
+            merged.names[name] = value._replace(uses=uses, may=may)
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
