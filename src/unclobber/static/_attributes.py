@@ -6,7 +6,7 @@ import ast
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
-from ._index import FileIndex, has_decorator, method_of
+from ._index import FileIndex, has_decorator, method_of, unparsed
 from ._inlining import class_attributes, inline
 from ._names import holds_integers
 from ._operations import operation
@@ -73,8 +73,10 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
         return named(run.constructed[value.made][name], key)
     cls: ast.ClassDef = value.data
     if value.kind == "object" and (known := class_attributes(run, cls).get(name)) is not None:
+        if value.name == "self":
+            return known
         known = _renamed(known, value.name)
-        if known.kind == "tensor" and value.name != "self":
+        if known.kind == "tensor":
             # Each object has its own: the weights of a chain of layers (`toy_example.py` of edm2).
             known = state.attributes[key] = known._replace(places=run.new_place())
         return known
@@ -114,7 +116,7 @@ def _parameter(run: FileRun, value: Value, name: str, state: FlowState, node: as
         if value.name:
             state.attributes[key] = made
         return made
-    if value.kind == "unknown" and ast.unparse(node) in run.index.parametrized:
+    if value.kind == "unknown" and unparsed(node) in run.index.parametrized:
         return leaf_of(run.tensor(), Leaf.LEAF, run.span(node))
     return None
 

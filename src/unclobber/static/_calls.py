@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-
 from ._binding import elements
 from ._call import FollowedCall
 from ._engine import FileRun
-from ._index import FunctionNode, has_decorator, home_of, method_of
+from ._index import FunctionNode, has_decorator, home_of, method_of, unparsed
 from ._inlining import inline
 from ._modules import Given, apply, is_network_method, network_result
 from ._operations import operation, unknown_result
@@ -84,7 +82,7 @@ def _note_constants(run: FileRun, init: FunctionNode, made: Value, call: Followe
     trial = FlowState()
     with run.within(suspicions={}, evaluated=run.evaluated):
         inline(run, init, trial, call.values, call.keywords, made)
-    text = ast.unparse(init)
+    text = unparsed(init)
     for key, value in trial.attributes.items():
         owner, _, name = key.rpartition(".")
         once = home_of(init).assigned_attributes[name] == text.count(f".{name} = ")

@@ -11,6 +11,7 @@ from ._binding import bind, elements
 from ._call import call_of
 from ._calls import call_value
 from ._engine import FileRun, follows
+from ._index import unparsed
 from ._methods import method_call
 from ._names import holds_integers, holds_sizes
 from ._operations import operation, unknown_result, view_of
@@ -133,7 +134,7 @@ def truth(run: FileRun, test: ast.expr, state: FlowState) -> bool | None:
             value = run.evaluate(test, state)
             if isinstance(value.data, Constant):
                 return bool(value.data.value)
-    text = ast.unparse(test)
+    text = unparsed(test)
     return next((holds for holds in (True, False) if (text, holds) in state.guards), None)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..syntax import ModuleFacts, last_name, torch_table
 from ._engine import FileRun
-from ._index import MODULE, FunctionNode, home_of, is_a, method_of
+from ._index import MODULE, FunctionNode, every_node, home_of, is_a, method_of, unparsed
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
@@ -94,7 +94,7 @@ def _apply_object(run: FileRun, state: FlowState, module: Value, given: Given) -
         if result.kind == "tensor" and not (state.mode or result.leaf) and name == "forward":
             result = result._replace(grad=max(result.grad, Grad.MAYBE))
         return _used(run, state, result, module, given.node) if name == "forward" else result
-    if home_of(cls) is not run.own and (method is None or "detach" in ast.unparse(method)):
+    if home_of(cls) is not run.own and (method is None or "detach" in unparsed(method)):
         return unknown_result(run, state, given.values)  # of which arguments it cuts, nothing is known
     return network_result(run, state, module, given)
 
@@ -111,8 +111,8 @@ def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
     if owner.kind != "object" or run.follows(method) or not is_a(owner.data, MODULE):
         return False
     parts = class_attributes(run, owner.data)
-    called = {last_name(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
-    text = ast.unparse(method)
+    called = {last_name(n.func) for n in every_node(method) if isinstance(n, ast.Call)}
+    text = unparsed(method)
     is_cut = any(word in text for word in ("detach", "no_grad", "numpy"))
     return not is_cut and any(v.kind in ("module", "object") for n, v in parts.items() if n in called)
 

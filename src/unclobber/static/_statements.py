@@ -8,7 +8,7 @@ from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
-from ._index import globals_of, mode_of
+from ._index import calls, every_node, globals_of, mode_of, unparsed
 from ._operations import operation
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, merge
@@ -101,7 +101,7 @@ def _overlap(run: FileRun, node: ast.AugAssign, how: str, current: Value, state:
         return
     same = dotted(value.value) == node.target.id
     sliced = isinstance(value.slice, (ast.Tuple, ast.Slice))
-    if same and sliced and any(isinstance(part, ast.Slice) for part in ast.walk(value.slice)):
+    if same and sliced and any(isinstance(part, ast.Slice) for part in every_node(value.slice)):
         sure = state.is_sure(current)
         if sure or isinstance(value.slice, ast.Tuple):
             suspicion = Suspicion(CheckRule.SELF_OVERLAP, HIGH if sure else HIGH - 1, run.span(node))
@@ -157,7 +157,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     test, negated = node.test, False
     while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
         test, negated = test.operand, not negated
-    text = ast.unparse(test)
+    text = unparsed(test)
     # The branch is noted with each save and write: what is in both branches of one condition never meets
     # (test_exclusive_branches in tests/check/test_check_programs.py).
     yes, no, outside = state.copy(), state, state.quiet
@@ -169,7 +169,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     ends = {(text, not negated): left.bound(), (text, negated): right.bound()}
     merged = merge(left, right)
     _leave_behind(run, merged, left, right)
-    if not any(isinstance(part, ast.Call) for part in ast.walk(test)):
+    if not calls(test):
         after = merged.bound()
         for condition, names in ends.items():
             merged.bound_if[condition] = {
@@ -195,7 +195,7 @@ def _leave_behind(run: FileRun, merged: FlowState, left: FlowState, right: FlowS
 
 
 def _is_evaluation(test: ast.expr, *, holds: bool) -> bool:
-    text = ast.unparse(test)
+    text = unparsed(test)
     if text.endswith(".training"):
         return holds == text.startswith("not ")
     return holds and any(word in text for word in ("use_cache", "past_key_value", "inference", "is_decoding"))
@@ -216,7 +216,7 @@ def _with(run: FileRun, node: ast.With | ast.AsyncWith, state: FlowState) -> Flo
     before = state.mode
     for item in node.items:
         mode = mode_of(item.context_expr)
-        text = ast.unparse(item.context_expr)
+        text = unparsed(item.context_expr)
         if mode is not None:
             state.mode = mode
         elif "allow_mutation_on_saved" in text or "guard" in text:
@@ -257,7 +257,7 @@ def _rounds(
 ) -> FlowState:
     """Interpret the body twice, because the second pass sees the first one's saves and writes; for modules
     that are known, once for each."""
-    once = not isinstance(node, ast.While) and ast.unparse(node.iter) == "range(1)"
+    once = not isinstance(node, ast.While) and unparsed(node.iter) == "range(1)"
     parts = over.data.parts if over.kind == "module" else ()
     for turn in range(1 if once else max(2, min(len(parts), _MOST_TURNS))):
         if isinstance(node, ast.While):
@@ -286,7 +286,7 @@ def _rounds(
 def _freeze(run: FileRun, node: ast.For | ast.AsyncFor, over: Value) -> None:
     """Freeze the modules of ``for p in net.parameters(): p.requires_grad = False``."""
     if over.data in ("parameters", "named_parameters"):
-        text = "\n".join(ast.unparse(statement) for statement in node.body)
+        text = "\n".join(unparsed(statement) for statement in node.body)
         if "requires_grad_(False)" in text or "requires_grad = False" in text:
             run.frozen |= over.owners
         elif "requires_grad" in text:

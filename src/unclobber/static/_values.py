@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from ..syntax import Span
@@ -127,6 +128,7 @@ class Value(NamedTuple):
 PLAIN = Value("plain", grad=Grad.NO)
 
 
+@lru_cache(typed=True)
 def constant(value: Any) -> Value:
     if value is None or isinstance(value, (bool, int, float, str)):
         return Value("plain", grad=Grad.NO, data=Constant(value))

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ..syntax import dotted, torch_table
 from ._engine import FileRun
+from ._index import unparsed
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, Kept, ParameterUpdate, Pending
 from ._values import Grad, Leaf, SourceSpan, Value, only_graph
@@ -41,7 +42,7 @@ class WriteEffect(NamedTuple):
     def name(self) -> str:
         if self.target is None:
             return ""
-        text = ast.unparse(self.target)
+        text = unparsed(self.target)
         return text if text and len(text) <= 40 and "\n" not in text else dotted(self.target)
 
     def after(self, state: FlowState) -> Value:
