@@ -289,17 +289,18 @@ def _comprehension(
 def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
     """Evaluate a call: of a library by its imported name, of a method, or of another value."""
     function = node.func
-    full = run.index.full(function)
-    library = full.partition(".")[0]
     head = dotted(function).partition(".")[0]
-    is_import = head in run.index.imports and head not in state.names
-    if is_import and library in ("mmcv", "mmengine") and full.rpartition(".")[2] in CONTAINERS:
-        library, full = "torch", f"torch.nn.{full.rpartition('.')[2]}"  # their own classes of torch's
-    if is_import and library in ("torch", "numpy", "math", "scipy", "einops"):
-        call = call_of(run, node, state, full.rpartition(".")[2], full=full)
-        if full.startswith("torch."):
-            return torch_call(run, call, state)
-        return unknown_result(run, state, call.every, strong=True) if full.startswith("einops.") else PLAIN
+    if head in run.index.imports and head not in state.names:
+        full = run.index.full(function)
+        library, last = full.partition(".")[0], full.rpartition(".")[2]
+        if library in ("mmcv", "mmengine") and last in CONTAINERS:
+            library, full = "torch", f"torch.nn.{last}"  # their own classes of torch's
+        if library in ("torch", "numpy", "math", "scipy", "einops"):
+            call = call_of(run, node, state, last, full=full)
+            if full.startswith("torch."):
+                return torch_call(run, call, state)
+            is_einops = full.startswith("einops.")
+            return unknown_result(run, state, call.every, strong=True) if is_einops else PLAIN
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
         return method_call(run, call_of(run, node, state, function.attr, receiver), state)

@@ -78,32 +78,50 @@ class FileIndex:
         self.imported: dict[str, Definition | None] = {}
         """Definitions of names from other files, as far as these were looked up."""
         self._stars: list[str] = []  # the modules of which all names are imported
-        for node in every_node(tree):
-            if isinstance(node, ast.Name):
+        self.modules: dict[str, FileIndex | None] = {}  # the files of imported modules, by their names
+        self._calls: list[tuple[str, str, bool]] = []
+        """Each call: the bare name, the calling function, whether gradients are off there."""
+        self.kinds: set[type[ast.AST]] = set()  # of all syntax nodes
+        todo: list[tuple[ast.AST, str, bool]] = [(tree, "", False)]
+        for node, caller, off in todo:
+            self.kinds.add(type(node))
+            if isinstance(node, ast.stmt):
+                if isinstance(node, FunctionNode):
+                    caller, off = node.name, is_off(node.decorator_list)
+                elif isinstance(node, (ast.With, ast.AsyncWith)):
+                    off |= is_off([item.context_expr for item in node.items])
+                self._note_statement(node)
+            elif isinstance(node, ast.Name):
                 self.assigned[node.id] += isinstance(node.ctx, ast.Store)
             elif isinstance(node, ast.Attribute):
-                self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
-                if node.attr in ("parameters", "named_parameters"):
-                    self.trained.add(dotted(node.value))
-                elif node.attr == "zero_grad":
-                    self.zeroed.add(dotted(node.value))
-                elif node.attr == "step" and (network := optimized(dotted(node.value))):
-                    self.trained.add(network)
-            elif not isinstance(node, ast.stmt):
-                continue
-            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                if last_name(node.value.func) == "Parameter":
-                    self.parametrized |= set(map(unparsed, node.targets))
-            elif isinstance(node, Definition):
-                self._defined[node.name] += isinstance(node, FunctionNode)
-                vars(node)["home"] = self
-            elif isinstance(node, (ast.Import, ast.ImportFrom)):
-                self.imports |= imported_by(node)
-                if "*" in self.imports:
-                    self._stars.append(self.imports.pop("*")[:-1])
+                self._note_attribute(node)
+            elif isinstance(node, ast.Call) and (name := last_name(node.func)):
+                self._calls.append((name, caller, off))
+            todo += [(child, caller, off) for child in children(node)]
         for statement in _top(tree.body):
             if isinstance(statement, Definition):
                 self.defined[statement.name] = statement
+
+    def _note_attribute(self, node: ast.Attribute) -> None:
+        self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
+        if node.attr in ("parameters", "named_parameters"):
+            self.trained.add(dotted(node.value))
+        elif node.attr == "zero_grad":
+            self.zeroed.add(dotted(node.value))
+        elif node.attr == "step" and (network := optimized(dotted(node.value))):
+            self.trained.add(network)
+
+    def _note_statement(self, node: ast.stmt) -> None:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            if last_name(node.value.func) == "Parameter":
+                self.parametrized |= set(map(unparsed, node.targets))
+        elif isinstance(node, Definition):
+            self._defined[node.name] += isinstance(node, FunctionNode)
+            vars(node)["home"] = self
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            self.imports |= imported_by(node)
+            if "*" in self.imports:
+                self._stars.append(self.imports.pop("*")[:-1])
 
     def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`
         text = dotted(node)
@@ -145,17 +163,13 @@ class FileIndex:
         return known
 
     @cached_property
-    def _every_call(self) -> list[tuple[str, str, bool]]:
-        return _calls(self.tree, "", [], off=False)
-
-    @cached_property
     def called(self) -> frozenset[str]:
-        return frozenset(name for name, _, _ in self._every_call)
+        return frozenset(name for name, _, _ in self._calls)
 
     @cached_property
     def never_recorded(self) -> frozenset[str]:
         """The bare names of functions and methods that this file calls, and only under no_grad."""
-        calls, defined = self._every_call, self._defined
+        calls, defined = self._calls, self._defined
         unrecorded: set[str] = set()
         while True:
             more = {
@@ -177,8 +191,15 @@ def index_of(text: str, path: str) -> FileIndex:
 def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
     """Return the index of the file that defines an imported name, looked for around the file that imports it
     and notes where; None if none is there. Each level of a relative import is a dot before the name."""
-    parts = full.lstrip(".").split(".")[:-1]
-    level = len(full) - len(full.lstrip("."))
+    module = full[: full.rindex(".") + 1] if "." in full else ""
+    if module not in importer.modules:
+        importer.modules[module] = _module(module, importer)
+    return importer.modules[module]
+
+
+def _module(name: str, importer: FileIndex) -> FileIndex | None:
+    parts = name.strip(".").split(".") if name.strip(".") else []
+    level = len(name) - len(name.lstrip("."))
     folder = os.path.dirname(importer.path)
     for up in range(1, _HIGHEST + 1 if parts or level else 1):
         stem = os.path.join(folder, *parts)
@@ -234,24 +255,6 @@ def _top(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _top(handler.body)
 
 
-def _calls(
-    node: ast.AST, caller: str, found: list[tuple[str, str, bool]], *, off: bool
-) -> list[tuple[str, str, bool]]:
-    """Find each call: the bare name, the calling function, whether gradients are off there."""
-    if isinstance(node, FunctionNode):
-        off = is_off(node.decorator_list)
-        caller = node.name
-    elif isinstance(node, (ast.With, ast.AsyncWith)) and is_off([item.context_expr for item in node.items]):
-        off = True
-    elif isinstance(node, ast.Call):
-        name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
-        if name:
-            found.append((name, caller, off))
-    for child in children(node):
-        _calls(child, caller, found, off=off)
-    return found
-
-
 def is_off(expressions: list[ast.expr]) -> bool:
     return any(mode_of(expression) for expression in expressions)
 
@@ -287,7 +290,8 @@ def is_short(function: FunctionNode) -> bool:
 @kept
 def globals_of(function: FunctionNode) -> frozenset[str]:
     around = (ast.Global, ast.Nonlocal)
-    return frozenset(n for node in every_node(function) if isinstance(node, around) for n in node.names)
+    nodes = every_node(function) if not home_of(function).kinds.isdisjoint(around) else ()
+    return frozenset(n for node in nodes if isinstance(node, around) for n in node.names)
 
 
 @kept
@@ -297,7 +301,10 @@ def calls(node: ast.AST) -> bool:
 
 @kept
 def yields(function: FunctionNode) -> bool:
-    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in every_node(function))
+    kinds = (ast.Yield, ast.YieldFrom)
+    return not home_of(function).kinds.isdisjoint(kinds) and any(
+        isinstance(node, kinds) for node in every_node(function)
+    )
 
 
 def is_text(node: ast.expr) -> bool:
