@@ -75,11 +75,10 @@ class FlowState:
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
         copied = FlowState.__new__(FlowState)
-        # In one step, because every branch and call copies a state.
-        copied.__dict__ = {
-            name: value.copy() if isinstance(value, (dict, set)) else value
-            for name, value in self.__dict__.items()
-        }
+        # In few steps, because every branch and call copies a state.
+        copied.__dict__ = mine = self.__dict__.copy()
+        for name in _CONTAINERS:
+            mine[name] = mine[name].copy()
         return copied
 
     def is_sure(self, value: Value) -> bool:
@@ -103,6 +102,9 @@ class FlowState:
 
     def take(self, other: FlowState) -> None:
         self.__dict__.update(other.__dict__)
+
+
+_CONTAINERS = ("names", "attributes", "kept", "pending", "freed", "written", "grown", "sure", "bound_if")
 
 
 def both(a: Value, b: Value) -> Value:
@@ -131,7 +133,7 @@ def merge(a: FlowState, b: FlowState) -> FlowState:
             # Most entries are identical, because both branches come from the same state.
             if known is not value:
                 mine[key] = value if known is None else joined(known, value)
-    merged.written = {key: value for key, value in merged.written.items() if b.written.get(key) == value}
+    merged.written = dict(a.written.items() & b.written.items())
     merged.freed = {key: value for key, value in merged.freed.items() if key in b.freed}
     merged.pending.update(b.pending)
     merged.sure |= b.sure
