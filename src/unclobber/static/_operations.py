@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import NamedTuple
 
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
@@ -75,14 +76,23 @@ def operation(
         return run.tensor(Grad.NO)._replace(origin=_made_in(state, run.span(node)), integer=integer)
     if plain in table.makes_integers and not in_place:
         return run.tensor(Grad.NO)._replace(integer=True)
-    overloads = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
-    fitting = tuple(overload for overload in overloads if _fits(overload, values, keywords, state))
+    kinds = [_kind(value, state) for value in values]
+    named = [(key, _kind(value, state)) for key, value in keywords.items()]
+    forms = _forms(name, tuple(kinds), tuple(named), in_place=in_place, functional=functional)
     certain = [tensor for tensor in tensors if state.is_sure(tensor)]
     grad = Grad.NO if state.mode else max((tensor.grad for tensor in certain or tensors), default=Grad.NO)
-    applied = _Applied(
-        run, state, plain, fitting or overloads, values, keywords, tensors, operands, run.span(node), grad
-    )
+    applied = _Applied(run, state, plain, forms, values, keywords, tensors, operands, run.span(node), grad)
     return perform(run, state, applied.effect(in_place=in_place))
+
+
+class _Forms(NamedTuple):
+    """The overloads that a call may mean, and what they have in common."""
+
+    overloads: tuple[Overload, ...]
+    view: str
+    records: bool  # whether any may save something
+    is_certain: bool  # whether all save something
+    results: dict[str, bool]  # the roles of saved results, and whether all overloads save them
 
 
 @dataclass(slots=True)
@@ -92,7 +102,7 @@ class _Applied:
     run: FileRun
     state: FlowState
     name: str
-    overloads: tuple[Overload, ...]
+    forms: _Forms
     values: Sequence[Value]
     keywords: Mapping[str, Value]
     tensors: list[Value]
@@ -103,14 +113,17 @@ class _Applied:
 
     def effect(self, *, in_place: bool) -> Effect:
         """Return the result with its history, and the saved arguments and results."""
-        state, grad, overloads = self.state, self.grad, self.overloads
-        if grad and any(o.saves or o.results or o.may_save or o.may_results for o in overloads):
+        state, grad, forms = self.state, self.grad, self.forms
+        if grad and forms.records:
             self.node = self.run.new_node()
-        saves = [save for overload in overloads for save in self._arguments(overload, in_place=in_place)]
+        saves = [
+            save
+            for overload in (forms.overloads if forms.records and not state.mode else ())
+            for save in self._arguments(overload, in_place=in_place)
+        ]
         first = self.values[0] if self.values else PLAIN
-        view = _view_of(overloads)
-        if view and not in_place:
-            made = view_of(self.run, state, self.name, view, first, self.span, grad)
+        if forms.view and not in_place:
+            made = view_of(self.run, state, self.name, forms.view, first, self.span, grad)
             return Effect(made, tuple(saves))
         nodes = may = 0
         uses = frozenset[Use]()
@@ -119,8 +132,7 @@ class _Applied:
             graphs = [only_graph(tensor) for tensor in self.tensors]
             if all(graphs):  # a sum of losses, each of which may come from an unknown function
                 uses = uses.union(*graphs)
-            certain = all(overload.saves or overload.results for overload in overloads)
-            nodes |= self.node if grad == Grad.YES and certain else 0
+            nodes |= self.node if grad == Grad.YES and forms.is_certain else 0
             may |= self.node
         if in_place:
             result = first._replace(
@@ -155,7 +167,7 @@ class _Applied:
                 grad = self._needed_grad([value for key in only_if for value in given.get(key, PLAIN).parts])
                 if not only_if:
                     grad = self.grad
-                if not sure or not all(role in other.saves for other in self.overloads):
+                if not sure or not all(role in other.saves for other in self.forms.overloads):
                     grad = Grad(min(grad, Grad.MAYBE))
                 for value in given[role].parts:
                     made = self._save(value, role, grad, expressions.get(role))
@@ -170,9 +182,10 @@ class _Applied:
 
     def _results(self, result: Value) -> tuple[Value, list[SaveEffect]]:
         """Return one value for each output, and the saved ones."""
-        returns = self.overloads[0].returns if self.overloads else ("result",)
-        integer = self.overloads[0].integer if self.overloads else ()
-        if len(returns) > 1 and len({overload.returns for overload in self.overloads}) == 1:
+        overloads = self.forms.overloads
+        returns = overloads[0].returns if overloads else ("result",)
+        integer = overloads[0].integer if overloads else ()
+        if len(returns) > 1 and len({overload.returns for overload in overloads}) == 1:
             items, saves = [], []
             for role in returns:
                 if role in integer:
@@ -182,16 +195,15 @@ class _Applied:
                     saves += self._result(role, items[-1], self.grad)
             return sequence(tuple(items), "tuple"), saves
         grad = self.grad
-        if len(self.overloads) > 1 and any(len(overload.returns) > 1 for overload in self.overloads):
+        if len(overloads) > 1 and any(len(overload.returns) > 1 for overload in overloads):
             # `max` of one argument, or along a dimension: the overload isn't known
             grad = Grad(min(grad, Grad.MAYBE))
         return result, self._result(returns[0], result, grad)
 
     def _result(self, role: str, value: Value, grad: Grad) -> list[SaveEffect]:
-        if not any(role in overload.results or role in overload.may_results for overload in self.overloads):
+        if self.state.mode or role not in self.forms.results:
             return []
-        always = all(role in overload.results for overload in self.overloads)
-        return [self._save(value, "result", grad if always else min(grad, Grad.MAYBE))]
+        return [self._save(value, "result", grad if self.forms.results[role] else min(grad, Grad.MAYBE))]
 
 
 def view_of(
@@ -265,18 +277,43 @@ def _by_name(overload: Overload, values: Sequence[Value], keywords: Mapping[str,
     return by_name  # `input=` means the first
 
 
-def _fits(
-    overload: Overload, values: Sequence[Value], keywords: Mapping[str, Value], state: FlowState
-) -> bool:
+def _kind(value: Value, state: FlowState) -> str:
+    """Return what of an argument tells overloads apart: that it surely is a tensor, or plain and not None."""
+    if value.kind == "plain":
+        return "" if value.data == Constant(None) else "plain"
+    return "tensor" if value.may_be_tensor and state.is_sure(value) else ""
+
+
+@lru_cache(maxsize=4096)
+def _forms(
+    name: str,
+    values: tuple[str, ...],
+    keywords: tuple[tuple[str, str], ...],
+    *,
+    in_place: bool,
+    functional: bool,
+) -> _Forms:
+    """Return the overloads that a call with arguments of these kinds can mean; all of them if none fits."""
+    table = torch_table()
+    every = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
+    overloads = tuple(each for each in every if _fits(each, values, dict(keywords))) or every
+    roles = {role for each in overloads for role in (*each.results, *each.may_results)}
+    return _Forms(
+        overloads,
+        _view_of(overloads),
+        any(each.saves or each.results or each.may_save or each.may_results for each in overloads),
+        all(each.saves or each.results for each in overloads),
+        {role: all(role in each.results for each in overloads) for role in roles},
+    )
+
+
+def _fits(overload: Overload, values: Sequence[str], keywords: Mapping[str, str]) -> bool:
     """Return whether the call can mean this overload."""
     kinds = dict(zip(overload.arguments, overload.kinds, strict=True))
-    given: dict[str, Any] = dict(zip(overload.arguments, values, strict=False))
-    given |= {name: value for name, value in keywords.items() if name in kinds}
-    for name, value in given.items():
-        if kinds[name] == "t" and value.kind == "plain" and value.data != Constant(None):
-            return False
-        if kinds[name] == "s" and value.may_be_tensor and state.is_sure(value):
-            return False
+    given = dict(zip(overload.arguments, values, strict=False))
+    given |= {name: kind for name, kind in keywords.items() if name in kinds}
+    if any((kinds[name], kind) in (("t", "plain"), ("s", "tensor")) for name, kind in given.items()):
+        return False
     if any(name not in kinds and name in _TELLING for name in keywords):
         return False
     if len(values) > len(overload.arguments) and overload.kinds[-1:] != ("s",):
