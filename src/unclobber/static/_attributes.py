@@ -73,10 +73,7 @@ def _of_object(run: FileRun, value: Value, name: str, state: FlowState) -> Value
         return named(run.constructed[value.made][name], key)
     cls: ast.ClassDef = value.data
     if value.kind == "object" and (known := class_attributes(run, cls).get(name)) is not None:
-        if value.name == "self":
-            return known
-        known = _renamed(known, value.name)
-        if known.kind == "tensor":
+        if value.name != "self" and (known := _renamed(known, value.name)).kind == "tensor":
             # Each object has its own: the weights of a chain of layers (`toy_example.py` of edm2).
             known = state.attributes[key] = known._replace(places=run.new_place())
         return known

@@ -299,8 +299,7 @@ def _call(run: FileRun, node: ast.Call, state: FlowState) -> Value:
             call = call_of(run, node, state, last, full=full)
             if full.startswith("torch."):
                 return torch_call(run, call, state)
-            is_einops = full.startswith("einops.")
-            return unknown_result(run, state, call.every, strong=True) if is_einops else PLAIN
+            return unknown_result(run, state, call.every, strong=True) if library == "einops" else PLAIN
     if isinstance(function, ast.Attribute):
         receiver = run.evaluate(function.value, state)
         return method_call(run, call_of(run, node, state, function.attr, receiver), state)

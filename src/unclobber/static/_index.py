@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property, lru_cache
-from typing import TypeVar
 
 from ..syntax import NotParsedError, SourcePart, dotted, imported_by, last_name, parse
 from ._names import optimized
@@ -18,41 +17,7 @@ MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
 """Last parts of the names of torch's modules' base classes."""
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
-_Node = TypeVar("_Node", bound=ast.AST)
-_Fact = TypeVar("_Fact")
-
-
-def kept(fact: Callable[[_Node], _Fact]) -> Callable[[_Node], _Fact]:
-    """Let a fact be found once for each syntax node: it stays with the node, and goes with it."""
-    name = fact.__name__
-
-    def known(node: _Node) -> _Fact:
-        facts = vars(node)
-        if name not in facts:
-            facts[name] = fact(node)
-        return facts[name]  # type: ignore[no-any-return]
-
-    return known
-
-
-unparsed = kept(ast.unparse)
-
-
-def every_node(node: ast.AST) -> list[ast.AST]:  # as `ast.walk`, in a third of its time
-    nodes = [node]
-    for each in nodes:
-        nodes += children(each)
-    return nodes
-
-
-def children(node: ast.AST) -> list[ast.AST]:
-    found: list[ast.AST] = []
-    for value in vars(node).values():
-        if isinstance(value, ast.AST):
-            found.append(value)
-        elif type(value) is list:
-            found += [each for each in value if isinstance(each, ast.AST)]
-    return found
+unparsed = lru_cache(maxsize=4096)(ast.unparse)
 
 
 class FileIndex:
@@ -79,49 +44,47 @@ class FileIndex:
         """Definitions of names from other files, as far as these were looked up."""
         self._stars: list[str] = []  # the modules of which all names are imported
         self.modules: dict[str, FileIndex | None] = {}  # the files of imported modules, by their names
+        self.called: set[str] = set()
         self._calls: list[tuple[str, str, bool]] = []
         """Each call: the bare name, the calling function, whether gradients are off there."""
         self.kinds: set[type[ast.AST]] = set()  # of all syntax nodes
         todo: list[tuple[ast.AST, str, bool]] = [(tree, "", False)]
         for node, caller, off in todo:
             self.kinds.add(type(node))
-            if isinstance(node, ast.stmt):
-                if isinstance(node, FunctionNode):
-                    caller, off = node.name, is_off(node.decorator_list)
-                elif isinstance(node, (ast.With, ast.AsyncWith)):
-                    off |= is_off([item.context_expr for item in node.items])
-                self._note_statement(node)
-            elif isinstance(node, ast.Name):
+            if isinstance(node, ast.Name):
                 self.assigned[node.id] += isinstance(node.ctx, ast.Store)
             elif isinstance(node, ast.Attribute):
-                self._note_attribute(node)
+                self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
+                self._note_method(node)
             elif isinstance(node, ast.Call) and (name := last_name(node.func)):
                 self._calls.append((name, caller, off))
-            todo += [(child, caller, off) for child in children(node)]
+                self.called.add(name)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                if last_name(node.value.func) == "Parameter":
+                    self.parametrized |= set(map(unparsed, node.targets))
+            elif isinstance(node, (ast.With, ast.AsyncWith)):
+                off |= is_off([item.context_expr for item in node.items])
+            elif isinstance(node, Definition):
+                self._defined[node.name] += isinstance(node, FunctionNode)
+                vars(node)["home"] = self
+                if isinstance(node, FunctionNode):
+                    caller, off = node.name, is_off(node.decorator_list)
+            elif isinstance(node, (ast.Import, ast.ImportFrom)):
+                self.imports |= imported_by(node)
+                if "*" in self.imports:
+                    self._stars.append(self.imports.pop("*")[:-1])
+            todo += [(child, caller, off) for child in ast.iter_child_nodes(node)]
         for statement in _top(tree.body):
             if isinstance(statement, Definition):
                 self.defined[statement.name] = statement
 
-    def _note_attribute(self, node: ast.Attribute) -> None:
-        self.assigned_attributes[node.attr] += not isinstance(node.ctx, ast.Load)
+    def _note_method(self, node: ast.Attribute) -> None:
         if node.attr in ("parameters", "named_parameters"):
             self.trained.add(dotted(node.value))
         elif node.attr == "zero_grad":
             self.zeroed.add(dotted(node.value))
         elif node.attr == "step" and (network := optimized(dotted(node.value))):
             self.trained.add(network)
-
-    def _note_statement(self, node: ast.stmt) -> None:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if last_name(node.value.func) == "Parameter":
-                self.parametrized |= set(map(unparsed, node.targets))
-        elif isinstance(node, Definition):
-            self._defined[node.name] += isinstance(node, FunctionNode)
-            vars(node)["home"] = self
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            self.imports |= imported_by(node)
-            if "*" in self.imports:
-                self._stars.append(self.imports.pop("*")[:-1])
 
     def full(self, node: ast.AST) -> str:  # `torch.nn.functional.relu`
         text = dotted(node)
@@ -163,10 +126,6 @@ class FileIndex:
         return known
 
     @cached_property
-    def called(self) -> frozenset[str]:
-        return frozenset(name for name, _, _ in self._calls)
-
-    @cached_property
     def never_recorded(self) -> frozenset[str]:
         """The bare names of functions and methods that this file calls, and only under no_grad."""
         calls, defined = self._calls, self._defined
@@ -191,16 +150,12 @@ def index_of(text: str, path: str) -> FileIndex:
 def _imported_file(full: str, importer: FileIndex) -> FileIndex | None:
     """Return the index of the file that defines an imported name, looked for around the file that imports it
     and notes where; None if none is there. Each level of a relative import is a dot before the name."""
-    module = full[: full.rindex(".") + 1] if "." in full else ""
-    if module not in importer.modules:
-        importer.modules[module] = _module(module, importer)
-    return importer.modules[module]
-
-
-def _module(name: str, importer: FileIndex) -> FileIndex | None:
-    parts = name.strip(".").split(".") if name.strip(".") else []
-    level = len(name) - len(name.lstrip("."))
-    folder = os.path.dirname(importer.path)
+    parts = full.lstrip(".").split(".")[:-1]
+    level = len(full) - len(full.lstrip("."))
+    folder, module = os.path.dirname(importer.path), full[: full.rfind(".") + 1]
+    if module in importer.modules:
+        return importer.modules[module]
+    importer.modules[module] = None
     for up in range(1, _HIGHEST + 1 if parts or level else 1):
         stem = os.path.join(folder, *parts)
         for path in (f"{stem}.py", os.path.join(stem, "__init__.py")) if level in (0, up) else ():
@@ -210,7 +165,7 @@ def _module(name: str, importer: FileIndex) -> FileIndex | None:
                     text = SourcePart.all_of(path)[0].python
                     # A wrapper of an optimizer needs no torch (`optim_schedule.py` of SoftMaskedBert).
                     if "torch" in text or ".step(" in text or path.endswith("__init__.py"):
-                        importer.sources[path] = index_of(text, path)
+                        importer.modules[module] = importer.sources[path] = index_of(text, path)
                 except (OSError, SyntaxError, ValueError, RecursionError, NotParsedError):
                     pass
                 return importer.sources[path]
@@ -277,34 +232,28 @@ def mode_of(node: ast.expr) -> int | None:
     return modes.get(name)
 
 
-@kept
+@lru_cache(maxsize=4096)
 def is_short(function: FunctionNode) -> bool:
     """Return whether a function of another file is followed: a whole network would cost too much, but nothing
     is assumed of one that cuts a graph or trains."""
-    nodes = every_node(function)
+    nodes = list(ast.walk(function))
     words = {getattr(node, "attr", getattr(node, "id", "")) for node in nodes}
     trains = words & {"detach", "backward", "step", "optim"}
     return len(nodes) <= _LONGEST * (10 if trains else 1)
 
 
-@kept
+@lru_cache(maxsize=4096)
 def globals_of(function: FunctionNode) -> frozenset[str]:
     around = (ast.Global, ast.Nonlocal)
-    nodes = every_node(function) if not home_of(function).kinds.isdisjoint(around) else ()
+    nodes = [] if home_of(function).kinds.isdisjoint(around) else ast.walk(function)
     return frozenset(n for node in nodes if isinstance(node, around) for n in node.names)
 
 
-@kept
-def calls(node: ast.AST) -> bool:
-    return any(isinstance(part, ast.Call) for part in every_node(node))
-
-
-@kept
+@lru_cache(maxsize=4096)
 def yields(function: FunctionNode) -> bool:
     kinds = (ast.Yield, ast.YieldFrom)
-    return not home_of(function).kinds.isdisjoint(kinds) and any(
-        isinstance(node, kinds) for node in every_node(function)
-    )
+    nodes = [] if home_of(function).kinds.isdisjoint(kinds) else ast.walk(function)
+    return any(isinstance(node, kinds) for node in nodes)
 
 
 def is_text(node: ast.expr) -> bool:

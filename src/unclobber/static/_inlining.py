@@ -8,17 +8,7 @@ from collections.abc import Sequence
 
 from ..syntax import last_name
 from ._engine import BUDGET, FileRun
-from ._index import (
-    FunctionNode,
-    globals_of,
-    has_decorator,
-    home_of,
-    lineage,
-    method_of,
-    mode_of,
-    unparsed,
-    yields,
-)
+from ._index import FunctionNode, globals_of, has_decorator, home_of, lineage, method_of, mode_of, yields
 from ._names import holds_integers
 from ._operations import unknown_result
 from ._state import FlowState, merge
@@ -54,7 +44,7 @@ def follow(
 def left_by_forward(run: FileRun, cls: ast.ClassDef) -> dict[str, Value]:
     """Return the tensors that ``forward`` leaves on an object, if a method of the class may step after it."""
     forward = method_of(cls, "forward")
-    if forward is None or "step" not in run.index.assigned_attributes or ".step(" not in unparsed(cls):
+    if forward is None or "step" not in run.index.assigned_attributes or ".step(" not in ast.unparse(cls):
         return {}
     state = FlowState()
     with run.within(suspicions={}, depth=1, stack=[], evaluated=0):
@@ -212,7 +202,7 @@ def _bind_arguments(
 
 def _of_annotation(run: FileRun, argument: ast.arg, default: ast.expr | None) -> Value:
     """Return an unknown argument's value, by its annotation, its default and its name."""
-    text = unparsed(argument.annotation) if argument.annotation else ""
+    text = ast.unparse(argument.annotation) if argument.annotation else ""
     if "Tensor" in text and not _SEVERAL.search(text):
         value = Value("tensor", run.new_place(), True, name=argument.arg, given=True)
     elif _NUMBER.fullmatch(text) or (isinstance(default, ast.Constant) and default.value is not None):
@@ -235,6 +225,6 @@ def _mode(function: FunctionNode) -> int | None:
         mode = mode_of(decorator)
         if mode is not None:
             return mode
-        if re.search(r"torch\.jit\.(unused|ignore)", unparsed(decorator)):
+        if re.search(r"torch\.jit\.(unused|ignore)", ast.unparse(decorator)):
             return 1
     return None

@@ -10,7 +10,7 @@ from ._binding import bind, data_written, rebind_view
 from ._call import FollowedCall
 from ._calls import call_value
 from ._engine import FileRun
-from ._index import every_node, is_a, method_of, unparsed
+from ._index import is_a, method_of, unparsed
 from ._names import only_tensors_have, optimized
 from ._operations import operation, unknown_result
 from ._rules import HIGH, CheckRule
@@ -174,8 +174,8 @@ def _custom_function(run: FileRun, call: FollowedCall, state: FlowState) -> Valu
     if forward is None or state.mode or "mark_dirty" in unparsed(forward):
         return result
     names = {argument.arg for argument in forward.args.args}
-    stored = {n.id for n in every_node(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    for statement in every_node(forward):
+    stored = {n.id for n in ast.walk(forward) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    for statement in ast.walk(forward):
         if isinstance(statement, ast.Return) and statement.value is not None:
             value = _viewed(statement.value)
             if isinstance(value, ast.Name) and value.id in names - stored:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..syntax import ModuleFacts, last_name, torch_table
 from ._engine import FileRun
-from ._index import MODULE, FunctionNode, every_node, home_of, is_a, method_of, unparsed
+from ._index import MODULE, FunctionNode, home_of, is_a, method_of, unparsed
 from ._inlining import DEEPEST, class_attributes, inline
 from ._operations import history, unknown_result
 from ._rules import HIGH, CheckRule, Suspicion
@@ -111,7 +111,7 @@ def is_network_method(run: FileRun, method: FunctionNode, owner: Value) -> bool:
     if owner.kind != "object" or run.follows(method) or not is_a(owner.data, MODULE):
         return False
     parts = class_attributes(run, owner.data)
-    called = {last_name(n.func) for n in every_node(method) if isinstance(n, ast.Call)}
+    called = {last_name(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
     text = unparsed(method)
     is_cut = any(word in text for word in ("detach", "no_grad", "numpy"))
     return not is_cut and any(v.kind in ("module", "object") for n, v in parts.items() if n in called)

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from ..syntax import Overload, torch_table
 from ._engine import FileRun
@@ -76,23 +75,13 @@ def operation(
         return run.tensor(Grad.NO)._replace(origin=_made_in(state, run.span(node)), integer=integer)
     if plain in table.makes_integers and not in_place:
         return run.tensor(Grad.NO)._replace(integer=True)
-    kinds = [_kind(value, state) for value in values]
-    named = [(key, _kind(value, state)) for key, value in keywords.items()]
-    forms = _forms(name, tuple(kinds), tuple(named), in_place=in_place, functional=functional)
+    kinds = tuple(_kind(value, state) for value in values)
+    named = tuple((key, _kind(value, state)) for key, value in keywords.items())
+    forms = _overloads(name, kinds, named, in_place, functional)
     certain = [tensor for tensor in tensors if state.is_sure(tensor)]
     grad = Grad.NO if state.mode else max((tensor.grad for tensor in certain or tensors), default=Grad.NO)
     applied = _Applied(run, state, plain, forms, values, keywords, tensors, operands, run.span(node), grad)
     return perform(run, state, applied.effect(in_place=in_place))
-
-
-class _Forms(NamedTuple):
-    """The overloads that a call may mean, and what they have in common."""
-
-    overloads: tuple[Overload, ...]
-    view: str
-    records: bool  # whether any may save something
-    is_certain: bool  # whether all save something
-    results: dict[str, bool]  # the roles of saved results, and whether all overloads save them
 
 
 @dataclass(slots=True)
@@ -102,7 +91,7 @@ class _Applied:
     run: FileRun
     state: FlowState
     name: str
-    forms: _Forms
+    overloads: tuple[Overload, ...]
     values: Sequence[Value]
     keywords: Mapping[str, Value]
     tensors: list[Value]
@@ -113,17 +102,14 @@ class _Applied:
 
     def effect(self, *, in_place: bool) -> Effect:
         """Return the result with its history, and the saved arguments and results."""
-        state, grad, forms = self.state, self.grad, self.forms
-        if grad and forms.records:
+        state, grad, overloads = self.state, self.grad, self.overloads
+        if grad and any(o.saves or o.results or o.may_save or o.may_results for o in overloads):
             self.node = self.run.new_node()
-        saves = [
-            save
-            for overload in (forms.overloads if forms.records and not state.mode else ())
-            for save in self._arguments(overload, in_place=in_place)
-        ]
+        saves = [save for overload in overloads for save in self._arguments(overload, in_place=in_place)]
         first = self.values[0] if self.values else PLAIN
-        if forms.view and not in_place:
-            made = view_of(self.run, state, self.name, forms.view, first, self.span, grad)
+        view = _view_of(overloads)
+        if view and not in_place:
+            made = view_of(self.run, state, self.name, view, first, self.span, grad)
             return Effect(made, tuple(saves))
         nodes = may = 0
         uses = frozenset[Use]()
@@ -132,7 +118,8 @@ class _Applied:
             graphs = [only_graph(tensor) for tensor in self.tensors]
             if all(graphs):  # a sum of losses, each of which may come from an unknown function
                 uses = uses.union(*graphs)
-            nodes |= self.node if grad == Grad.YES and forms.is_certain else 0
+            certain = all(overload.saves or overload.results for overload in overloads)
+            nodes |= self.node if grad == Grad.YES and certain else 0
             may |= self.node
         if in_place:
             result = first._replace(
@@ -167,7 +154,7 @@ class _Applied:
                 grad = self._needed_grad([value for key in only_if for value in given.get(key, PLAIN).parts])
                 if not only_if:
                     grad = self.grad
-                if not sure or not all(role in other.saves for other in self.forms.overloads):
+                if not sure or not all(role in other.saves for other in self.overloads):
                     grad = Grad(min(grad, Grad.MAYBE))
                 for value in given[role].parts:
                     made = self._save(value, role, grad, expressions.get(role))
@@ -182,10 +169,9 @@ class _Applied:
 
     def _results(self, result: Value) -> tuple[Value, list[SaveEffect]]:
         """Return one value for each output, and the saved ones."""
-        overloads = self.forms.overloads
-        returns = overloads[0].returns if overloads else ("result",)
-        integer = overloads[0].integer if overloads else ()
-        if len(returns) > 1 and len({overload.returns for overload in overloads}) == 1:
+        returns = self.overloads[0].returns if self.overloads else ("result",)
+        integer = self.overloads[0].integer if self.overloads else ()
+        if len(returns) > 1 and len({overload.returns for overload in self.overloads}) == 1:
             items, saves = [], []
             for role in returns:
                 if role in integer:
@@ -195,15 +181,16 @@ class _Applied:
                     saves += self._result(role, items[-1], self.grad)
             return sequence(tuple(items), "tuple"), saves
         grad = self.grad
-        if len(overloads) > 1 and any(len(overload.returns) > 1 for overload in overloads):
+        if len(self.overloads) > 1 and any(len(overload.returns) > 1 for overload in self.overloads):
             # `max` of one argument, or along a dimension: the overload isn't known
             grad = Grad(min(grad, Grad.MAYBE))
         return result, self._result(returns[0], result, grad)
 
     def _result(self, role: str, value: Value, grad: Grad) -> list[SaveEffect]:
-        if self.state.mode or role not in self.forms.results:
+        if not any(role in overload.results or role in overload.may_results for overload in self.overloads):
             return []
-        return [self._save(value, "result", grad if self.forms.results[role] else min(grad, Grad.MAYBE))]
+        always = all(role in overload.results for overload in self.overloads)
+        return [self._save(value, "result", grad if always else min(grad, Grad.MAYBE))]
 
 
 def view_of(
@@ -278,46 +265,31 @@ def _by_name(overload: Overload, values: Sequence[Value], keywords: Mapping[str,
 
 
 def _kind(value: Value, state: FlowState) -> str:
-    """Return what of an argument tells overloads apart: that it surely is a tensor, or plain and not None."""
-    if value.kind == "plain":
-        return "" if value.data == Constant(None) else "plain"
-    return "tensor" if value.may_be_tensor and state.is_sure(value) else ""
+    if value.kind == "plain" and value.data != Constant(None):
+        return "s"
+    return "t" if value.may_be_tensor and state.is_sure(value) else ""  # empty: it fits everywhere
 
 
 @lru_cache(maxsize=4096)
-def _forms(
-    name: str,
-    values: tuple[str, ...],
-    keywords: tuple[tuple[str, str], ...],
-    *,
-    in_place: bool,
-    functional: bool,
-) -> _Forms:
-    """Return the overloads that a call with arguments of these kinds can mean; all of them if none fits."""
+def _overloads(
+    name: str, values: tuple[str, ...], named: tuple[tuple[str, str], ...], in_place: bool, functional: bool
+) -> tuple[Overload, ...]:
+    """Return the overloads that a call with arguments of these kinds can mean, or all if it is none."""
     table = torch_table()
     every = table.in_place(f"{name}_") if in_place else table.overloads(name, functional=functional)
-    overloads = tuple(each for each in every if _fits(each, values, dict(keywords))) or every
-    roles = {role for each in overloads for role in (*each.results, *each.may_results)}
-    return _Forms(
-        overloads,
-        _view_of(overloads),
-        any(each.saves or each.results or each.may_save or each.may_results for each in overloads),
-        all(each.saves or each.results for each in overloads),
-        {role: all(role in each.results for each in overloads) for role in roles},
-    )
+    return tuple(overload for overload in every if _fits(overload, values, dict(named))) or every
 
 
-def _fits(overload: Overload, values: Sequence[str], keywords: Mapping[str, str]) -> bool:
-    """Return whether the call can mean this overload."""
+def _fits(overload: Overload, values: Sequence[str], named: dict[str, str]) -> bool:
+    """Return whether a call with arguments of these kinds can mean this overload."""
     kinds = dict(zip(overload.arguments, overload.kinds, strict=True))
     given = dict(zip(overload.arguments, values, strict=False))
-    given |= {name: kind for name, kind in keywords.items() if name in kinds}
-    if any((kinds[name], kind) in (("t", "plain"), ("s", "tensor")) for name, kind in given.items()):
+    given |= {name: kind for name, kind in named.items() if name in kinds}
+    if any((kinds[name], kind) in (("t", "s"), ("s", "t")) for name, kind in given.items()):
         return False
-    if any(name not in kinds and name in _TELLING for name in keywords):
+    if any(name not in kinds and name in _TELLING for name in named):
         return False
     if len(values) > len(overload.arguments) and overload.kinds[-1:] != ("s",):
         return False
-    return all(
-        name in given for name, needed in zip(overload.arguments, overload.required, strict=True) if needed
-    )
+    needed = [name for name, needed in zip(overload.arguments, overload.required, strict=True) if needed]
+    return given.keys() >= set(needed)

@@ -74,11 +74,8 @@ class FlowState:
 
     def copy(self) -> FlowState:
         """Return a copy whose containers can be changed independently."""
-        copied = FlowState.__new__(FlowState)
-        # In few steps, because every branch and call copies a state.
-        copied.__dict__ = mine = self.__dict__.copy()
-        for name in _CONTAINERS:
-            mine[name] = mine[name].copy()
+        copied, mine = FlowState.__new__(FlowState), self.__dict__
+        copied.__dict__ = {**mine, **{name: mine[name].copy() for name in _CONTAINERS}}
         return copied
 
     def is_sure(self, value: Value) -> bool:

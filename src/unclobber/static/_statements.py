@@ -8,7 +8,7 @@ from ..syntax import OPERATORS, dotted
 from ._binding import bind, data_written, elements, forget, rebind_view
 from ._engine import FileRun, follows
 from ._expressions import truth
-from ._index import calls, every_node, globals_of, mode_of, unparsed
+from ._index import globals_of, mode_of, unparsed
 from ._operations import operation
 from ._rules import HIGH, CheckRule, Suspicion
 from ._state import FlowState, merge
@@ -101,7 +101,7 @@ def _overlap(run: FileRun, node: ast.AugAssign, how: str, current: Value, state:
         return
     same = dotted(value.value) == node.target.id
     sliced = isinstance(value.slice, (ast.Tuple, ast.Slice))
-    if same and sliced and any(isinstance(part, ast.Slice) for part in every_node(value.slice)):
+    if same and sliced and any(isinstance(part, ast.Slice) for part in ast.walk(value.slice)):
         sure = state.is_sure(current)
         if sure or isinstance(value.slice, ast.Tuple):
             suspicion = Suspicion(CheckRule.SELF_OVERLAP, HIGH if sure else HIGH - 1, run.span(node))
@@ -169,7 +169,7 @@ def _if(run: FileRun, node: ast.If, state: FlowState) -> FlowState:
     ends = {(text, not negated): left.bound(), (text, negated): right.bound()}
     merged = merge(left, right)
     _leave_behind(run, merged, left, right)
-    if not calls(test):
+    if not any(isinstance(part, ast.Call) for part in ast.walk(test)):
         after = merged.bound()
         for condition, names in ends.items():
             merged.bound_if[condition] = {

@@ -105,8 +105,8 @@ def write(run: FileRun, state: FlowState, made: WriteEffect) -> Value:
         # A subscripted part of an expanded tensor may have its elements to itself, and another branch may
         # have replaced the tensor that a function is called with (`bands.py` of RVC's `bs_roformer`).
         confidence = HIGH - isinstance(target, ast.Subscript) - _is_far(run, expanded.span)
-        suspicion = blamed._replace(rule=CheckRule.EXPANDED, confidence=confidence)
-        run.suspect(state, suspicion._replace(saved=expanded.span))
+        rule, saved = CheckRule.EXPANDED, expanded.span
+        run.suspect(state, blamed._replace(rule=rule, confidence=confidence, saved=saved))
     now = run.tick()
     state.written.update(dict.fromkeys(value.places, now))
     return made.after(state)
