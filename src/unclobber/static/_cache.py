@@ -51,7 +51,7 @@ class CheckCache:
         digest = self._digests[path] = _digest(path, is_named=is_named)
         match self._known.get(self._name(path)):
             case [str(then), int(lines), list(commented), dict(others)] if then == digest and digest:
-                if all(self._digest_of(name) == other for name, other in others.items()):
+                if all(self._digest_of(self._path_of(name)) == then for name, then in others.items()):
                     return CleanFile(lines, tuple(f"{path}{part}" for part in commented))
         return None
 
@@ -61,7 +61,7 @@ class CheckCache:
         # Read once more, because the file may have been edited since.
         if clean is not None and digest and digest == _digest(path, is_named=is_named):
             commented = [text[len(path) :] for text in clean.commented]
-            others = {name: self._digest_of(name) for name in map(self._name, clean.read)}
+            others = {self._name(read): self._digest_of(read) for read in clean.read}
             self._new[name] = [digest, clean.lines, commented, others]
         elif name in self._known:
             self._new[name] = None
@@ -89,10 +89,10 @@ class CheckCache:
             pass
         return {}
 
-    def _digest_of(self, name: str) -> str:
-        if name not in self._others:
-            self._others[name] = _digest(self._path_of(name))
-        return self._others[name]
+    def _digest_of(self, path: str) -> str:
+        if path not in self._others:
+            self._others[path] = _digest(path)
+        return self._others[path]
 
     def _path_of(self, name: str) -> str:
         return os.path.join(self._folder, name)
