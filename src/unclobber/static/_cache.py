@@ -51,7 +51,7 @@ class CheckCache:
         digest = self._digests[path] = _digest(path, is_named=is_named)
         match self._known.get(self._name(path)):
             case [str(then), int(lines), list(commented), dict(others)] if then == digest and digest:
-                if all(self._digest_of(self._path_of(name)) == then for name, then in others.items()):
+                if all(self._digest_of(self._path_of(name)) == was for name, was in others.items()):
                     return CleanFile(lines, tuple(f"{path}{part}" for part in commented))
         return None
 

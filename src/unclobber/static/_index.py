@@ -17,7 +17,7 @@ MODULE = frozenset({"Module", "LightningModule", "BaseModule"})
 """Last parts of the names of torch's modules' base classes."""
 _HIGHEST = 4  # folders above a file in which an absolute import is looked for
 _LONGEST = 300  # syntax nodes of a function of another file that is followed
-unparsed = lru_cache(maxsize=4096)(ast.unparse)
+unparsed = lru_cache(maxsize=1024)(ast.unparse)
 
 
 class FileIndex:
@@ -232,7 +232,7 @@ def mode_of(node: ast.expr) -> int | None:
     return modes.get(name)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def is_short(function: FunctionNode) -> bool:
     """Return whether a function of another file is followed: a whole network would cost too much, but nothing
     is assumed of one that cuts a graph or trains."""
@@ -242,14 +242,14 @@ def is_short(function: FunctionNode) -> bool:
     return len(nodes) <= _LONGEST * (10 if trains else 1)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def globals_of(function: FunctionNode) -> frozenset[str]:
     around = (ast.Global, ast.Nonlocal)
     nodes = [] if home_of(function).kinds.isdisjoint(around) else ast.walk(function)
     return frozenset(n for node in nodes if isinstance(node, around) for n in node.names)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def yields(function: FunctionNode) -> bool:
     kinds = (ast.Yield, ast.YieldFrom)
     nodes = [] if home_of(function).kinds.isdisjoint(kinds) else ast.walk(function)
